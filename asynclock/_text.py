@@ -1,0 +1,17 @@
+"""Foreign text, made safe to show."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_SHOWN: Final = 256
+
+
+def printable(text: object, *, limit: int = MAX_SHOWN) -> str:
+    """Return ``text`` as printable ASCII, at most ``limit`` characters of it.
+
+    Text from a lock file may be hostile: control characters and escape sequences would
+    reach terminals and logs (protocol rule 20).
+    """
+    plain = str(text).encode("unicode_escape", errors="backslashreplace").decode("ascii")
+    return plain if len(plain) <= limit else f"{plain[: limit - 3]}..."

@@ -1,0 +1,172 @@
+"""Clocks: this machine's three, and the store's time as an interval.
+
+Belief in a lease ends by the largest of the three local clocks, so that a suspend, a SIGSTOP
+or a clock step ends in a loss and never in a false hold. The store's time is known only
+through the ``Date`` of its answers; ``StoreTime`` says which of them may be used and carries
+them for a while (``protocol.md``, section Clocks).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+CARRY_SECONDS: Final = 600.0
+"""A Date is carried this long by the boot clock; older: read first."""
+WITNESSES_NEEDED: Final = 3
+WITNESSES_KEPT: Final = 5
+WITNESS_SPACING: Final = 1.0
+STALE_GROWTH: Final = 1.01
+"""How a Date older than ``CARRY_SECONDS`` is stretched where it is only published."""
+
+
+class Clock(Protocol):
+    """Three clocks of one machine, in seconds."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never step; they may stand still while the machine is suspended."""
+        ...
+
+    def boot(self) -> float:
+        """Return seconds that never step and go on while the machine is suspended."""
+        ...
+
+    def wall(self) -> float:
+        """Return epoch seconds as this machine believes them; they may step."""
+        ...
+
+
+class SystemClock:
+    """The clocks of the operating system."""
+
+    def monotonic(self) -> float:
+        """Return ``CLOCK_MONOTONIC``."""
+        return time.monotonic()
+
+    def boot(self) -> float:
+        """Return ``CLOCK_BOOTTIME``; where there is none, ``CLOCK_MONOTONIC``."""
+        return _boot()
+
+    def wall(self) -> float:
+        """Return ``CLOCK_REALTIME``."""
+        return time.time()
+
+
+def _boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+if not hasattr(time, "CLOCK_BOOTTIME"):  # pragma: no cover  macOS
+    _boot = time.monotonic  # noqa: F811
+
+
+class Instant(NamedTuple):
+    """One reading of the three clocks."""
+
+    monotonic: float
+    boot: float
+    wall: float
+
+    @classmethod
+    def now(cls, clock: Clock) -> Instant:
+        """Read the three clocks of ``clock``."""
+        return cls(clock.monotonic(), clock.boot(), clock.wall())
+
+    def elapsed(self, since: Instant) -> float:
+        """Return the largest time that any of the clocks counted since ``since``, in seconds."""
+        return max(
+            self.monotonic - since.monotonic, self.boot - since.boot, self.wall - since.wall
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Date:
+    """The ``Date`` of one answer and when its request was sent and answered here.
+
+    Attributes:
+        value: Epoch seconds, by the store.
+        sent: Before the request was sent.
+        arrived: After its answer arrived.
+        usable: It has a witness: it may be published, make a token and be judged by.
+        by_wall: Its witness is this machine's wall clock: it may free another's lock.
+    """
+
+    value: float
+    sent: Instant
+    arrived: Instant
+    usable: bool
+    by_wall: bool
+
+
+class StoreTime:
+    """The store's time, learned from the Dates of its answers.
+
+    Args:
+        skew: ``max_clock_skew`` of the store, in seconds.
+        resolution: By how much a Date may be cut short, in seconds.
+    """
+
+    def __init__(self, *, skew: float, resolution: float) -> None:
+        self._skew = skew
+        self._resolution = resolution
+        self._slack = skew + resolution
+        self._longest_trip = max(1.0, skew + resolution)
+        self._agreed_at: float | None = None
+        self._carried: Date | None = None
+        self._recent: deque[Date] = deque(maxlen=WITNESSES_KEPT)
+        self.dateless = True
+        """No answer has borne a Date so far."""
+
+    def observe(self, value: float | None, *, sent: Instant, arrived: Instant) -> Date | None:
+        """Take in the Date of an answer and say what it is good for; None if it bore none."""
+        if value is None:
+            return None
+        self.dateless = False
+        by_wall = sent.wall - self._slack <= value <= arrived.wall + self._slack
+        if by_wall:
+            self._agreed_at = arrived.boot
+        usable = by_wall or (self._wall_is_wrong(arrived.boot) and self._has_witnesses(value, sent, arrived))
+        date = Date(value, sent, arrived, usable, by_wall)
+        if arrived.boot - sent.boot <= self._longest_trip:
+            if not self._recent or sent.boot - self._recent[-1].arrived.boot >= WITNESS_SPACING:
+                self._recent.append(date)
+            if usable:
+                self._carried = date
+        return date
+
+    def bounds(self, now: Instant) -> tuple[float, float] | None:
+        """Return the earliest and latest store time at ``now``; None if no usable Date is carried."""
+        date = self._carried
+        if date is None or now.boot - date.arrived.boot > CARRY_SECONDS:
+            return None
+        return (
+            date.value + (now.boot - date.arrived.boot),
+            date.value + self._resolution + (now.boot - date.sent.boot),
+        )
+
+    def latest(self, now: Instant) -> float | None:
+        """Return the latest store time at ``now``, to be published; None if there never was a usable Date.
+
+        A Date too old to be carried is stretched by 1 % of its age.
+        """
+        if (bounds := self.bounds(now)) is not None:
+            return bounds[1]
+        if (date := self._carried) is None:
+            return None
+        return date.value + self._resolution + (now.boot - date.sent.boot) * STALE_GROWTH
+
+    def _wall_is_wrong(self, boot: float) -> bool:
+        return self._agreed_at is None or boot - self._agreed_at > CARRY_SECONDS
+
+    def _has_witnesses(self, value: float, sent: Instant, arrived: Instant) -> bool:
+        agreeing = 0
+        for other in self._recent:
+            if sent.boot - other.arrived.boot < WITNESS_SPACING:
+                continue
+            latest = other.value + self._resolution + (arrived.boot - other.sent.boot)
+            earliest = other.value + (sent.boot - other.arrived.boot)
+            if value <= latest + self._skew and value + self._resolution >= earliest - self._skew:
+                agreeing += 1
+        return agreeing >= WITNESSES_NEEDED

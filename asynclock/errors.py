@@ -1,0 +1,273 @@
+"""Every error that asynclock raises.
+
+AsyncLockError
+├─ ConfigError(ValueError)
+│   └─ SpecError
+├─ BackendNotInstalledError(ImportError)
+├─ AcquireTimeoutError(TimeoutError)
+├─ LeaseLostError
+│   ├─ LeaseExpiredError
+│   └─ LeaseTakenOverError
+├─ LockChangedError
+├─ StaleTokenError
+├─ RecordCorruptError
+└─ BackendError
+    ├─ PreconditionFailedError
+    ├─ OutcomeUnknownError
+    ├─ BackendUnavailableError
+    ├─ AccessDeniedError
+    └─ UnsupportedBackendError
+
+Fields are keyword-only attributes. Every error survives pickling, because Spark and
+multiprocessing send errors between processes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from asynclock._text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class AsyncLockError(Exception):
+    """Base of all errors of asynclock."""
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+
+    def __reduce__(self) -> tuple[Callable[[], AsyncLockError], tuple[()]]:
+        # The default reduce passes positional arguments, which these constructors refuse.
+        return partial(type(self), **{name: getattr(self, name) for name in self._fields}), ()
+
+
+class ConfigError(AsyncLockError, ValueError):
+    """A setting, URL, name or option is wrong; nothing was read or written.
+
+    Attributes:
+        setting: Name of the setting.
+        value: The value that was given.
+        reason: What is wrong with it and what is allowed.
+    """
+
+    _fields = ("setting", "value", "reason")
+
+    def __init__(self, *, setting: str, value: object, reason: str) -> None:
+        super().__init__(f"{setting}={printable(repr(value))}: {reason}")
+        self.setting, self.value, self.reason = setting, value, reason
+
+
+class SpecError(ConfigError):
+    """A pipeline spec is wrong; nothing was read from the sources or written.
+
+    Attributes:
+        path: The spec file.
+        line: Line of the key in the file, from 1; 0 where the key is missing.
+        key: Dotted name of the key, for example ``streams.departures.ordering``.
+    """
+
+    _fields = ("path", "line", "key", "value", "reason")
+
+    def __init__(self, *, path: str, line: int, key: str, value: object, reason: str) -> None:
+        super().__init__(setting=key, value=value, reason=reason)
+        self.args = (f"{path}:{line}: {key}={printable(repr(value))}: {reason}",)
+        self.path, self.line, self.key = path, line, key
+
+
+class BackendNotInstalledError(AsyncLockError, ImportError):
+    """The package behind a URL scheme is not installed; nothing was read or written.
+
+    Attributes:
+        scheme: The URL scheme.
+        extra: The extra of asynclock that brings it.
+    """
+
+    _fields = ("scheme", "extra")
+
+    def __init__(self, *, scheme: str, extra: str) -> None:
+        super().__init__(
+            f"{scheme}:// needs a package that is not installed; run: pip install 'asynclock[{extra}]'"
+        )
+        self.scheme, self.extra = scheme, extra
+
+
+class AcquireTimeoutError(AsyncLockError, TimeoutError):
+    """The lock could not be had in time; nothing of this attempt is left behind.
+
+    Attributes:
+        key: Key of the lock object.
+        timeout: The time that was allowed, in seconds.
+        status: The ``LockStatus`` last seen, or None if the store was never read.
+    """
+
+    _fields = ("key", "timeout", "status")
+
+    def __init__(self, *, key: str, timeout: float, status: Any = None) -> None:  # noqa: ANN401  LockStatus is defined above this layer
+        held = ""
+        if status is not None and status.owner is not None:
+            who = status.holder or status.owner
+            held = f"; last seen {status.state}, holder {printable(who)}"
+        super().__init__(f"lock {key!r} was not acquired within {timeout:g} s{held}")
+        self.key, self.timeout, self.status = key, timeout, status
+
+
+class LeaseLostError(AsyncLockError):
+    """The lease is not ours any more; loss is final for this lease.
+
+    Attributes:
+        key: Key of the lock object.
+        owner: Owner id of the lost lease.
+        fencing_token: Its token.
+        reason: Why, in words.
+    """
+
+    _fields = ("key", "owner", "fencing_token", "reason")
+
+    def __init__(self, *, key: str, owner: str, fencing_token: int, reason: str) -> None:
+        super().__init__(
+            f"lease on {key!r} lost ({reason}); stop writing, and acquire again before you go on"
+        )
+        self.key, self.owner, self.fencing_token, self.reason = key, owner, fencing_token, reason
+
+
+class LeaseExpiredError(LeaseLostError):
+    """The deadline passed on this machine before a renewal was confirmed."""
+
+
+class LeaseTakenOverError(LeaseLostError):
+    """The store shows another record: taken over after expiry, broken by an operator, or deleted.
+
+    Attributes:
+        new_owner: Owner found in the store, or None if there was none to read.
+        new_token: Its fencing token, or None.
+    """
+
+    _fields = (*LeaseLostError._fields, "new_owner", "new_token")
+
+    def __init__(
+        self,
+        *,
+        key: str,
+        owner: str,
+        fencing_token: int,
+        reason: str,
+        new_owner: str | None = None,
+        new_token: int | None = None,
+    ) -> None:
+        super().__init__(key=key, owner=owner, fencing_token=fencing_token, reason=reason)
+        self.new_owner, self.new_token = new_owner, new_token
+
+
+class LockChangedError(AsyncLockError):
+    """The lock is live, or not the version that was seen; nothing was written.
+
+    Attributes:
+        key: Key of the lock object.
+        expected: The version that was expected.
+        status: The ``LockStatus`` found instead.
+    """
+
+    _fields = ("key", "expected", "status")
+
+    def __init__(self, *, key: str, expected: str | None, status: Any) -> None:  # noqa: ANN401  LockStatus is defined above this layer
+        if status.version == expected:
+            text = f"lock {key!r} is {status.state}, not expired; nothing was written; use force to break it"
+        else:
+            text = f"lock {key!r} changed since it was looked at; nothing was written; look again"
+        super().__init__(text)
+        self.key, self.expected, self.status = key, expected, status
+
+
+class StaleTokenError(AsyncLockError):
+    """The fenced object has been written under a newer token; nothing was written.
+
+    Attributes:
+        key: Key of the fenced object.
+        fencing_token: The token of the lease that was used.
+        stored_token: The newer token found in the object.
+    """
+
+    _fields = ("key", "fencing_token", "stored_token")
+
+    def __init__(self, *, key: str, fencing_token: int, stored_token: int) -> None:
+        super().__init__(
+            f"{key!r} was written under token {stored_token}, newer than {fencing_token}; "
+            "nothing was written; another holder has taken over"
+        )
+        self.key, self.fencing_token, self.stored_token = key, fencing_token, stored_token
+
+
+class RecordCorruptError(AsyncLockError):
+    """The object is not a lock record: neither held nor free; nothing was written.
+
+    Attributes:
+        key: Key of the object, or an empty string where a bare body was parsed.
+        reason: What is wrong with it.
+        version: Its version, or None where a bare body was parsed.
+    """
+
+    _fields = ("key", "reason", "version")
+
+    def __init__(self, *, key: str, reason: str, version: str | None = None) -> None:
+        super().__init__(
+            f"lock object {key!r} is corrupt ({reason}); nothing was written; "
+            "find out who wrote it, then break_lock() replaces it"
+        )
+        self.key, self.reason, self.version = key, reason, version
+
+
+class BackendError(AsyncLockError):
+    """A call to the store failed; the provider's error is not chained, it may bear secrets.
+
+    Attributes:
+        backend: Name of the backend.
+        operation: ``get``, ``put_if_absent``, ``put_if_match``, ``list``, ``put`` or ``delete``.
+        key: Key of the object.
+        detail: What the store or the transport said, without secrets.
+        written: ``"no"`` or ``"unknown"``.
+    """
+
+    _fields = ("backend", "operation", "key", "detail", "written")
+    _written: ClassVar[Literal["no", "unknown"]] = "unknown"
+
+    def __init__(
+        self,
+        *,
+        backend: str,
+        operation: str,
+        key: str,
+        detail: str,
+        written: Literal["no", "unknown"] | None = None,
+    ) -> None:
+        self.written: Literal["no", "unknown"] = self._written if written is None else written
+        outcome = "nothing was written" if self.written == "no" else "it may have been written"
+        super().__init__(f"{backend}: {operation} {key!r} failed: {detail}; {outcome}")
+        self.backend, self.operation, self.key, self.detail = backend, operation, key, detail
+
+
+class PreconditionFailedError(BackendError):
+    """The store refused the condition; a copy sent below us may have been written: read back."""
+
+
+class OutcomeUnknownError(BackendError):
+    """The request was sent, its answer was lost or says nothing about the outcome: read back."""
+
+
+class BackendUnavailableError(BackendError):
+    """The store throttled (429), or the call failed before a byte was sent."""
+
+    _written = "no"
+
+
+class AccessDeniedError(BackendError):
+    """The store refused the credentials or the permission."""
+
+    _written = "no"
+
+
+class UnsupportedBackendError(BackendError):
+    """The store or bucket cannot hold a lock: it ignores conditions, bears no Dates, retains objects."""
+
+    _written = "no"

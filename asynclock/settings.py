@@ -1,0 +1,102 @@
+"""How long a lease lasts and how it is kept: validated settings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from asynclock.errors import ConfigError
+
+MIN_VALIDITY: Final = 0.1
+MAX_VALIDITY: Final = 7 * 86_400.0
+MAX_POLL_INTERVAL: Final = 5.0
+_TOLERANCE: Final = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseSettings:
+    """Times of a lease, in seconds. None means the default, which the attribute then shows.
+
+    Attributes:
+        validity: How long the record promises the lock after each write: 0.1 s to 7 days,
+            default 300. A crashed holder blocks others for about this long.
+        renew_interval: Pause between renewals, at most ``validity / 10``, which is the default.
+        safety_margin: How much earlier than ``validity`` the holder stops believing; between
+            ``validity / 100`` and ``validity / 2``, default ``max(2, validity / 10)`` within these.
+            Clocks may drift apart by ``safety_margin / validity``.
+        max_clock_skew: Upper bound on how far any two nodes of the *store* differ, or a node and
+            true time; default 2. It describes the store, not the test: below 2 only for
+            ``memory://``, ``file://`` or an endpoint of one node.
+        poll_interval: The longest time until another process sees a release, at most 5; default
+            ``min(1, max(0.05, validity / 40))``.
+
+    Raises:
+        ConfigError: A value is out of range; names the setting and the range.
+    """
+
+    validity: float = 300.0
+    renew_interval: float | None = None
+    safety_margin: float | None = None
+    max_clock_skew: float = 2.0
+    poll_interval: float | None = None
+
+    def __post_init__(self) -> None:
+        validity = self._number("validity", self.validity)
+        if not MIN_VALIDITY <= validity <= MAX_VALIDITY:
+            raise ConfigError(
+                setting="validity", value=validity, reason="must be 0.1 s to 7 days (604800 s)"
+            )
+        defaults = {
+            "renew_interval": validity / 10,
+            "safety_margin": min(max(2.0, validity / 10), validity / 2),
+            "poll_interval": min(1.0, max(0.05, validity / 40)),
+        }
+        for name, default in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+        renew_interval = self._number("renew_interval", self.renew_interval)
+        if renew_interval * 10 > validity * (1 + _TOLERANCE):
+            raise ConfigError(
+                setting="renew_interval",
+                value=renew_interval,
+                reason=f"must be at most validity / 10 = {validity / 10:g} s; "
+                "raise validity or lower renew_interval",
+            )
+        margin = self._number("safety_margin", self.safety_margin)
+        if not validity / 100 * (1 - _TOLERANCE) <= margin <= validity / 2 * (1 + _TOLERANCE):
+            raise ConfigError(
+                setting="safety_margin",
+                value=margin,
+                reason=f"must be validity / 100 to validity / 2, {validity / 100:g} to {validity / 2:g} s",
+            )
+        self._number("max_clock_skew", self.max_clock_skew, zero=True)
+        if self.max_clock_skew > validity:
+            raise ConfigError(
+                setting="max_clock_skew",
+                value=self.max_clock_skew,
+                reason=f"must be at most validity = {validity:g} s; below 2 only for memory://, "
+                "file:// or an endpoint of one node",
+            )
+        poll_interval = self._number("poll_interval", self.poll_interval)
+        if poll_interval > MAX_POLL_INTERVAL:
+            raise ConfigError(setting="poll_interval", value=poll_interval, reason="must be at most 5 s")
+
+    def takeover_bound(self, clock_resolution: float) -> float:
+        """Seconds from a dead holder's last write until a watching waiter has the lock.
+
+        Two round trips come on top. Assumes usable Dates; see ``docs/concepts/protocol.md``.
+
+        Args:
+            clock_resolution: Of the backend, in seconds: 1 for HTTP dates, 0 for memory and file.
+        """
+        assert self.poll_interval is not None  # noqa: S101  filled by __post_init__
+        return self.validity + 2 * self.max_clock_skew + 2 * clock_resolution + 2 * self.poll_interval
+
+    @staticmethod
+    def _number(name: str, value: object, *, zero: bool = False) -> float:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value < 0 or (value == 0 and not zero):  # type: ignore[arg-type,operator]
+            least = "0 or more" if zero else "more than 0"
+            raise ConfigError(setting=name, value=value, reason=f"must be a finite number of seconds, {least}")
+        return float(value)  # type: ignore[arg-type]

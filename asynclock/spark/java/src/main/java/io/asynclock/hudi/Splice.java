@@ -1,0 +1,198 @@
+package io.asynclock.hudi;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.hudi.common.schema.HoodieSchema;
+import org.apache.hudi.common.schema.HoodieSchemaField;
+import org.apache.hudi.exception.HoodieException;
+import org.apache.spark.sql.HoodieInternalRowUtils;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * How rows of one schema splice with rows of another: worked out once a pair of schemas, then used for
+ * every record. Immutable.
+ */
+final class Splice {
+
+  private static final int MISSING = -1;
+
+  /** The merged row's schema: the newer record's, unless the older has columns which that lacks. */
+  final HoodieSchema schema;
+
+  private final Group[] groups;
+  private final Column[] rest;
+  private final int width;
+  private final boolean newerIsWhole;
+  private final boolean olderIsWhole;
+
+  Splice(HoodieSchema older, HoodieSchema newer) {
+    Map<String, Integer> olderPositions = positions(older);
+    Map<String, Integer> newerPositions = positions(newer);
+    newerIsWhole = newerPositions.keySet().containsAll(olderPositions.keySet());
+    olderIsWhole = olderPositions.keySet().containsAll(newerPositions.keySet());
+    schema = newerIsWhole ? newer : olderIsWhole ? older : union(newer, older);
+
+    StructType olderTypes = HoodieInternalRowUtils.getCachedSchema(older);
+    StructType newerTypes = HoodieInternalRowUtils.getCachedSchema(newer);
+    Map<String, List<Column>> byStream = new LinkedHashMap<>();
+    List<Column> shared = new ArrayList<>();
+    List<HoodieSchemaField> fields = schema.getFields();
+    for (int target = 0; target < fields.size(); target++) {
+      String name = fields.get(target).name();
+      Column column = new Column(
+          target, new Cell(olderPositions, olderTypes, name), new Cell(newerPositions, newerTypes, name));
+      String stream = Columns.stream(name);
+      (stream == null ? shared : byStream.computeIfAbsent(stream, ignored -> new ArrayList<>())).add(column);
+    }
+    width = fields.size();
+    rest = shared.toArray(new Column[0]);
+    groups = byStream.entrySet().stream()
+        .map(entry -> new Group(entry.getKey(), entry.getValue(), fields))
+        .toArray(Group[]::new);
+  }
+
+  /** Whether the newer row already is the merged row: the older one wins no group. */
+  boolean newerSuffices(InternalRow older, InternalRow newer) {
+    if (!newerIsWhole) {
+      return false;
+    }
+    for (Group group : groups) {
+      if (group.olderWins(older, newer)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Whether the older row already is the merged row: the newer one wins no group. */
+  boolean olderSuffices(InternalRow older, InternalRow newer) {
+    if (!olderIsWhole) {
+      return false;
+    }
+    for (Group group : groups) {
+      if (group.isPresentIn(newer) && !group.olderWins(older, newer)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** The merged row's values, in the order of {@link #schema}. */
+  Object[] values(InternalRow older, InternalRow newer) {
+    Object[] values = new Object[width];
+    for (Column column : rest) {
+      values[column.target] = column.newer.exists() ? column.newer.value(newer) : column.older.value(older);
+    }
+    for (Group group : groups) {
+      boolean fromOlder = group.olderWins(older, newer);
+      for (Column column : group.columns) {
+        values[column.target] = fromOlder ? column.older.value(older) : column.newer.value(newer);
+      }
+    }
+    return values;
+  }
+
+  private static Map<String, Integer> positions(HoodieSchema schema) {
+    Map<String, Integer> positions = new HashMap<>();
+    for (HoodieSchemaField field : schema.getFields()) {
+      positions.put(field.name(), field.pos());
+    }
+    return positions;
+  }
+
+  private static HoodieSchema union(HoodieSchema first, HoodieSchema second) {
+    Map<String, HoodieSchemaField> fields = new LinkedHashMap<>();
+    for (HoodieSchema schema : new HoodieSchema[] {first, second}) {
+      for (HoodieSchemaField field : schema.getFields()) {
+        // A copy: an Avro field belongs to one schema only.
+        fields.putIfAbsent(field.name(), field.withSchema(field.schema()));
+      }
+    }
+    return HoodieSchema.createRecord(
+        first.getName(), first.getNamespace().orElse(null), null, new ArrayList<>(fields.values()));
+  }
+
+  /** Where one of the two rows keeps a column, if it does. */
+  private static final class Cell {
+    private final int position;
+    private final DataType type;
+
+    Cell(Map<String, Integer> positions, StructType types, String name) {
+      position = positions.getOrDefault(name, MISSING);
+      StructField field = position == MISSING ? null : types.fields()[position];
+      type = field == null ? null : field.dataType();
+    }
+
+    boolean exists() {
+      return position != MISSING;
+    }
+
+    Object value(InternalRow row) {
+      return position == MISSING || row.isNullAt(position) ? null : row.get(position, type);
+    }
+  }
+
+  /** One column of the merged row. */
+  private static final class Column {
+    private final int target;
+    private final Cell older;
+    private final Cell newer;
+
+    Column(int target, Cell older, Cell newer) {
+      this.target = target;
+      this.older = older;
+      this.newer = newer;
+    }
+  }
+
+  /** The columns of one stream. */
+  private static final class Group {
+    private final String stream;
+    private final Column[] columns;
+    private final Column ordering;
+
+    Group(String stream, List<Column> columns, List<HoodieSchemaField> fields) {
+      this.stream = stream;
+      this.columns = columns.toArray(new Column[0]);
+      this.ordering = columns.stream()
+          .filter(column -> fields.get(column.target).name().equals(Columns.ordering(stream)))
+          .findFirst()
+          .orElseThrow(() -> new HoodieException(String.format(
+              "Cannot merge: column %s has no ordering column %s beside it, so nothing tells which of two"
+                  + " events is newer. Nothing was written. Add the ordering column, or rename the column"
+                  + " without a double underscore.",
+              fields.get(columns.get(0).target).name(), Columns.ordering(stream))));
+    }
+
+    boolean isPresentIn(InternalRow newer) {
+      return ordering.newer.exists() && !newer.isNullAt(ordering.newer.position);
+    }
+
+    /** Present in the older row, and not replaced by the newer one. */
+    boolean olderWins(InternalRow older, InternalRow newer) {
+      Object before = ordering.older.value(older);
+      if (before == null) {
+        return false;
+      }
+      Object after = ordering.newer.value(newer);
+      return after == null || compare(before, after) > 0;
+    }
+
+    @SuppressWarnings("unchecked")
+    private int compare(Object before, Object after) {
+      if (before.getClass() != after.getClass()) {
+        throw new HoodieException(String.format(
+            "Cannot merge: the ordering column %s holds %s in one record and %s in the other. Nothing was"
+                + " written. Write a stream's ordering values with one type.",
+            Columns.ordering(stream), before.getClass().getSimpleName(), after.getClass().getSimpleName()));
+      }
+      return ((Comparable<Object>) before).compareTo(after);
+    }
+  }
+}
