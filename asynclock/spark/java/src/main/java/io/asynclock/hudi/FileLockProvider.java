@@ -1,0 +1,111 @@
+package io.asynclock.hudi;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.util.concurrent.TimeUnit;
+import org.apache.hudi.common.config.HoodieCommonConfig;
+import org.apache.hudi.common.config.LockConfiguration;
+import org.apache.hudi.common.lock.LockProvider;
+import org.apache.hudi.exception.HoodieLockException;
+import org.apache.hudi.storage.HoodieStorage;
+import org.apache.hudi.storage.HoodieStorageUtils;
+import org.apache.hudi.storage.StorageConfiguration;
+import org.apache.hudi.storage.StoragePath;
+
+/**
+ * Hudi's commit lock for tables on a local disk: the operating system's lock on one file of the table.
+ *
+ * <p>It excludes threads of this JVM and every other process of this machine that takes it, and the kernel
+ * frees it the moment its holder ends, however it ends: a writer killed inside a commit leaves no lock
+ * behind. It promises nothing between machines: use it on local disks only, not on network file systems.
+ *
+ * <p>The lock belongs to the thread that took it, as with Hudi's {@code InProcessLockProvider}: it is not
+ * re-entrant, and unlocking on another thread does nothing.
+ */
+public final class FileLockProvider implements LockProvider<String> {
+
+  private static final String SCHEME = "file";
+
+  private final TableLockFile file;
+  private final long waitMillis;
+
+  /**
+   * Takes nothing yet and touches no file.
+   *
+   * @throws HoodieLockException if the table is not on a local disk
+   */
+  public FileLockProvider(LockConfiguration configuration, StorageConfiguration<?> storage) {
+    String base = configuration.getConfig().getString(HoodieCommonConfig.BASE_PATH.key());
+    file = TableLockFile.of(localPath(base, storage));
+    waitMillis = configuration.getConfig().getLong(
+        LockConfiguration.LOCK_ACQUIRE_WAIT_TIMEOUT_MS_PROP_KEY,
+        LockConfiguration.DEFAULT_LOCK_ACQUIRE_WAIT_TIMEOUT_MS);
+  }
+
+  private static Path localPath(String base, StorageConfiguration<?> configuration) {
+    StoragePath path = new StoragePath(base);
+    // A path without a scheme belongs to whatever file system the configuration names as its default.
+    try (HoodieStorage storage = HoodieStorageUtils.getStorage(path, configuration)) {
+      if (!SCHEME.equals(storage.getScheme())) {
+        throw new HoodieLockException(String.format(
+            "%s locks tables on a local disk (file://) only, and %s is on %s://. Nothing was locked or"
+                + " written. Set hoodie.write.lock.provider to"
+                + " org.apache.hudi.client.transaction.lock.StorageBasedLockProvider.",
+            FileLockProvider.class.getName(), base, storage.getScheme()));
+      }
+    } catch (IOException e) {
+      throw new HoodieLockException("Cannot open the file system of " + base + ". Nothing was locked.", e);
+    }
+    return Paths.get(path.toUri().getPath());
+  }
+
+  @Override
+  public boolean tryLock() {
+    return tryLock(waitMillis, TimeUnit.MILLISECONDS);
+  }
+
+  /**
+   * Waits up to the given time, in this JVM in order of arrival; false if the lock stayed taken.
+   *
+   * @throws HoodieLockException if this thread already holds it, was interrupted, or the file cannot be used
+   */
+  @Override
+  public boolean tryLock(long time, TimeUnit unit) {
+    try {
+      return file.tryLock(unit.toNanos(time));
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new HoodieLockException("Interrupted while waiting for " + getLock() + ". Nothing was locked.", e);
+    } catch (IOException e) {
+      throw new HoodieLockException("Cannot lock " + getLock() + ". Nothing was locked.", e);
+    }
+  }
+
+  /** Frees the lock if this thread holds it; otherwise does nothing. */
+  @Override
+  public void unlock() {
+    try {
+      file.unlock();
+    } catch (IOException e) {
+      throw new HoodieLockException("Cannot unlock " + getLock() + "; it is free when this process ends.", e);
+    }
+  }
+
+  /** As {@link #unlock}: a lock held by another thread outlives the provider that asked for it. */
+  @Override
+  public void close() {
+    unlock();
+  }
+
+  @Override
+  public String getLock() {
+    return file.toString();
+  }
+
+  /** Who took the lock last, and when; for messages only. */
+  @Override
+  public String getCurrentOwnerLockInfo() {
+    return file.owner();
+  }
+}

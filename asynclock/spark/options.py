@@ -1,0 +1,234 @@
+"""Hudi's options for a splice table: how it is written, read, compacted and cleaned.
+
+Everything a splice depends on is set here and nowhere else:
+
+- merge-on-read with :class:`SpliceMerger`, so that a write is a log append and the streams meet at reads
+  and at compaction;
+- a simple bucket index and non-blocking concurrency control, so that streams write at the same time;
+- a lock for the moment of the commit: :data:`FILE_LOCK_PROVIDER` on ``file://``, Hudi's own
+  :data:`STORAGE_LOCK_PROVIDER` on object stores;
+- no metadata table (it about doubles the time of a write), no table service inside a write, and dead
+  writers rolled back by the cleaner.
+
+Hudi reduces a batch to one record a key before it writes, in an order that Spark's shuffle decides. Events
+of one stream with *equal* ordering values keep arrival order between batches; inside a batch the caller
+must reduce them first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from asynclock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MERGER_CLASS: Final = "io.asynclock.hudi.SpliceMerger"
+MERGER_STRATEGY_ID: Final = "3158b597-87e4-4016-bcb2-5fe63391c0b1"
+FILE_LOCK_PROVIDER: Final = "io.asynclock.hudi.FileLockProvider"
+STORAGE_LOCK_PROVIDER: Final = "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"
+MERGER_CLASS_KEY: Final = "hoodie.write.record.merge.custom.implementation.classes"
+
+# The schemes Hudi's storage lock knows; an object store without one cannot hold a splice table.
+_STORAGE_LOCK_SCHEMES: Final = frozenset({"s3", "s3a", "gs", "abfs", "abfss", "wasb", "wasbs"})
+
+QueryType = Literal["snapshot", "read_optimized", "incremental"]
+
+
+def write_options(
+    *,
+    base_path: str,
+    table: str,
+    key: Sequence[str],
+    partition_by: Sequence[str] = (),
+    buckets: int = 4,
+    parallelism: int = 2,
+    heartbeat_interval_ms: int = 2_000,
+    heartbeat_misses: int = 5,
+) -> dict[str, str]:
+    """Options for ``df.write.format("hudi").options(**...).mode("append").save(base_path)``.
+
+    Write every column of the table each time, the other streams' as null, and all of them nullable: the
+    last commit's schema becomes the table's.
+
+    Args:
+        base_path: The table's URL, or a local path.
+        table: The table's name, kept in ``hoodie.properties``.
+        key: Key columns, at least one; fixed at creation.
+        partition_by: Columns that never change for a key; fixed at creation.
+        buckets: Files a partition; fixed at creation.
+        parallelism: Spark tasks of each of Hudi's shuffles.
+        heartbeat_interval_ms: How often a writer says that it lives, in milliseconds.
+        heartbeat_misses: Beats missed before the cleaner may roll a writer's instant back. A writer
+            paused for longer fails at its commit; by default that takes 10 seconds.
+
+    Returns:
+        A new dict; change it freely.
+
+    Raises:
+        ConfigError: No key, no bucket, or a file system that no lock provider serves. Nothing was written.
+    """
+    if not key:
+        raise ConfigError(setting="key", value=list(key), reason="name at least one key column")
+    if buckets < 1:
+        raise ConfigError(setting="buckets", value=buckets, reason="at least 1")
+    tasks = str(parallelism)
+    return {
+        **_table_options(base_path=base_path, key=key),
+        "hoodie.table.name": table,
+        "hoodie.datasource.write.table.name": table,
+        "hoodie.datasource.write.operation": "upsert",
+        "hoodie.datasource.write.partitionpath.field": ",".join(partition_by),
+        "hoodie.bucket.index.num.buckets": str(buckets),
+        "hoodie.write.markers.type": "DIRECT",
+        "hoodie.embed.timeline.server": "false",
+        "hoodie.upsert.shuffle.parallelism": tasks,
+        "hoodie.insert.shuffle.parallelism": tasks,
+        "hoodie.delete.shuffle.parallelism": tasks,
+        "hoodie.finalize.write.parallelism": tasks,
+        "hoodie.markers.delete.parallelism": tasks,
+        "hoodie.rollback.parallelism": tasks,
+        "hoodie.client.heartbeat.interval_in_ms": str(heartbeat_interval_ms),
+        "hoodie.client.heartbeat.tolerable.misses": str(heartbeat_misses),
+        **_NO_INLINE_SERVICES,
+    }
+
+
+def read_options(*, query_type: QueryType = "snapshot") -> dict[str, str]:
+    """Options for ``spark.read.format("hudi").options(**...).load(base_path)``.
+
+    ``hoodie.properties`` keeps the merger's id but not its class, so every reader names it; one that does
+    not fails with "No valid spark merger implementation set".
+
+    Args:
+        query_type: ``snapshot`` merges the logs; ``read_optimized`` is the state of the last compaction;
+            ``incremental`` holds, of each key, only what the newest events wrote.
+    """
+    return {
+        MERGER_CLASS_KEY: MERGER_CLASS,
+        "hoodie.datasource.query.type": query_type,
+        # With it, persist() on a join with a snapshot read hangs.
+        "hoodie.metadata.enable": "false",
+    }
+
+
+def compaction_options(
+    *, base_path: str, key: Sequence[str], every_commits: int = 10, parallelism: int = 2
+) -> dict[str, str]:
+    """Options for ``CALL run_compaction``.
+
+    Args:
+        base_path: The table's URL, or a local path.
+        key: The table's key columns.
+        every_commits: Commits since the last compaction that make a plan worth writing; 1 always plans.
+        parallelism: Spark tasks of each of Hudi's shuffles.
+
+    Raises:
+        ConfigError: A file system that no lock provider serves.
+    """
+    return {
+        # One key column is enough for the check they go through; a list does not fit into a CALL.
+        **_table_options(base_path=base_path, key=key[:1]),
+        "hoodie.compact.inline.max.delta.commits": str(every_commits),
+        "hoodie.embed.timeline.server": "false",
+        "hoodie.write.markers.type": "DIRECT",
+        "hoodie.finalize.write.parallelism": str(parallelism),
+        "hoodie.markers.delete.parallelism": str(parallelism),
+    }
+
+
+def cleaning_options(
+    *,
+    base_path: str,
+    key: Sequence[str],
+    retain_commits: int = 10,
+    parallelism: int = 2,
+    heartbeat_interval_ms: int = 2_000,
+    heartbeat_misses: int = 5,
+) -> dict[str, str]:
+    """Options for ``CALL run_clean``, which also rolls back what dead writers left.
+
+    Args:
+        base_path: The table's URL, or a local path.
+        key: The table's key columns.
+        retain_commits: Commits whose files stay readable for running queries.
+        parallelism: Spark tasks of each of Hudi's shuffles.
+        heartbeat_interval_ms: As given to :func:`write_options`.
+        heartbeat_misses: As given to :func:`write_options`.
+
+    Raises:
+        ConfigError: A file system that no lock provider serves.
+    """
+    return {
+        **_table_options(base_path=base_path, key=key[:1]),
+        "hoodie.clean.policy": "KEEP_LATEST_COMMITS",
+        "hoodie.clean.commits.retained": str(retain_commits),
+        "hoodie.clean.parallelism": str(parallelism),
+        "hoodie.rollback.parallelism": str(parallelism),
+        "hoodie.embed.timeline.server": "false",
+        "hoodie.client.heartbeat.interval_in_ms": str(heartbeat_interval_ms),
+        "hoodie.client.heartbeat.tolerable.misses": str(heartbeat_misses),
+    }
+
+
+def call_argument(options: Mapping[str, str]) -> str:
+    """The ``options`` argument of a ``CALL``: ``k=v,k=v``, to stand between single quotes.
+
+    Raises:
+        ConfigError: A value holds a comma or a quote, which that syntax cannot carry.
+    """
+    for name, value in options.items():
+        if set(value) & {",", "'"}:
+            raise ConfigError(setting=name, value=value, reason="a CALL cannot carry commas or quotes")
+    return ",".join(f"{name}={value}" for name, value in options.items())
+
+
+def lock_provider(base_path: str) -> str:
+    """The class of Hudi's commit lock for a table at this place.
+
+    Raises:
+        ConfigError: The file system has neither; nothing was written.
+    """
+    scheme = base_path.partition("://")[0].lower() if "://" in base_path else "file"
+    if scheme == "file":
+        return FILE_LOCK_PROVIDER
+    if scheme in _STORAGE_LOCK_SCHEMES:
+        return STORAGE_LOCK_PROVIDER
+    allowed = ", ".join(f"{name}://" for name in ("file", *sorted(_STORAGE_LOCK_SCHEMES)))
+    raise ConfigError(
+        setting="base_path", value=base_path, reason=f"no lock for commits there; use {allowed}"
+    )
+
+
+def _table_options(*, base_path: str, key: Sequence[str]) -> dict[str, str]:
+    """What every writer of the table and every service of it must agree on."""
+    return {
+        # Hudi reads the type under both names; concurrency control only under the first.
+        "hoodie.table.type": "MERGE_ON_READ",
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+        "hoodie.datasource.write.recordkey.field": ",".join(key),
+        "hoodie.write.record.merge.mode": "CUSTOM",
+        "hoodie.write.record.merge.strategy.id": MERGER_STRATEGY_ID,
+        MERGER_CLASS_KEY: MERGER_CLASS,
+        "hoodie.index.type": "BUCKET",
+        "hoodie.index.bucket.engine": "SIMPLE",
+        "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+        "hoodie.write.lock.provider": lock_provider(base_path),
+        "hoodie.write.lock.wait_time_ms": "60000",
+        "hoodie.write.lock.client.num_retries": "3",
+        "hoodie.clean.failed.writes.policy": "LAZY",
+        "hoodie.metadata.enable": "false",
+    }
+
+
+_NO_INLINE_SERVICES: Final = {
+    "hoodie.compact.inline": "false",
+    "hoodie.compact.schedule.inline": "false",
+    "hoodie.datasource.compaction.async.enable": "false",
+    "hoodie.clustering.inline": "false",
+    # A clustering plan on a bucket table makes every later upsert fail.
+    "hoodie.clustering.async.enabled": "false",
+    "hoodie.clean.automatic": "false",
+    "hoodie.clean.async.enabled": "false",
+}

@@ -1,0 +1,168 @@
+"""A SparkSession ready for splice tables: Hudi, the merger and the settings both need.
+
+Two jars go onto the session. asynclock's own is ``asynclock/spark/jars/asynclock-hudi.jar``: a wheel carries
+it, a checkout builds it with ``make jar``. The Hudi bundle is taken from the first of these:
+
+1. the file that the environment variable ``ASYNCLOCK_HUDI_BUNDLE`` names;
+2. the local Maven repository, where ``make jar`` puts it: ``-Dmaven.repo.local`` of ``MAVEN_ARGS`` or
+   ``MAVEN_OPTS``, else ``~/.m2/repository``;
+3. ``spark.jars.packages``: Spark downloads it (about 80 MB, once) into its Ivy folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from asynclock.errors import ConfigError
+from asynclock.spark.options import MERGER_CLASS, MERGER_CLASS_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+# asynclock/spark/java/pom.xml builds the merger against the same artifact.
+HUDI_BUNDLE: Final = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
+BUNDLE_VARIABLE: Final = "ASYNCLOCK_HUDI_BUNDLE"
+MERGER_JAR: Final = Path(__file__).parent / "jars" / "asynclock-hudi.jar"
+
+_HUDI: Final = {
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+    "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+    "spark.sql.session.timeZone": "UTC",
+}
+_ONE_MACHINE: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+# Lists: what the caller adds comes after ours, so that a further jar does not take Hudi off the session.
+_LISTS: Final = frozenset({"spark.jars", "spark.jars.packages", "spark.sql.extensions"})
+
+
+def session(
+    app: str = "asynclock", *, master: str = "local[*]", conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session that writes, reads and compacts splice tables, in Python and in SQL.
+
+    On a ``local`` master also the settings of a single machine: loopback only, no UI, 2 GB of memory, four
+    shuffle partitions. An already running session is returned as it is, if it carries the jars.
+
+    Args:
+        app: The application's name.
+        master: Spark's master URL; ``local[*]`` uses every core of this machine.
+        conf: Further settings. They win over ours, except for ``spark.jars``, ``spark.jars.packages`` and
+            ``spark.sql.extensions``, which are added to ours. For ``s3a://`` that is where
+            ``org.apache.hadoop:hadoop-aws:3.3.4`` and ``spark.hadoop.fs.s3a.*`` go.
+
+    Raises:
+        ConfigError: pyspark, Java or a jar is missing, or a running session lacks the jars. Nothing was
+            started or written.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - an install without the extra imports us too
+    except ImportError as error:
+        raise ConfigError(
+            setting="pyspark", value=None, reason="not installed; pip install 'asynclock[spark]'"
+        ) from error
+    settings = session_conf(master=master, conf=conf)
+    _require_java()
+    builder = SparkSession.builder.appName(app).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    _require_merger(spark)
+    # Not a setting of Spark's: given at the start it would only print a warning. SQL reads look here.
+    spark.conf.set(MERGER_CLASS_KEY, MERGER_CLASS)
+    return spark
+
+
+def session_conf(*, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The settings :func:`session` starts Spark with, for those who start it otherwise.
+
+    Such a session also needs ``spark.conf.set(MERGER_CLASS_KEY, MERGER_CLASS)`` for SQL reads.
+
+    Args:
+        master: Spark's master URL.
+        conf: Further settings, as for :func:`session`.
+
+    Raises:
+        ConfigError: A jar is missing. Nothing was started or written.
+    """
+    settings = {**_HUDI, **(_ONE_MACHINE if master.startswith("local") else {}), **_jars()}
+    for name, value in (conf or {}).items():
+        ours = settings.get(name)
+        settings[name] = f"{ours},{value}" if ours and name in _LISTS else value
+    return settings
+
+
+def hudi_bundle() -> Path | None:
+    """The Hudi bundle on this machine; None if Spark has to download it.
+
+    Raises:
+        ConfigError: ``ASYNCLOCK_HUDI_BUNDLE`` names no file.
+    """
+    if named := os.environ.get(BUNDLE_VARIABLE):
+        if not Path(named).is_file():
+            raise ConfigError(
+                setting=BUNDLE_VARIABLE,
+                value=named,
+                reason=f"no such file; the jar of {HUDI_BUNDLE} is wanted",
+            )
+        return Path(named)
+    group, artifact, version = HUDI_BUNDLE.split(":")
+    jar = _maven_repository().joinpath(*group.split("."), artifact, version, f"{artifact}-{version}.jar")
+    return jar if jar.is_file() else None
+
+
+def _jars() -> dict[str, str]:
+    if not MERGER_JAR.is_file():
+        raise ConfigError(
+            setting="asynclock-hudi.jar",
+            value=str(MERGER_JAR),
+            reason="the jar with Hudi's merger is missing, so no splice table can be read or written; in a"
+            " checkout build it with 'make jar' (Java 17, Maven), else install a release wheel of asynclock",
+        )
+    bundle = hudi_bundle()
+    if bundle is None:
+        return {"spark.jars": str(MERGER_JAR), "spark.jars.packages": HUDI_BUNDLE}
+    return {"spark.jars": f"{bundle},{MERGER_JAR}"}
+
+
+def _maven_repository() -> Path:
+    arguments = f"{os.environ.get('MAVEN_ARGS', '')} {os.environ.get('MAVEN_OPTS', '')}"
+    if chosen := re.search(r"-Dmaven\.repo\.local=(\S+)", arguments):
+        return Path(chosen[1])
+    return Path.home() / ".m2" / "repository"
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    found = (Path(home) / "bin" / "java").is_file() if home else shutil.which("java") is not None
+    if not found:
+        raise ConfigError(
+            setting="JAVA_HOME",
+            value=home,
+            reason="no Java there or on PATH; Spark 3.5 needs Java 8, 11 or 17",
+        )
+
+
+def _require_merger(spark: SparkSession) -> None:
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001 - no public way
+    for name in (MERGER_CLASS, "org.apache.spark.sql.hudi.HoodieSparkSessionExtension"):
+        if loader.getResource(name.replace(".", "/") + ".class") is None:
+            raise ConfigError(
+                setting="spark",
+                value=spark.sparkContext.appName,
+                reason=f"a session without {name} is already running; stop it, or start it with"
+                " asynclock.spark.session_conf()",
+            )

@@ -1,0 +1,31 @@
+"""One Spark session for the whole run: starting one costs more than most tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asynclock.spark.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores whose files all lie in pytest's own folder."""
+    scratch = tmp_path_factory.mktemp("spark")
+    started = session(
+        "asynclock-tests",
+        master="local[2]",
+        conf={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+            "spark.local.dir": str(scratch / "local"),
+        },
+    )
+    yield started
+    started.stop()
