@@ -7,16 +7,18 @@ and key. Nothing is created, locked or written here, and Spark is not needed.
 
 from __future__ import annotations
 
-import glob
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Final, Literal, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from asynclock.errors import ConfigError
-from asynclock.settings import LeaseSettings
-from asynclock.spark.spec_file import Section, SpecFile, unknown_name
+from asynclock.spark.spec_toml import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from asynclock.settings import LeaseSettings
 
 SourceFormat = Literal["csv", "parquet", "json"]
 BadRowPolicy = Literal["quarantine", "fail"]
@@ -33,8 +35,7 @@ _STREAM_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _COLUMN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _MAX_DECIMAL_DIGITS: Final = 38
-_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
-_WILDCARD: Final = re.compile(r"[*?\[{]")
+URL: Final = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,9 @@ class TableSpec:
 
     def __post_init__(self) -> None:
         if not self.key:
-            raise _wrong("key", self.key, "a splice table needs a key; name the columns that tell its rows apart")
+            raise _wrong(
+                "key", self.key, "a splice table needs a key; name the columns that tell its rows apart"
+            )
         for setting, names in (("key", self.key), ("partition_by", self.partition_by)):
             for name in names:
                 _check_shared_column(setting, name)
@@ -82,7 +85,7 @@ class LocksSpec:
     settings: LeaseSettings
 
     def __post_init__(self) -> None:
-        if not _URL.match(self.url):
+        if not URL.match(self.url):
             raise _wrong("url", self.url, "not a URL; give one like file:///data/locks or s3://bucket/locks")
 
 
@@ -158,7 +161,7 @@ class StreamSpec:
     on_bad_row: BadRowPolicy = "fail"
 
     def __post_init__(self) -> None:
-        _check_stream_name(self.name)
+        check_stream_name(self.name)
         _check_choice("format", self.format, get_args(SourceFormat))
         _check_choice("on_bad_row", self.on_bad_row, get_args(BadRowPolicy))
         if self.max_files_per_trigger is not None:
@@ -166,7 +169,7 @@ class StreamSpec:
         types: dict[str, str] = {}
         for column in self.columns:
             if column.name.lower() in types:
-                raise _wrong(f"columns.{column.name}", column.name, "differs only in case from another column")
+                raise _wrong(f"columns.{column.name}", column.name, "another column differs only in case")
             types[column.name.lower()] = column.type
         if self.ordering not in {column.name for column in self.columns}:
             known = ", ".join(column.name for column in self.columns) or "none"
@@ -244,7 +247,7 @@ class Spec:
         for stream in self.streams:
             checkpoint = stream.checkpoint.rstrip("/")
             if checkpoint in owners:
-                reason = f"streams {owners[checkpoint]!r} and {stream.name!r} share a checkpoint; give each its own"
+                reason = f"shared by streams {owners[checkpoint]!r} and {stream.name!r}; give each its own"
                 raise _wrong(f"streams.{stream.name}.checkpoint", checkpoint, reason)
             owners[checkpoint] = stream.name
 
@@ -281,33 +284,38 @@ class Spec:
                 owners[name] = stream.name
 
 
-def load_spec(path: str | Path) -> Spec:
-    """Read and check a spec; nothing is created.
-
-    Args:
-        path: A TOML file. Paths in it that are no URLs start from its folder.
+def check_stream_name(name: str) -> None:
+    """Refuse a name from which a physical column could not be split again.
 
     Raises:
-        SpecError: The file, a key or a value is wrong, or a local source does not exist.
+        ConfigError: With an empty setting: the caller knows where the name stands.
     """
-    file = SpecFile.read(Path(path).absolute())
-    root = file.root(("table", "locks", "services", "streams"))
-    folder = file.path.parent
-    streams = root.section("streams")
-    try:
-        spec = Spec(
-            path=file.path,
-            table=_read_table(file, root, folder),
-            locks=_read_locks(file, root, folder),
-            services=_read_services(file, root),
-            streams=tuple(_read_stream(file, streams, name, folder) for name in streams.values),
-        )
-    except SpecErrorAlready:
-        raise
-    except ConfigError as error:
-        raise file.located(error) from error
-    for stream in spec.streams:
-        problem = missing_source(stream.source)
-        if problem:
-            raise file.error(("streams", stream.name, "source"), stream.source, problem)
-    return spec
+    if not _STREAM_NAME.fullmatch(name) or "__" in name or name.endswith("_"):
+        reason = "stream names are a-z, 0-9 and single inner _, the first a letter; rename the stream"
+        raise _wrong("", name, reason)
+
+
+def _check_shared_column(setting: str, name: str) -> None:
+    if not _COLUMN_NAME.fullmatch(name) or "__" in name:
+        reason = "key and partition columns are letters, digits and _, no double _, the first a letter"
+        raise _wrong(setting, name, reason)
+
+
+def _check_choice(setting: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise _wrong(setting, value, unknown_name(value, known))
+
+
+def _check_at_least(setting: str, value: int, least: int) -> None:
+    if value < least:
+        raise _wrong(setting, value, f"must be a whole number, {least} or more")
+
+
+def _is_column_type(name: str) -> bool:
+    if digits := _DECIMAL.fullmatch(name):
+        return 0 <= int(digits[2]) <= int(digits[1]) <= _MAX_DECIMAL_DIGITS and int(digits[1]) > 0
+    return name in COLUMN_TYPES[:-1]
+
+
+def _wrong(setting: str, value: object, reason: str) -> ConfigError:
+    return ConfigError(setting=setting, value=value, reason=reason)

@@ -1,0 +1,152 @@
+"""A spec read from TOML: every complaint names the file, the line and the key."""
+
+from __future__ import annotations
+
+import glob
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from asynclock.settings import LeaseSettings
+from asynclock.spark.spec import (
+    URL,
+    Column,
+    LocksSpec,
+    ServicesSpec,
+    Spec,
+    StreamSpec,
+    TableSpec,
+    check_stream_name,
+)
+from asynclock.spark.spec_toml import Section, SpecFile
+
+if TYPE_CHECKING:
+    from asynclock.spark.spec import BadRowPolicy, SourceFormat
+
+_STREAM_KEYS: Final = tuple(field.name for field in fields(StreamSpec) if field.name != "name")
+_WILDCARD: Final = re.compile(r"[*?\[{]")
+
+
+def load_spec(path: str | Path) -> Spec:
+    """Read and check a spec; nothing is created.
+
+    Args:
+        path: A TOML file. Paths in it that are no URLs start from its folder.
+
+    Raises:
+        SpecError: The file, a key or a value is wrong, or a local source does not exist.
+    """
+    file = SpecFile.read(Path(path).absolute())
+    root = file.root(("table", "locks", "services", "streams"))
+    streams = root.section("streams")
+    folder = file.path.parent
+    with file.locating():
+        spec = Spec(
+            path=file.path,
+            table=_read_table(root, folder),
+            locks=_read_locks(root, folder),
+            services=_read_services(root),
+            streams=tuple(_read_stream(streams, name, folder) for name in streams.values),
+        )
+    for stream in spec.streams:
+        if problem := missing_source(stream.source):
+            raise file.error(("streams", stream.name, "source"), stream.source, problem)
+    return spec
+
+
+def missing_source(source: str) -> str | None:
+    """Why a local source cannot be read, or None; one on a remote store is looked for by the run.
+
+    An empty folder is no error: its first delivery is still to come.
+    """
+    path = local_path(source)
+    if path is None or next(glob.iglob(path), None):  # noqa: PTH207  Path.glob refuses absolute patterns
+        return None
+    fixed = _WILDCARD.split(path)[0]
+    folder = Path(fixed if fixed == path else fixed.rpartition("/")[0] or "/")
+    if not folder.exists():
+        return f"the source does not exist: there is no {folder}; create it or correct the path"
+    if "{" in path or (folder.is_dir() and not any(folder.iterdir())):
+        return None  # alternatives in braces are Hadoop's: the run looks for those
+    return f"the source does not exist: nothing in {folder} matches; correct the pattern"
+
+
+def local_path(url: str) -> str | None:
+    """The path on this machine, or None for a URL of a remote store."""
+    if not URL.match(url):
+        return url
+    scheme, _, rest = url.partition(":")
+    return "/" + rest.lstrip("/") if scheme.lower() == "file" else None
+
+
+def _read_table(root: Section, folder: Path) -> TableSpec:
+    section = root.section("table", ("path", "key", "partition_by", "buckets"))
+    path = _absolute(section.required("path", str), folder)
+    with section.locating():
+        return TableSpec(
+            path=path if URL.match(path) else f"file://{path}",
+            key=section.names("key") or (),
+            partition_by=section.names("partition_by") or (),
+            buckets=section.value("buckets", int, TableSpec.buckets),
+        )
+
+
+def _read_locks(root: Section, folder: Path) -> LocksSpec:
+    section = root.section("locks", ("url", *(field.name for field in fields(LeaseSettings))))
+    url = _absolute(section.required("url", str), folder)
+    times = {
+        field.name: value
+        for field in fields(LeaseSettings)
+        if (value := section.optional(field.name, float)) is not None
+    }
+    with section.locating():
+        return LocksSpec(url=url if URL.match(url) else f"file://{url}", settings=LeaseSettings(**times))
+
+
+def _read_services(root: Section) -> ServicesSpec:
+    values = root.section("services").values
+    if "clustering" in values:
+        reason = (
+            "a clustering plan makes every later write of a splice table fail; "
+            "remove it, and cluster a second table under OCC"
+        )
+        raise root.section("services").error("clustering", values["clustering"], reason)
+    section = root.section("services", ("compaction", "cleaning", "archiving"))
+    compaction = section.section("compaction", ("every_commits",))
+    cleaning = section.section("cleaning", ("retain_commits",))
+    archiving = section.section("archiving", ("keep_min_commits", "keep_max_commits"))
+    retain = cleaning.value("retain_commits", int, ServicesSpec.retain_commits)
+    keep_min = archiving.value("keep_min_commits", int, retain + 10)
+    with section.locating():
+        return ServicesSpec(
+            compact_every_commits=compaction.value("every_commits", int, ServicesSpec.compact_every_commits),
+            retain_commits=retain,
+            archive_min_commits=keep_min,
+            archive_max_commits=archiving.value("keep_max_commits", int, keep_min + 10),
+        )
+
+
+def _read_stream(streams: Section, name: str, folder: Path) -> StreamSpec:
+    with streams.locating(name):
+        check_stream_name(name)
+    section = streams.section(name, _STREAM_KEYS)
+    section.required("columns", dict)
+    columns = section.section("columns")
+    with columns.locating():
+        typed = tuple(Column(name=key, type=columns.required(key, str)) for key in columns.values)
+    with section.locating():
+        return StreamSpec(
+            name=name,
+            source=_absolute(section.required("source", str), folder),
+            format=cast("SourceFormat", section.required("format", str)),
+            ordering=section.required("ordering", str),
+            checkpoint=_absolute(section.required("checkpoint", str), folder),
+            columns=typed,
+            max_files_per_trigger=section.optional("max_files_per_trigger", int),
+            on_bad_row=cast("BadRowPolicy", section.value("on_bad_row", str, StreamSpec.on_bad_row)),
+        )
+
+
+def _absolute(path: str, folder: Path) -> str:
+    return path if URL.match(path) else str(folder / path)

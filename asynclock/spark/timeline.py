@@ -1,0 +1,243 @@
+"""What the table's timeline says: which batches are committed, by whom, and what is still pending.
+
+Read through Hudi's own classes in the driver's JVM, so that every store and table version Hudi reads is
+read here, too. Commits are remembered: after the first look only new instants are opened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JJavaError
+
+from asynclock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+METADATA_PREFIX: Final = "asynclock."
+_DELTA_COMMIT: Final = "deltacommit"
+_READ_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Instant:
+    """One action on the timeline.
+
+    Attributes:
+        requested: Hudi's instant time of the request; names the instant.
+        completed: Instant time of the completion, None while pending.
+        action: For example ``deltacommit``, ``compaction``, ``clean``, ``rollback``.
+        state: ``REQUESTED``, ``INFLIGHT`` or ``COMPLETED``.
+    """
+
+    requested: str
+    completed: str | None
+    action: str
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchCommit:
+    """A committed batch of a stream, from the metadata of its delta commit.
+
+    Attributes:
+        requested: Hudi's instant time of the request.
+        completed: Instant time of the completion; commits count in this order.
+        stream: Name of the stream.
+        query_id: Id of the streaming query, which lives in its checkpoint.
+        batch_id: Number of the batch in that query.
+        fencing_token: Token of the lease under which the batch was written.
+        owner: Owner id of that lease.
+        buckets: Buckets that the writer assumed.
+    """
+
+    requested: str
+    completed: str
+    stream: str
+    query_id: str
+    batch_id: int
+    fencing_token: int
+    owner: str
+    buckets: int
+
+    @property
+    def batch(self) -> tuple[str, str, int]:
+        """What makes it a repetition: the same batch of the same query of the same stream."""
+        return self.stream, self.query_id, self.batch_id
+
+    def metadata(self) -> dict[str, str]:
+        """The entries of the commit metadata that say this; see ``_batch_commit`` for the way back."""
+        names = ("stream", "query_id", "batch_id", "fencing_token", "owner", "buckets")
+        return {METADATA_PREFIX + name: str(getattr(self, name)) for name in names}
+
+
+class Timeline:
+    """The timeline of one table, as of the last ``refresh``.
+
+    Not thread-safe: one a writer.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self._path = path
+        self._meta: Any = None
+        self._commits: dict[str, BatchCommit] = {}
+        self._batches: dict[tuple[str, str, int], BatchCommit] = {}
+        self._newest: tuple[str, str] = ("", "")
+        self._pending: frozenset[str] = frozenset()
+
+    @property
+    def commits(self) -> list[BatchCommit]:
+        """Every batch commit known, archived ones included, in the order of completion."""
+        return sorted(self._commits.values(), key=lambda commit: commit.completed)
+
+    def find(self, stream: str, query_id: str, batch_id: int) -> BatchCommit | None:
+        """The commit of that batch, or None."""
+        return self._batches.get((stream, query_id, batch_id))
+
+    def query_ids(self, stream: str) -> list[str]:
+        """The queries that have committed to ``stream``, the first one first."""
+        return list(dict.fromkeys(commit.query_id for commit in self.commits if commit.stream == stream))
+
+    def exists(self) -> bool:
+        """Whether there is a Hudi table at the path."""
+        return self._meta_client() is not None
+
+    def properties(self) -> dict[str, str]:
+        """What ``hoodie.properties`` says; empty where there is no table."""
+        meta = self._meta_client()
+        if meta is None:
+            return {}
+        properties = meta.getTableConfig().getProps()
+        return {name: properties.getProperty(name) for name in properties.stringPropertyNames()}
+
+    def instants(self) -> list[Instant]:
+        """The active timeline as it is now, in the order of the requests."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        return [_instant(found) for found in meta.reloadActiveTimeline().getInstants()]
+
+    def pending(self) -> list[Instant]:
+        """What is requested or in flight now."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        pending = meta.reloadActiveTimeline().filterInflightsAndRequested()
+        return [_instant(found) for found in pending.getInstants()]
+
+    def refresh(self) -> None:
+        """Take in what was committed since the last refresh, from the archived timeline where needed.
+
+        Raises:
+            Py4JJavaError: Hudi could not read the timeline.
+        """
+        meta = self._meta_client()
+        if meta is None:
+            return
+        for attempt in range(_READ_ATTEMPTS):
+            try:
+                self._read(meta)
+            except Py4JJavaError:
+                # An instant may be archived between the listing and its reading.
+                if attempt == _READ_ATTEMPTS - 1:
+                    raise
+                self._newest = ("", "")
+            else:
+                return
+
+    def _read(self, meta: Any) -> None:  # noqa: ANN401  py4j objects have no types
+        active = meta.reloadActiveTimeline()
+        writes = active.getDeltaCommitTimeline()
+        completed = writes.filterCompletedInstants()
+        pending = frozenset(
+            instant.requestedTime() for instant in writes.filterInflightsAndRequested().getInstants()
+        )
+        newest_requested, newest_completed = self._newest
+        # Archival takes the oldest requests first and stops before a pending one. So nothing unseen can have
+        # been archived as long as the newest commit seen is still active, unless it was pending then.
+        unseen_archived = not completed.containsInstant(newest_requested) if newest_requested else True
+        settled = self._pending - pending
+        if unseen_archived or any(not active.containsInstant(instant) for instant in settled):
+            # From the first instant there can be: without a start Hudi loads no commit metadata.
+            archived = meta.getArchivedTimeline("0", False)
+            self._add(archived, archived.filterCompletedInstants().getInstants())
+        fresh = completed.findInstantsModifiedAfterByCompletionTime(newest_completed)
+        newest = self._add(active, (fresh if newest_completed else completed).getInstants())
+        self._newest = max(self._newest, newest, key=lambda times: times[1])
+        self._pending = pending
+
+    def _add(self, timeline: Any, instants: Iterable[Any]) -> tuple[str, str]:  # noqa: ANN401  py4j
+        newest = ("", "")
+        for instant in instants:
+            requested, completed = instant.requestedTime(), instant.getCompletionTime()
+            newest = max(newest, (requested, completed), key=lambda times: times[1])
+            if instant.getAction() != _DELTA_COMMIT or requested in self._commits:
+                continue
+            metadata = dict(timeline.readCommitMetadata(instant).getExtraMetadata())
+            if METADATA_PREFIX + "stream" not in metadata:
+                continue
+            commit = _batch_commit(requested, completed, metadata)
+            self._commits[requested] = commit
+            self._batches.setdefault(commit.batch, commit)
+        return newest
+
+    def _meta_client(self) -> Any:  # noqa: ANN401  py4j
+        if self._meta is None:
+            jvm = self._spark._jvm  # noqa: SLF001  the only way to Hudi's classes
+            configuration = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
+            properties = jvm.org.apache.hadoop.fs.Path(f"{self._path}/.hoodie/hoodie.properties")
+            if not properties.getFileSystem(configuration).exists(properties):
+                return None
+            storage = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
+            builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
+            self._meta = builder.setConf(storage).setBasePath(self._path).build()
+        return self._meta
+
+
+def check_table(properties: dict[str, str], expected: dict[str, str]) -> None:
+    """Refuse a table that was made for another key, partitioning or merger.
+
+    Args:
+        properties: Of the table; empty where there is none yet, which fits everything.
+        expected: What the spec needs.
+
+    Raises:
+        ConfigError: Names the property, what it is and what it should be; nothing was written.
+    """
+    if not properties:
+        return
+    for name, value in expected.items():
+        found = properties.get(name, "")
+        if found != value:
+            reason = (
+                f"the table has {found!r} where the spec needs {value!r}; nothing was written. "
+                "Correct the spec, or splice into a new table"
+            )
+            raise ConfigError(setting=name, value=found, reason=reason)
+
+
+def _instant(found: Any) -> Instant:  # noqa: ANN401  py4j
+    return Instant(
+        requested=found.requestedTime(),
+        completed=found.getCompletionTime(),
+        action=found.getAction(),
+        state=found.getState().toString(),
+    )
+
+
+def _batch_commit(requested: str, completed: str, metadata: dict[str, str]) -> BatchCommit:
+    return BatchCommit(
+        requested=requested,
+        completed=completed,
+        stream=metadata[METADATA_PREFIX + "stream"],
+        query_id=metadata[METADATA_PREFIX + "query_id"],
+        batch_id=int(metadata[METADATA_PREFIX + "batch_id"]),
+        fencing_token=int(metadata[METADATA_PREFIX + "fencing_token"]),
+        owner=metadata[METADATA_PREFIX + "owner"],
+        buckets=int(metadata[METADATA_PREFIX + "buckets"]),
+    )
