@@ -203,7 +203,9 @@ def lock_provider(base_path: str) -> str:
 
 def _table_options(*, base_path: str, key: Sequence[str]) -> dict[str, str]:
     """What every writer of the table and every service of it must agree on."""
+    provider = lock_provider(base_path)
     return {
+        **(_ONE_CLOCK if provider == FILE_LOCK_PROVIDER else {}),
         # Hudi reads the type under both names; concurrency control only under the first.
         "hoodie.table.type": "MERGE_ON_READ",
         "hoodie.datasource.write.table.type": "MERGE_ON_READ",
@@ -214,13 +216,17 @@ def _table_options(*, base_path: str, key: Sequence[str]) -> dict[str, str]:
         "hoodie.index.type": "BUCKET",
         "hoodie.index.bucket.engine": "SIMPLE",
         "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
-        "hoodie.write.lock.provider": lock_provider(base_path),
+        "hoodie.write.lock.provider": provider,
         "hoodie.write.lock.wait_time_ms": "60000",
         "hoodie.write.lock.client.num_retries": "3",
         "hoodie.clean.failed.writes.policy": "LAZY",
         "hoodie.metadata.enable": "false",
     }
 
+
+# A new instant time waits out the difference of two writers' clocks, by default 0.2 s, twice a commit. The
+# writers of a file:// table share a machine and its clock.
+_ONE_CLOCK: Final = {"hoodie.time.generator.max_expected_clock_skew_ms": "1"}
 
 _NO_INLINE_SERVICES: Final = {
     "hoodie.compact.inline": "false",
@@ -231,4 +237,5 @@ _NO_INLINE_SERVICES: Final = {
     "hoodie.clustering.async.enabled": "false",
     "hoodie.clean.automatic": "false",
     "hoodie.clean.async.enabled": "false",
+    "hoodie.archive.automatic": "false",
 }
