@@ -233,6 +233,21 @@ def test_records_of_different_schemas_merge(merger: Merger) -> None:
         assert [_row(result) for result in results] == [_expected(history)] * len(programs), history
 
 
+@pytest.mark.parametrize("wide", [0, 1])
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_a_merged_row_has_every_column_of_both_schemas(merger: Merger, wide: int, order: list[int]) -> None:
+    """Even when one record says it all: whoever reads the result knows one schema only."""
+    narrow = {**_META, **_KEY, "gate__ts": "timestamp", "gate__x": "int"}
+    records = [
+        merger.record(event, index, _FULL if index == wide else narrow)
+        for index, event in enumerate([_OLD, _NEW])
+    ]
+
+    (result,) = merger.run(records, [[*order, "+"]])
+
+    assert set(result["row"]) == set(_FULL)
+
+
 _OLD = Event("gate", 1, {"x": 1, "note": "old"})
 _NEW = Event("gate", 2, {"x": None, "note": None})
 _OTHER = Event("crew", 5, {"note": "c"})
