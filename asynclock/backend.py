@@ -6,11 +6,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from asynclock.record import MAX_BODY as MAX_BODY
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-MAX_BODY: Final = 64 * 1024
-"""Bytes of a lock object that are read; ``get`` returns one more where there are more."""
 
 
 @dataclass(frozen=True, slots=True)

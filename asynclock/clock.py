@@ -59,7 +59,7 @@ def _boot() -> float:
 
 
 if not hasattr(time, "CLOCK_BOOTTIME"):  # pragma: no cover  macOS
-    _boot = time.monotonic  # noqa: F811
+    _boot = time.monotonic
 
 
 class Instant(NamedTuple):
@@ -76,9 +76,7 @@ class Instant(NamedTuple):
 
     def elapsed(self, since: Instant) -> float:
         """Return the largest time that any of the clocks counted since ``since``, in seconds."""
-        return max(
-            self.monotonic - since.monotonic, self.boot - since.boot, self.wall - since.wall
-        )
+        return max(self.monotonic - since.monotonic, self.boot - since.boot, self.wall - since.wall)
 
 
 @dataclass(frozen=True, slots=True)

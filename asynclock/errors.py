@@ -106,7 +106,7 @@ class AcquireTimeoutError(AsyncLockError, TimeoutError):
 
     def __init__(self, *, key: str, timeout: float, status: Any = None) -> None:  # noqa: ANN401  LockStatus is defined above this layer
         held = ""
-        if status is not None and status.owner is not None:
+        if status is not None and status.state in {"held", "expired"}:
             who = status.holder or status.owner
             held = f"; last seen {status.state}, holder {printable(who)}"
         super().__init__(f"lock {key!r} was not acquired within {timeout:g} s{held}")

@@ -44,9 +44,7 @@ class LeaseSettings:
     def __post_init__(self) -> None:
         validity = self._number("validity", self.validity)
         if not MIN_VALIDITY <= validity <= MAX_VALIDITY:
-            raise ConfigError(
-                setting="validity", value=validity, reason="must be 0.1 s to 7 days (604800 s)"
-            )
+            raise ConfigError(setting="validity", value=validity, reason="must be 0.1 s to 7 days (604800 s)")
         defaults = {
             "renew_interval": validity / 10,
             "safety_margin": min(max(2.0, validity / 10), validity / 2),
@@ -98,5 +96,6 @@ class LeaseSettings:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not math.isfinite(value) or value < 0 or (value == 0 and not zero):  # type: ignore[arg-type,operator]
             least = "0 or more" if zero else "more than 0"
-            raise ConfigError(setting=name, value=value, reason=f"must be a finite number of seconds, {least}")
+            reason = f"must be a finite number of seconds, {least}"
+            raise ConfigError(setting=name, value=value, reason=reason)
         return float(value)  # type: ignore[arg-type]

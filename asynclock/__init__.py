@@ -1,0 +1,32 @@
+"""A lock that lives in the object store where the data already is."""
+
+from asynclock.backend import Backend as Backend
+from asynclock.backend import Stored as Stored
+from asynclock.backend import Written as Written
+from asynclock.client import LockClient as LockClient
+from asynclock.client import connect as connect
+from asynclock.clock import Clock as Clock
+from asynclock.clock import SystemClock as SystemClock
+from asynclock.errors import AccessDeniedError as AccessDeniedError
+from asynclock.errors import AcquireTimeoutError as AcquireTimeoutError
+from asynclock.errors import AsyncLockError as AsyncLockError
+from asynclock.errors import BackendError as BackendError
+from asynclock.errors import BackendNotInstalledError as BackendNotInstalledError
+from asynclock.errors import BackendUnavailableError as BackendUnavailableError
+from asynclock.errors import ConfigError as ConfigError
+from asynclock.errors import LeaseExpiredError as LeaseExpiredError
+from asynclock.errors import LeaseLostError as LeaseLostError
+from asynclock.errors import LeaseTakenOverError as LeaseTakenOverError
+from asynclock.errors import LockChangedError as LockChangedError
+from asynclock.errors import OutcomeUnknownError as OutcomeUnknownError
+from asynclock.errors import PreconditionFailedError as PreconditionFailedError
+from asynclock.errors import RecordCorruptError as RecordCorruptError
+from asynclock.errors import SpecError as SpecError
+from asynclock.errors import StaleTokenError as StaleTokenError
+from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
+from asynclock.exits import install_signal_handlers as install_signal_handlers
+from asynclock.fencing import FencedObject as FencedObject
+from asynclock.lease import Lease as Lease
+from asynclock.lock import Lock as Lock
+from asynclock.lock import LockStatus as LockStatus
+from asynclock.settings import LeaseSettings as LeaseSettings

@@ -1,0 +1,270 @@
+"""``file:///folder``: objects as files, exclusive across the processes of one machine.
+
+An object is replaced by renaming a complete, synced temporary file over it, so that a process
+killed at any instant leaves the old or the new bytes and never a torn or empty file. The
+condition is checked and the rename made under the operating system's ``flock`` on a hidden side
+file, which the kernel frees when its holder dies. Network file systems are refused: their
+locks and renames do not keep these promises.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from asynclock.backend import MAX_BODY, Entry, Stored, Written, note_date
+from asynclock.backends._offload import Workers
+from asynclock.backends._url import object_prefix, take_options
+from asynclock.errors import (
+    AccessDeniedError,
+    BackendError,
+    BackendUnavailableError,
+    ConfigError,
+    OutcomeUnknownError,
+    PreconditionFailedError,
+    UnsupportedBackendError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from urllib.parse import SplitResult
+
+_NETWORK: Final = frozenset(
+    "nfs nfs4 cifs smb3 smbfs afs 9p ceph lustre gpfs beegfs glusterfs gfs2 ocfs2 orangefs ncpfs".split()
+)
+_THREADS: Final = 4
+_NANO: Final = 1_000_000_000
+
+
+class LocalBackend:
+    """Files in a folder; the folder is made by the first write.
+
+    Args:
+        root: The folder.
+        fsync: Whether a write is on the disk before it is confirmed; default True. Without it a
+            power failure may lose the last writes, a crash of a process does not.
+        min_write_interval: Seconds to leave between two writes of one object; default 0.
+    """
+
+    name = "file"
+    clock_resolution = 0.0
+
+    def __init__(self, root: Path, *, fsync: bool = True, min_write_interval: float = 0.0) -> None:
+        self.min_write_interval = min_write_interval
+        self._root = root
+        self._fsync = fsync
+        self._workers = Workers("asynclock-file", _THREADS)
+        self._checked = False
+
+    async def get(self, key: str) -> Stored | None:
+        """Read an object; see ``Backend.get``."""
+        found = await self._workers.run(lambda: self._get(key))
+        if isinstance(found, Stored):
+            return found
+        note_date(found)
+        return None
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:
+        """Create an object; see ``Backend.put_if_absent``."""
+        return await self._workers.run(lambda: self._put("put_if_absent", key, body, None))
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Replace one version of an object; see ``Backend.put_if_match``."""
+        return await self._workers.run(lambda: self._put("put_if_match", key, body, version))
+
+    async def put(self, key: str, body: bytes) -> Written:
+        """Write without a condition; see ``Backend.put``."""
+        return await self._workers.run(lambda: self._put("put", key, body, None))
+
+    async def delete(self, key: str) -> None:
+        """Delete an object; see ``Backend.delete``."""
+        await self._workers.run(lambda: self._delete(key))
+
+    async def list(self, prefix: str) -> AsyncIterator[Entry]:
+        """Yield the objects under ``prefix``; see ``Backend.list``."""
+        for entry in await self._workers.run(lambda: self._list(prefix)):
+            yield entry
+
+    async def aclose(self) -> None:
+        """Let the backend's threads end."""
+        self._workers.close()
+
+    def _get(self, key: str) -> Stored | float:
+        with self._errors("get", key):
+            self._refuse_network("get", key)
+            try:
+                with self._path(key).open("rb") as file:
+                    body = file.read(MAX_BODY + 1)
+                    facts = os.fstat(file.fileno())
+            except FileNotFoundError:
+                return time.time()
+            return Stored(body, _version(facts), facts.st_mtime_ns / _NANO, time.time())
+
+    def _put(self, operation: str, key: str, body: bytes, version: str | None) -> Written:
+        path = self._path(key)
+        with self._errors(operation, key):
+            self._refuse_network(operation, key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self._write_temporary(path, body)
+            try:
+                with _flock(_side(path, "lock")):
+                    facts = _facts(path)
+                    if operation == "put_if_absent" and facts is not None:
+                        raise self._refused(operation, key, "it exists")
+                    if operation == "put_if_match" and (facts is None or _version(facts) != version):
+                        raise self._refused(operation, key, "another version" if facts else "no object")
+                    # Never the same time twice: the version is made of it.
+                    modified = max(time.time_ns(), facts.st_mtime_ns + 1 if facts else 0)
+                    os.utime(temporary, ns=(modified, modified))
+                    written = _version(temporary.stat())
+                    temporary.rename(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+            if self._fsync:
+                _sync_folder(path.parent)
+            return Written(written, time.time())
+
+    def _write_temporary(self, path: Path, body: bytes) -> Path:
+        temporary = _side(path, f"{os.getpid():x}-{os.urandom(6).hex()}.tmp")
+        with temporary.open("xb", buffering=0) as file:
+            file.write(body)
+            if self._fsync:
+                os.fsync(file.fileno())
+        return temporary
+
+    def _delete(self, key: str) -> None:
+        path = self._path(key)
+        with self._errors("delete", key):
+            self._refuse_network("delete", key)
+            if path.parent.is_dir():
+                with _flock(_side(path, "lock")):
+                    path.unlink(missing_ok=True)
+
+    def _list(self, prefix: str) -> builtins.list[Entry]:
+        with self._errors("list", prefix):
+            self._refuse_network("list", prefix)
+            found = []
+            for folder, folders, names in os.walk(self._root):
+                folders[:] = [name for name in folders if not name.startswith(".")]
+                for name in names:
+                    path = Path(folder, name)
+                    key = path.relative_to(self._root).as_posix()
+                    if name.startswith(".") or not key.startswith(prefix):
+                        continue
+                    with contextlib.suppress(FileNotFoundError):
+                        facts = path.stat()
+                        found.append(Entry(key, facts.st_size, facts.st_mtime_ns / _NANO))
+            return sorted(found, key=lambda entry: entry.key)
+
+    def _path(self, key: str) -> Path:
+        if "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):
+            raise ConfigError(setting="key", value=key, reason="must be a relative path without '.' or '..'")
+        return self._root / key
+
+    def _refuse_network(self, operation: str, key: str) -> None:
+        if self._checked:
+            return
+        kind = _file_system(self._root)
+        if kind in _NETWORK or kind.startswith("fuse."):
+            raise UnsupportedBackendError(
+                backend=self.name,
+                operation=operation,
+                key=key,
+                detail=f"{self._root} is on a network file system ({kind}); use a local disk or a store",
+            )
+        self._checked = True
+
+    @contextlib.contextmanager
+    def _errors(self, operation: str, key: str) -> Iterator[None]:
+        """Turn errors of the operating system into ours."""
+        try:
+            yield
+        except BackendError:
+            raise
+        except PermissionError as error:
+            raise AccessDeniedError(
+                backend=self.name, operation=operation, key=key, detail=str(error)
+            ) from error
+        except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+            raise UnsupportedBackendError(
+                backend=self.name, operation=operation, key=key, detail=str(error)
+            ) from error
+        except OSError as error:
+            # The rename may be done and only the sync of the folder have failed.
+            kind = BackendUnavailableError if operation in {"get", "list"} else OutcomeUnknownError
+            raise kind(backend=self.name, operation=operation, key=key, detail=str(error)) from error
+
+    def _refused(self, operation: str, key: str, detail: str) -> PreconditionFailedError:
+        return PreconditionFailedError(
+            backend=self.name, operation=operation, key=key, detail=detail, written="no"
+        )
+
+
+def open_local(url: SplitResult, **options: object) -> LocalBackend:
+    """Open ``file:///folder``.
+
+    Raises:
+        ConfigError: The URL names a host, no absolute folder, or an option is wrong.
+    """
+    object_prefix(url)
+    folder = unquote(url.path)
+    if url.netloc not in {"", "localhost"} or not folder.strip("/") or "\0" in folder:
+        raise ConfigError(setting="url", value=url.geturl(), reason="use file:///absolute/folder")
+    return LocalBackend(Path(folder), **take_options(options, fsync=bool, min_write_interval=float))
+
+
+def _side(path: Path, ending: str) -> Path:
+    return path.with_name(f".{path.name}.{ending}")
+
+
+def _facts(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _version(facts: os.stat_result) -> str:
+    return f"{facts.st_mtime_ns:x}-{facts.st_ino:x}"
+
+
+@contextlib.contextmanager
+def _flock(path: Path) -> Iterator[None]:
+    # The side file stays: removing it would let two writers lock two different files.
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _file_system(folder: Path) -> str:
+    """Return the kind of file system that ``folder`` is on, or will be once it is made; else ''."""
+    folder = Path(os.path.realpath(folder))
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        point = before.split()[4].encode().decode("unicode_escape")
+        if folder.is_relative_to(point) and len(point) >= best:
+            best, kind = len(point), after.split()[0]
+    return kind

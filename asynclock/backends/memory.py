@@ -1,0 +1,135 @@
+"""``memory://``: objects in this process, for tests and for one process's coroutines and threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from asynclock.backend import Entry, Stored, Written, note_date
+from asynclock.backends._url import object_prefix, take_options
+from asynclock.errors import ConfigError, PreconditionFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from urllib.parse import SplitResult
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    body: bytes
+    version: str
+    modified: float
+
+
+class _Store:
+    """The objects behind one name; shared by threads, so every access takes the mutex."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.Lock()
+        self.objects: dict[str, _Object] = {}
+        self.writes = 0
+
+
+_named: Final[WeakValueDictionary[str, _Store]] = WeakValueDictionary()
+_named_mutex: Final = threading.Lock()
+
+
+def _store(name: str) -> _Store:
+    if not name:
+        return _Store()
+    with _named_mutex:
+        store = _named.get(name)
+        if store is None:
+            store = _named[name] = _Store()
+        return store
+
+
+class MemoryBackend:
+    """Objects in a dictionary. Their Dates are this process's wall clock.
+
+    Args:
+        name: Store of this process to share; an empty name is a private one.
+        prefix: Put before every key.
+        min_write_interval: Seconds to leave between two writes of one object; default 0.
+    """
+
+    name = "memory"
+    clock_resolution = 0.0
+
+    def __init__(self, name: str = "", *, prefix: str = "", min_write_interval: float = 0.0) -> None:
+        self.min_write_interval = min_write_interval
+        self._store = _store(name)
+        self._prefix = prefix
+
+    async def get(self, key: str) -> Stored | None:
+        """Read an object; see ``Backend.get``."""
+        found = self._store.objects.get(self._prefix + key)
+        now = time.time()
+        if found is None:
+            note_date(now)
+            return None
+        return Stored(found.body, found.version, found.modified, now)
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:
+        """Create an object; see ``Backend.put_if_absent``."""
+        with self._store.mutex:
+            if self._prefix + key in self._store.objects:
+                raise self._refused("put_if_absent", key, "it exists")
+            return self._write(key, body)
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Replace one version of an object; see ``Backend.put_if_match``."""
+        with self._store.mutex:
+            found = self._store.objects.get(self._prefix + key)
+            if found is None or found.version != version:
+                raise self._refused("put_if_match", key, "another version" if found else "no object")
+            return self._write(key, body)
+
+    async def list(self, prefix: str) -> AsyncIterator[Entry]:
+        """Yield the objects under ``prefix``; see ``Backend.list``."""
+        start = len(self._prefix)
+        with self._store.mutex:
+            found = sorted(self._store.objects.items())
+        for path, item in found:
+            if path.startswith(self._prefix + prefix):
+                yield Entry(path[start:], len(item.body), item.modified)
+
+    async def put(self, key: str, body: bytes) -> Written:
+        """Write without a condition; see ``Backend.put``."""
+        with self._store.mutex:
+            return self._write(key, body)
+
+    async def delete(self, key: str) -> None:
+        """Delete an object; see ``Backend.delete``."""
+        with self._store.mutex:
+            self._store.objects.pop(self._prefix + key, None)
+
+    async def aclose(self) -> None:
+        """Do nothing: a named store lives as long as one of its clients."""
+
+    def _write(self, key: str, body: bytes) -> Written:
+        now = time.time()
+        self._store.writes += 1
+        version = str(self._store.writes)
+        self._store.objects[self._prefix + key] = _Object(body, version, now)
+        return Written(version, now)
+
+    def _refused(self, operation: str, key: str, detail: str) -> PreconditionFailedError:
+        return PreconditionFailedError(
+            backend=self.name, operation=operation, key=key, detail=detail, written="no"
+        )
+
+
+def open_memory(url: SplitResult, **options: object) -> MemoryBackend:
+    """Open ``memory://NAME/prefix``; ``memory://`` alone is private to its client.
+
+    Raises:
+        ConfigError: An option or the URL is wrong.
+    """
+    if url.query or url.fragment or "@" in url.netloc or ":" in url.netloc:
+        raise ConfigError(setting="url", value=url.geturl(), reason="use memory:// or memory://NAME")
+    taken = take_options(options, min_write_interval=float)
+    return MemoryBackend(url.netloc, prefix=object_prefix(url), **taken)

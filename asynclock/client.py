@@ -1,0 +1,285 @@
+"""LockClient and ``connect``: a backend, its scheduler and its waiting lines."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import socket
+import sys
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
+
+from asynclock import exits
+from asynclock.backend import Backend
+from asynclock.backends import open_backend
+from asynclock.clock import SystemClock
+from asynclock.errors import ConfigError
+from asynclock.events import Events
+from asynclock.host import Host, run_on
+from asynclock.lock import Lock, LockCore, LockStatus
+from asynclock.protocol.store import Store
+from asynclock.protocol.terms import Terms
+from asynclock.renewal import RenewalScheduler
+from asynclock.settings import LeaseSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from types import TracebackType
+    from typing import Self
+
+    from asynclock.clock import Clock
+    from asynclock.events import Event
+
+T = TypeVar("T")
+Renewal = Literal["thread", "loop"]
+MAX_NAME: Final = 512
+MAX_HOLDER: Final = 256
+_LISTED_AT_ONCE: Final = 16
+_NAME: Final = re.compile(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
+_SUFFIX: Final = ".json"
+
+
+def connect(
+    url: str,
+    *,
+    settings: LeaseSettings | None = None,
+    renewal: Renewal = "thread",
+    events: Callable[[Event], object] | None = None,
+    clock: Clock | None = None,
+    holder: str | None = None,
+    **backend_options: object,
+) -> LockClient:
+    """Return a client of the locks under ``url``; no I/O, no coroutine.
+
+    Args:
+        url: ``s3://bucket/prefix``, ``gs://``, ``az://``, ``file:///folder``, ``memory://name``, …
+        settings: Times of the leases; default ``LeaseSettings()``.
+        renewal: ``"thread"`` does I/O and renewal on a loop in a thread of this process, so that
+            a blocked event loop does not cost the lease; usable from any loop and thread.
+            ``"loop"`` keeps everything on the loop of first use.
+        events: Called with each ``asynclock.events.Event``, quickly and without blocking.
+        clock: This machine's clocks; for tests.
+        holder: Who holds, visible to every reader of the bucket; default ``host:pid:program``,
+            at most 256 printable characters.
+        backend_options: Options of the backend; see ``docs/backends``.
+
+    Raises:
+        ConfigError: The URL, an option or a setting is wrong.
+        BackendNotInstalledError: The backend's package is missing.
+    """
+    return LockClient(
+        url=url,
+        backend=open_backend(url, **backend_options),
+        settings=settings,
+        renewal=renewal,
+        events=events,
+        clock=clock,
+        holder=holder,
+    )
+
+
+class LockClient:
+    """The locks under one URL. An async context manager; first use opens.
+
+    Attributes:
+        url: Where the locks are.
+        settings: Times of the leases.
+        backend: The store.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        backend: Backend,
+        settings: LeaseSettings | None = None,
+        renewal: Renewal = "thread",
+        events: Callable[[Event], object] | None = None,
+        clock: Clock | None = None,
+        holder: str | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        if renewal not in {"thread", "loop"}:
+            raise ConfigError(setting="renewal", value=renewal, reason='must be "thread" or "loop"')
+        if settings is not None and not isinstance(settings, LeaseSettings):
+            raise ConfigError(setting="settings", value=settings, reason="must be a LeaseSettings")
+        self.url = url.rstrip("/") if not url.endswith("://") else url
+        self.settings = settings or LeaseSettings()
+        self.backend = backend
+        self._store = Store(
+            backend=backend,
+            clock=clock or SystemClock(),
+            terms=Terms.of(self.settings, resolution=backend.clock_resolution),
+            rng=rng or random.SystemRandom(),
+            events=Events(events),
+            holder=_checked_holder(holder),
+        )
+        self._renewal = renewal
+        self._scheduler = RenewalScheduler(self._store)
+        self._cores: dict[str, LockCore] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._unusable: str | None = None
+        exits.register(self)
+
+    def lock(self, name: str) -> Lock:
+        """Return the lock of that name; no I/O. The same name gives the same waiting line.
+
+        Args:
+            name: 1 to 512 characters of ``[A-Za-z0-9._=-]``, in segments joined by ``/``; no
+                segment may be ``.`` or ``..``.
+
+        Raises:
+            ConfigError: The name is not like that.
+        """
+        core = self._cores.get(checked_name(name))
+        if core is None:
+            core = self._cores[name] = LockCore(
+                name=name,
+                url=f"{self.url}/{name}{_SUFFIX}",
+                store=self._store,
+                scheduler=self._scheduler,
+                spawn=self._spawn,
+            )
+        return Lock(core, self._home)
+
+    async def list(self, prefix: str = "") -> list[LockStatus]:
+        """Read the locks whose name starts with ``prefix``, in the order of their names.
+
+        Raises:
+            BackendError: The store could not be read.
+        """
+        return await run_on(self._home(), lambda: self._list(prefix))
+
+    async def _list(self, prefix: str) -> list[LockStatus]:
+        names = [
+            entry.key.removesuffix(_SUFFIX)
+            async for entry in self.backend.list(prefix)
+            if entry.key.endswith(_SUFFIX) and _NAME.fullmatch(entry.key.removesuffix(_SUFFIX))
+        ]
+        found: list[LockStatus] = []
+        for start in range(0, len(names), _LISTED_AT_ONCE):
+            batch = [self.lock(name)._core for name in names[start : start + _LISTED_AT_ONCE]]  # noqa: SLF001  our own class
+            found += await asyncio.gather(*(core.status() for core in batch))
+        return found
+
+    async def aclose(self) -> None:
+        """Release what is held, end all tasks and close the backend; twice is a no-op.
+
+        Bounded by ``min(2 s, validity / 5)``; what is not released by then frees itself after
+        its validity.
+        """
+        if self._unusable is not None:
+            return
+        self._unusable = "it was closed"
+        if self._loop is not None and not self._loop.is_closed():
+            await run_on(self._loop, self._close)
+
+    async def _close(self) -> None:
+        await self.release_all()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._scheduler.aclose()
+        await self.backend.aclose()
+
+    async def release_all(self) -> None:
+        """End belief in all leases and release them within the exit bound; on the client's loop."""
+        for tenure in self._scheduler.tenures:
+            if tenure.end_belief():
+                self._spawn(tenure.release())
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._store.terms.exit_bound)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that everything runs on; None before first use and after the end."""
+        return self._loop if self._unusable is None else None
+
+    @property
+    def exit_bound(self) -> float:
+        """Seconds that an exit may take to release (rule 18)."""
+        return self._store.terms.exit_bound
+
+    def abandon(self, reason: str) -> None:
+        """Hold nothing any more and leave the sockets alone: this is a forked child."""
+        self._unusable = reason
+        for tenure in self._scheduler.tenures:
+            tenure.abandon(reason)
+
+    def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> Coroutine[Any, Any, T]:
+        """Run a coroutine on the client's loop, from any other."""
+        return run_on(self._home(), start)
+
+    def _home(self) -> asyncio.AbstractEventLoop:
+        if self._unusable is not None:
+            raise ConfigError(setting="client", value=self.url, reason=f"{self._unusable}; connect again")
+        if self._renewal == "thread":
+            if self._loop is None:
+                self._loop = Host.get().loop
+            return self._loop
+        here = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = here
+        elif self._loop is not here:
+            raise ConfigError(
+                setting="renewal",
+                value="loop",
+                reason="this client belongs to another event loop; use renewal='thread', or connect "
+                "in each loop",
+            )
+        return here
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def __aenter__(self) -> Self:
+        self._home()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a LockClient cannot be pickled; connect again in the other process")
+
+    def __repr__(self) -> str:
+        return f"<LockClient {self.url!r}>"
+
+
+def checked_name(name: str) -> str:
+    """Return ``name``.
+
+    Raises:
+        ConfigError: It is no lock name.
+    """
+    if (
+        not isinstance(name, str)
+        or len(name) > MAX_NAME
+        or not _NAME.fullmatch(name)
+        or any(segment in {".", ".."} for segment in name.split("/"))
+    ):
+        raise ConfigError(
+            setting="name",
+            value=name,
+            reason="a lock name is 1 to 512 characters of A-Z a-z 0-9 . _ = - in segments joined by "
+            "'/', none of them empty, '.' or '..'",
+        )
+    return name
+
+
+def _checked_holder(holder: str | None) -> str:
+    if holder is None:
+        program = PurePath(sys.argv[0] if sys.argv and sys.argv[0] else sys.executable).name
+        plain = f"{socket.gethostname()}:{os.getpid()}:{program}"
+        return "".join(each if each.isprintable() else "?" for each in plain)[:MAX_HOLDER]
+    if not isinstance(holder, str) or not holder.isprintable() or not 0 < len(holder) <= MAX_HOLDER:
+        raise ConfigError(setting="holder", value=holder, reason="must be 1 to 256 printable characters")
+    return holder

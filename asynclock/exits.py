@@ -1,0 +1,143 @@
+"""The ends of a process: exit, signals and fork (rules 17 and 18)."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from types import FrameType
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_FORKED: Final = "this is a forked child, the lease is the parent's"
+
+
+class Releasing(Protocol):
+    """A client, as far as an exit needs to know it."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that everything runs on, or None."""
+        ...
+
+    @property
+    def exit_bound(self) -> float:
+        """Seconds that an exit may take to release."""
+        ...
+
+    async def release_all(self) -> None:
+        """Release what is held, within the bound; on the client's loop."""
+        ...
+
+    def abandon(self, reason: str) -> None:
+        """Hold nothing any more: this is a forked child."""
+        ...
+
+
+_clients: Final[WeakSet[Releasing]] = WeakSet()
+
+
+def register(client: Releasing) -> None:
+    """Release what ``client`` holds when this process ends; hold nothing in a forked child."""
+    _clients.add(client)
+
+
+def install_signal_handlers() -> None:
+    """Release all leases on SIGTERM, SIGHUP and SIGINT, then do what was done before.
+
+    Belief ends at once; the releases take at most ``min(2 s, validity / 5)``. Without this, a
+    signal that ends the process leaves its locks to expire. Leases of ``renewal="loop"`` clients
+    are released on their loop, which must be running; the previous action follows then.
+
+    Raises:
+        RuntimeError: Not called from the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("install_signal_handlers() must be called from the main thread")
+    for number in _SIGNALS:
+        previous = signal.getsignal(number)
+        if not isinstance(previous, _Handler):
+            signal.signal(number, _Handler(previous))
+
+
+class _Handler:
+    """A signal handler that releases first and chains to the one before."""
+
+    def __init__(self, previous: Callable[[int, FrameType | None], Any] | int | None) -> None:
+        self._previous = previous
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        here = _running_loop()
+        _wait(_release(lambda loop: loop is not here))
+        ours = [client for client in list(_clients) if here is not None and client.loop is here]
+        if here is None or not ours:
+            self._chain(number, frame)
+            return
+
+        async def release_then_chain() -> None:
+            await asyncio.gather(*(client.release_all() for client in ours), return_exceptions=True)
+            self._chain(number, None)
+
+        task = here.create_task(release_then_chain())
+        _kept.add(task)
+        task.add_done_callback(_kept.discard)
+
+    def _chain(self, number: int, frame: FrameType | None) -> None:
+        if callable(self._previous):
+            self._previous(number, frame)
+        elif self._previous == signal.SIG_DFL:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+
+_kept: Final[set[asyncio.Task[None]]] = set()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _release(where: Callable[[asyncio.AbstractEventLoop], bool]) -> list[tuple[Future[None], float]]:
+    """Start releasing everything that runs on loops of other threads."""
+    started = []
+    for client in list(_clients):
+        loop = client.loop
+        if loop is not None and loop.is_running() and where(loop):
+            with contextlib.suppress(RuntimeError):  # closed since
+                started.append(
+                    (asyncio.run_coroutine_threadsafe(client.release_all(), loop), client.exit_bound)
+                )
+    return started
+
+
+def _wait(started: list[tuple[Future[None], float]]) -> None:
+    began = time.monotonic()
+    for future, bound in started:
+        with contextlib.suppress(Exception):
+            future.result(max(0.0, began + bound - time.monotonic()))
+
+
+@atexit.register
+def _release_at_exit() -> None:
+    _wait(_release(lambda _: True))
+
+
+def _after_fork_in_child() -> None:
+    _kept.clear()
+    for client in list(_clients):
+        client.abandon(_FORKED)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

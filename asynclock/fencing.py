@@ -1,0 +1,136 @@
+"""FencedObject: an object in the same store that refuses an older holder's writes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from asynclock.errors import (
+    BackendError,
+    ConfigError,
+    PreconditionFailedError,
+    RecordCorruptError,
+    StaleTokenError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asynclock.client import LockClient
+    from asynclock.lease import Lease
+
+_HEADER: Final = re.compile(rb'\{"fencingToken":(0|[1-9][0-9]{0,15})\}\n')
+_ROUNDS: Final = 100
+_PAUSE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class FencedValue:
+    """What a fenced object holds.
+
+    Attributes:
+        body: The user's bytes, without the line that bears the token.
+        fencing_token: Token of the lease that wrote it.
+        version: Version of the object.
+    """
+
+    body: bytes
+    fencing_token: int
+    version: str
+
+
+class FencedObject:
+    """A small object, changed only by conditional writes under a lease's token.
+
+    The first write under a newer token makes every older holder's write fail. On stores whose
+    version is a hash of the content (S3), bodies written under one token should not repeat.
+    A body is at most 64 KiB less the line with the token.
+
+    Args:
+        client: Its store holds the object.
+        key: Key of the object under the client's URL; not that of a lock.
+    """
+
+    def __init__(self, client: LockClient, key: str) -> None:
+        if not key or key.endswith(".json"):
+            raise ConfigError(setting="key", value=key, reason="must not end in .json: those are locks")
+        self.key = key
+        self._client = client
+
+    async def read(self) -> FencedValue | None:
+        """Return what is stored; None if there is no object.
+
+        Raises:
+            RecordCorruptError: The object is no fenced object.
+            BackendError: It could not be read.
+        """
+        return await self._client.run(self._read)
+
+    async def write(self, body: bytes, *, lease: Lease) -> FencedValue:
+        """Replace the body.
+
+        Raises:
+            LeaseLostError: The lease is lost; nothing was written.
+            StaleTokenError: A newer holder has written; nothing was written.
+            BackendError: The store did not answer; it may have been written.
+        """
+        return await self.update(lambda _: body, lease=lease)
+
+    async def update(self, change: Callable[[bytes | None], bytes], *, lease: Lease) -> FencedValue:
+        """Replace the body by ``change(body)``; it is called again if another write came first.
+
+        Args:
+            change: Gets the body, or None if there is no object; must have no side effect.
+            lease: Its token fences the write.
+
+        Raises:
+            LeaseLostError: The lease is lost; nothing was written.
+            StaleTokenError: A newer holder has written; nothing was written.
+            BackendError: The store did not answer; it may have been written.
+        """
+        return await self._client.run(lambda: self._update(change, lease))
+
+    async def _read(self) -> FencedValue | None:
+        stored = await self._client.backend.get(self.key)
+        if stored is None:
+            return None
+        header = _HEADER.match(stored.body)
+        if header is None:
+            raise RecordCorruptError(key=self.key, reason="no fencingToken line", version=stored.version)
+        return FencedValue(stored.body[header.end() :], int(header[1]), stored.version)
+
+    async def _update(self, change: Callable[[bytes | None], bytes], lease: Lease) -> FencedValue:
+        token = lease.fencing_token
+        error: BackendError | None = None
+        for _ in range(_ROUNDS):
+            lease.check()
+            before = await self._read()
+            if before is not None and before.fencing_token > token:
+                raise StaleTokenError(key=self.key, fencing_token=token, stored_token=before.fencing_token)
+            body = change(None if before is None else before.body)
+            lease.check()
+            try:
+                return await self._put(body, token, before)
+            except PreconditionFailedError as refused:
+                error = refused
+            except BackendError as failed:
+                error = failed
+                await asyncio.sleep(_PAUSE)
+            after = await self._read()
+            if after is not None and (after.body, after.fencing_token) == (body, token):
+                # Ours: nobody else writes under this token.
+                if before is None or after.version != before.version:
+                    return after
+        assert error is not None  # noqa: S101  the loop ends early otherwise
+        raise error
+
+    async def _put(self, body: bytes, token: int, before: FencedValue | None) -> FencedValue:
+        data = b'{"fencingToken":%d}\n%b' % (token, body)
+        backend = self._client.backend
+        if before is None:
+            written = await backend.put_if_absent(self.key, data)
+        else:
+            written = await backend.put_if_match(self.key, data, before.version)
+        return FencedValue(body, token, written.version)

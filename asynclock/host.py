@@ -1,0 +1,144 @@
+"""An event loop in a thread of its own, and calls to a loop from anywhere.
+
+Renewals run there while the caller's own loop, or its only thread, is blocked. A cancelled
+call is cancelled once on the loop that runs it, and its end is awaited before the cancellation
+goes on: cleaning up is never cut short by a second one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
+THREAD_NAME: Final = "asynclock-host"
+
+
+class Call(Generic[T]):
+    """A coroutine started on a loop of another thread.
+
+    Args:
+        loop: The loop that runs it.
+        start: Makes the coroutine, on that loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self.future: Future[T] = Future()
+        self._loop = loop
+        self._start = start
+        self._task: asyncio.Task[T] | None = None
+        loop.call_soon_threadsafe(self._begin)
+
+    def cancel(self) -> None:
+        """Cancel the coroutine; ``future`` is done once it has ended."""
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def result(self) -> T:
+        """Block until the coroutine has ended; an interrupt cancels it and waits for its end."""
+        try:
+            return self.future.result()
+        except BaseException:
+            if not self.future.done():
+                # Cancel the task, not the future: returning before its cleanup would leave a lock behind.
+                self.cancel()
+                with contextlib.suppress(BaseException):
+                    self.future.result()
+            raise
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._start())
+        self._task.add_done_callback(self._finish)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _finish(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.future.set_exception(asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(task.result())
+
+
+async def run_on(
+    loop: asyncio.AbstractEventLoop,
+    start: Callable[[], Coroutine[Any, Any, T]],
+    undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+) -> T:
+    """Run a coroutine on ``loop``; a cancellation waits for its end before it goes on.
+
+    Args:
+        loop: The loop that runs it, which may be the running one.
+        start: Makes the coroutine, on that loop.
+        undo: Takes back a result that came too late, because the caller was cancelled.
+    """
+    here = asyncio.get_running_loop()
+    waiter: asyncio.Future[T]
+    cancel: Callable[[], object]
+    if here is loop:
+        waiter = task = here.create_task(start())
+        cancel = task.cancel
+    else:
+        call = Call(loop, start)
+        waiter, cancel = asyncio.wrap_future(call.future), call.cancel
+    try:
+        return await asyncio.shield(waiter)
+    except asyncio.CancelledError:
+        if not waiter.done():
+            cancel()
+        await _outlast(waiter)
+        if undo is not None and not waiter.cancelled() and waiter.exception() is None:
+            result = waiter.result()
+            await _outlast(asyncio.ensure_future(run_on(loop, lambda: undo(result))))
+        raise
+
+
+async def _outlast(future: asyncio.Future[Any]) -> None:
+    """Wait for the end of ``future`` whatever cancellations arrive meanwhile."""
+    while not future.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([future])
+    if not future.cancelled():
+        future.exception()  # retrieved, so that nobody complains
+
+
+class Host:
+    """The loop thread of this process."""
+
+    _current: Host | None = None
+    _mutex = threading.Lock()
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def get(cls) -> Host:
+        """Return the host of this process; started at the first call, for the life of the process."""
+        with cls._mutex:
+            if cls._current is None:
+                cls._current = cls()
+            return cls._current
+
+    @classmethod
+    def forget(cls) -> None:
+        """Leave the parent's host behind: its thread does not run in a forked child."""
+        cls._mutex = threading.Lock()
+        cls._current = None
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+
+os.register_at_fork(after_in_child=Host.forget)

@@ -1,0 +1,170 @@
+"""Lease: the handle on a held lock."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NoReturn
+
+from asynclock.errors import ConfigError, LeaseLostError
+from asynclock.events import logger
+from asynclock.host import run_on
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from asynclock.protocol.tenure import Tenure
+
+
+class Lease:
+    """A held lock. Also an async context manager that releases it.
+
+    ``held``, ``remaining`` and ``check`` are local and may be called from any thread. A lease
+    bounds mutual exclusion by time and clocks; only ``fencing_token``, checked by the resource,
+    closes the rest (see ``FencedObject``).
+
+    Attributes:
+        name: Name of the lock.
+        key: Key of the lock object.
+        owner: Id of this acquisition.
+    """
+
+    def __init__(
+        self, tenure: Tenure, *, name: str, loop: asyncio.AbstractEventLoop, fencing: bool = True
+    ) -> None:
+        self.name = name
+        self.key = tenure.key
+        self.owner = tenure.owner
+        self._tenure = tenure
+        self._loop = loop
+        self._fencing = fencing
+
+    @property
+    def fencing_token(self) -> int:
+        """The token, in microseconds: rises with every acquisition, kept through renewals.
+
+        Raises:
+            ConfigError: The lock was taken without ``fencing=True`` (``asynclock.hudi`` only).
+        """
+        if not self._fencing:
+            raise ConfigError(
+                setting="fencing",
+                value=False,
+                reason="the token is known only with table_lock(..., fencing=True), which waits up "
+                "to 2 * max_clock_skew + 2 s after a Hudi writer",
+            )
+        return self._tenure.fencing_token
+
+    @property
+    def held(self) -> bool:
+        """Whether we still believe to hold the lock; local, no I/O."""
+        return self._tenure.remaining() > 0
+
+    @property
+    def lost(self) -> LeaseLostError | None:
+        """Why the lease was lost, or None."""
+        self._tenure.remaining()  # whoever looks first after the deadline makes it final
+        return self._tenure.lost
+
+    def remaining(self) -> float:
+        """Return seconds until we stop believing; 0.0 once lost or released."""
+        return self._tenure.remaining()
+
+    def check(self) -> None:
+        """Return if the lock is believed to be held; local, no I/O.
+
+        Raises:
+            LeaseLostError: It was lost, or released.
+        """
+        if self._tenure.remaining() <= 0:
+            self._raise()
+
+    async def confirm(self) -> None:
+        """Make sure that the store agrees, by one conditional write; joins a renewal under way.
+
+        Raises:
+            LeaseLostError: The lease is lost, or was released.
+            BackendError: The store did not tell; the lease lasts until its deadline.
+        """
+        self.check()
+        error = await run_on(self._loop, self._tenure.renew)
+        self.check()
+        if error is not None:
+            raise error
+
+    async def release(self) -> None:
+        """Free the lock: one conditional write that keeps the token; twice is a no-op.
+
+        Where the store does not answer, this returns after two request timeouts and goes on
+        trying in the background; the lock frees itself after its validity at the latest.
+
+        Raises:
+            LeaseLostError: It was lost before; nothing was written.
+        """
+        await run_on(self._loop, self._release)
+
+    async def _release(self) -> None:
+        if self._tenure.end_belief():
+            await self._tenure.release()
+        elif self._tenure.lost is not None:
+            self._raise()
+
+    def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
+        """Call ``callback(loss)`` once when the lease is lost, at once if it has been.
+
+        It runs on a thread of its own, so it may block; what it raises is logged.
+        """
+        self.watch(lambda loss: _call_in_thread(callback, loss))
+
+    def watch(self, callback: Callable[[LeaseLostError], object]) -> None:
+        """Like ``on_lost``, but on the lease's loop: the callback must not block."""
+        self._loop.call_soon_threadsafe(self._watch, callback)
+
+    def _watch(self, callback: Callable[[LeaseLostError], object]) -> None:
+        if not self._tenure.told:
+            self._tenure.on_end.append(lambda loss: callback(loss) if loss is not None else None)
+        elif self._tenure.lost is not None:
+            callback(self._tenure.lost)
+
+    def _raise(self) -> NoReturn:
+        lost = self._tenure.lost
+        if lost is not None:
+            raise lost.with_traceback(None)
+        raise LeaseLostError(
+            key=self.key,
+            owner=self.owner,
+            fencing_token=self._tenure.fencing_token,
+            reason="it was released",
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.release()
+        except LeaseLostError as lost:
+            if error is None:
+                raise
+            error.add_note(str(lost))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Lease cannot be pickled: another process does not hold it; pass its fencing_token")
+
+    def __repr__(self) -> str:
+        state = "held" if self.held else "lost" if self._tenure.lost else "released"
+        return f"<Lease {self.name!r} {state} owner={self.owner}>"
+
+
+def _call_in_thread(callback: Callable[[LeaseLostError], object], loss: LeaseLostError) -> None:
+    def run() -> None:
+        try:
+            callback(loss)
+        except Exception:
+            logger.exception("an on_lost callback of %s failed", loss.key)
+
+    threading.Thread(target=run, name="asynclock-on-lost", daemon=True).start()

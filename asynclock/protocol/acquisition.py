@@ -1,0 +1,296 @@
+"""Acquiring a lock: look, judge, write, settle; round after round until the time is out."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Final
+
+from asynclock.errors import AccessDeniedError, BackendError, UnsupportedBackendError
+from asynclock.protocol.attempts import Attempt, Attempts
+from asynclock.protocol.judgement import (
+    Observation,
+    Seen,
+    Token,
+    Verdict,
+    judge,
+    next_token,
+    next_token_without_dates,
+)
+from asynclock.protocol.reaper import free
+from asynclock.protocol.tenure import Tenure
+from asynclock.record import LockRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asynclock.events import Kind
+    from asynclock.protocol.store import Store
+    from asynclock.protocol.tenure import Spawn
+
+_REREAD: Final = 1.0
+"""Seconds to leave before reading again where a Date was not usable."""
+_FINEST_LOOK: Final = 20
+"""Looks at a predicted expiry are at least the poll interval divided by this apart."""
+_LEAST_REQUEST: Final = 1.0
+"""A request may outlast the caller's timeout by this much, lest short timeouts only leave zombies."""
+
+
+class LockState:
+    """What one client knows of one lock object, between acquisitions."""
+
+    def __init__(self) -> None:
+        self.observation = Observation()
+        self.freed: Attempt | None = None
+        """Our own last release, as long as nothing else was seen: acquire in one request."""
+        self.last: tuple[Seen, Verdict] | None = None
+        """What was seen last, for the status in a timeout."""
+
+
+class Acquisition:
+    """One attempt to become the holder.
+
+    Args:
+        store: The client's store.
+        key: Key of the lock object.
+        state: What the client knows of it.
+        spawn: Starts a task that the client keeps and ends.
+        on_tenure: Called with a tenure as soon as it exists, so that it is renewed.
+        until: Loop time at which to give up; None: never.
+        once: One round only.
+        fencing: Whether the token will be handed out (rule 11).
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        key: str,
+        state: LockState,
+        spawn: Spawn,
+        on_tenure: Callable[[Tenure], object],
+        until: float | None,
+        once: bool,
+        fencing: bool = True,
+    ) -> None:
+        self._store = store
+        self._terms = store.terms
+        self._key = key
+        self._state = state
+        self._spawn = spawn
+        self._on_tenure = on_tenure
+        self._until = math.inf if until is None else until
+        self._once = once
+        self._fencing = fencing
+        self._loop = asyncio.get_running_loop()
+        self._owner = store.fresh_owner()
+        self._attempts = Attempts()
+        self._token: Token | None = None
+        self._tenure: Tenure | None = None
+        self.predecessor: str | None = None
+        """Owner of the record that was written over."""
+        self.error: BackendError | None = None
+        """The last failure of the store, for the cause of a timeout."""
+
+    async def run(self) -> Tenure | None:
+        """Acquire the lock; None if it is held by others until the time is out.
+
+        Nothing is left behind: on a timeout, an error or a cancellation, what was acquired is
+        released and what may still land is reaped.
+
+        Raises:
+            RecordCorruptError: The object is no lock record; nothing was written.
+            AccessDeniedError: The store refused; nothing was written.
+            UnsupportedBackendError: The lock cannot be had safely on this store.
+            BackendError: With ``once``, the store did not answer.
+        """
+        try:
+            while await self._rounds():
+                if await self._settle_token():
+                    return self._tenure
+                if self._tenure is not None:
+                    break
+        except BaseException:
+            await self._give_up()
+            raise
+        await self._give_up()
+        return None
+
+    async def _rounds(self) -> bool:
+        """Go round until the lock is acquired; False once the time is out."""
+        seen = self._cached()
+        while True:
+            try:
+                if seen is None:
+                    seen = await self._look()
+                wait, seen = await self._round(seen)
+            except BackendError as error:
+                if self._once or isinstance(error, AccessDeniedError | UnsupportedBackendError):
+                    raise
+                self.error, wait, seen = error, math.inf, None
+            if self._tenure is not None:
+                return True
+            if self._once or not await self._pause(wait):
+                return False
+
+    async def _round(self, seen: Seen) -> tuple[float, Seen | None]:
+        """Judge what was seen and write if it is free.
+
+        Returns:
+            Seconds until the next look may tell more, and what to go on from; None: look.
+        """
+        verdict = self._judge(seen)
+        if not verdict.free:
+            return verdict.wait, None
+        token = self._next_token(seen)
+        if token is None:
+            return max(_REREAD, self._terms.poll_interval), None
+        if not await self._write(seen, token):
+            return _REREAD, None
+        if self._tenure is not None:
+            return 0.0, None
+        back = await self._look()
+        if self._tenure is None and self._attempts.open_on(seen.version) is not None:
+            # Unchanged: the attempt may still land, and is written again on the same base.
+            if self._once and self.error is not None:
+                raise self.error
+            return self._terms.poll_interval / 4, back
+        return 0.0, back
+
+    def _cached(self) -> Seen | None:
+        """Return our own last release as if it had just been read."""
+        freed, now = self._state.freed, self._store.now()
+        known = self._store.time.dateless or self._store.time.bounds(now) is not None
+        if freed is None or freed.version is None or not known:
+            return None
+        return Seen(freed.record, freed.version, None, None, now)
+
+    async def _look(self) -> Seen:
+        """Read the object; adopt it if it bears a nonce of ours (rule 2)."""
+        seen = await self._store.read(self._key, timeout=self._limit())
+        self._state.observation.note(seen)
+        mine = self._attempts.find(seen)
+        if mine is not None:
+            await self._take(mine, "adopted")
+        elif self._attempts.open_on(seen.version) is None:
+            self._attempts.forget()
+        return seen
+
+    def _judge(self, seen: Seen) -> Verdict:
+        if self._attempts.find(seen) is not None:
+            # Ours, but nothing is left of it: a new attempt with a new token over that version.
+            return Verdict(free=True, wait=0.0)
+        verdict = judge(seen, self._state.observation, self._terms)
+        self._state.last = seen, verdict
+        return verdict
+
+    def _next_token(self, seen: Seen) -> Token | None:
+        """Return the token to write; None: no usable Date yet, read again."""
+        now = self._store.now()
+        if not self._store.time.dateless:
+            bounds = self._store.time.bounds(now)
+            return None if bounds is None else next_token(seen.record, bounds, self._terms)
+        token = next_token_without_dates(seen.record, now.wall)
+        if token is None:
+            raise UnsupportedBackendError(
+                backend="store",
+                operation="acquire",
+                key=self._key,
+                detail="a Hudi writer dropped the fencing token, and the store's answers bear no "
+                "Date to make a new one from; use a store whose answers do",
+            )
+        return token
+
+    async def _write(self, seen: Seen, token: Token) -> bool:
+        """Write once on what was seen; False if there is no usable Date to publish by."""
+        await self._store.pace(self._key)
+        now = self._store.now()
+        valid_until = self._store.promise(now)
+        if valid_until is None:
+            return False
+        record = LockRecord(
+            expired=False,
+            valid_until_ms=valid_until,
+            owner=self._owner,
+            nonce=self._store.fresh_nonce(),
+            epoch=token.epoch,
+            lease_ms=math.ceil(self._terms.validity * 1000),
+            holder=self._store.holder,
+        )
+        attempt = Attempt(record, seen.version, now)
+        self._token = token
+        self.predecessor = seen.record.owner if seen.record else None
+        self._state.freed = None
+        self._attempts.add(attempt)
+        try:
+            self.error = await self._store.write(self._key, attempt, timeout=self._limit())
+        except BackendError:
+            self._attempts.drop(attempt)
+            raise
+        if self.error is None:
+            await self._take(attempt, "acquired")
+        return True
+
+    async def _take(self, attempt: Attempt, kind: Kind) -> None:
+        """Become the holder by a write that landed, if enough is left of it (rule 7)."""
+        self._attempts.settle_on(attempt)
+        left = self._terms.belief - self._store.now().elapsed(attempt.sent)
+        if left <= 0:
+            return
+        tenure = self._tenure = Tenure(
+            store=self._store,
+            key=self._key,
+            landed=attempt,
+            attempts=self._attempts,
+            spawn=self._spawn,
+            settled_at=self._token.settled_at if self._token else None,
+        )
+        if left <= self._terms.renew_interval:
+            await tenure.renew()
+            if tenure.remaining() <= 0:
+                self._tenure = None
+                return
+        self._on_tenure(tenure)
+        self._store.events.emit(kind, self._key, tenure.owner, tenure.fencing_token)
+
+    async def _settle_token(self) -> bool:
+        """Wait until the token is not from the future any more (rule 11); False if that was too long."""
+        tenure = self._tenure
+        assert tenure is not None  # noqa: S101  the rounds ended with it
+        while self._fencing and (wait := tenure.until_settled()) > 0:
+            left = self._until - self._loop.time()
+            if left <= 0:
+                return False
+            await asyncio.sleep(min(wait, left))
+            if tenure.remaining() <= 0:
+                self._tenure = None
+                return False
+        return True
+
+    async def _pause(self, wait: float) -> bool:
+        """Wait for the next look: at the predicted expiry, else with jitter; False if the time is out."""
+        poll = self._terms.poll_interval
+        delay = min(self._store.jittered(poll), max(wait, poll / _FINEST_LOOK)) if wait > 0 else 0.0
+        left = self._until - self._loop.time()
+        if left <= 0:
+            return False
+        await asyncio.sleep(min(delay, left))
+        return self._loop.time() < self._until
+
+    def _limit(self) -> float:
+        left = self._until - self._loop.time()
+        return self._terms.request_timeout if self._once else max(left, _LEAST_REQUEST)
+
+    async def _give_up(self) -> None:
+        """Leave nothing behind (rules 3 and 16)."""
+        if self._tenure is not None:
+            self._tenure.end_belief()
+            await self._tenure.release()
+        elif (attempt := self._attempts.last()) is not None:
+            landed = attempt.version is not None
+            base = attempt.version if landed else attempt.base
+            reaping = self._spawn(
+                free(self._store, self._key, record=attempt.record, base=base, attempts=self._attempts)
+            )
+            if landed:
+                await asyncio.wait([reaping], timeout=self._terms.request_timeout)

@@ -1,0 +1,69 @@
+"""Rule 2: the write attempts of one acquisition or lease, and what a read-back says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asynclock.clock import Instant
+    from asynclock.protocol.judgement import Seen
+    from asynclock.record import LockRecord
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One conditional write of a record with a nonce of its own.
+
+    Attributes:
+        record: What is written.
+        base: The version it is conditional on; None: on there being no object.
+        sent: Before it was sent; belief counts from here, however late the answer.
+        version: What it became; None while that is unknown or it was refused.
+    """
+
+    record: LockRecord
+    base: str | None
+    sent: Instant
+    version: str | None = None
+
+
+class Attempts:
+    """The attempts that may still turn up in the store. Nonce equality is proof; owner equality is not."""
+
+    def __init__(self) -> None:
+        self._by_nonce: dict[str | None, Attempt] = {}
+
+    def add(self, attempt: Attempt) -> None:
+        """Remember an attempt that is about to be sent."""
+        self._by_nonce[attempt.record.nonce] = attempt
+
+    def settle_on(self, attempt: Attempt) -> None:
+        """Forget all but ``attempt``: its success has spent the base of the others."""
+        self._by_nonce = {attempt.record.nonce: attempt}
+
+    def drop(self, attempt: Attempt) -> None:
+        """Forget an attempt of which the store says that nothing was written."""
+        self._by_nonce.pop(attempt.record.nonce, None)
+
+    def last(self) -> Attempt | None:
+        """Return the latest attempt that is not forgotten, or None."""
+        return next(reversed(self._by_nonce.values()), None)
+
+    def forget(self) -> None:
+        """Forget all: their base is gone."""
+        self._by_nonce.clear()
+
+    def open_on(self, base: str | None) -> Attempt | None:
+        """Return the latest attempt on ``base`` whose outcome is open, or None."""
+        found = [each for each in self._by_nonce.values() if each.version is None and each.base == base]
+        return found[-1] if found else None
+
+    def find(self, seen: Seen) -> Attempt | None:
+        """Return the attempt that the object shows to have landed and not been released, or None."""
+        if seen.record is None or seen.record.expired or seen.record.nonce is None:
+            return None
+        attempt = self._by_nonce.get(seen.record.nonce)
+        if attempt is not None:
+            attempt.version = seen.version
+        return attempt

@@ -1,0 +1,160 @@
+"""Rules 4, 8 and 11: is the lock free, until when is it promised, which token comes next."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from asynclock.clock import Date, Instant
+    from asynclock.protocol.terms import Terms
+    from asynclock.record import LockRecord
+
+HUDI_DRIFT: Final = 0.5
+"""Seconds past ``validUntil`` that Hudi's own readers allow for drift."""
+_MICRO: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A lock object as one answer showed it.
+
+    Attributes:
+        record: What it says; None where there is no object.
+        version: Its version; None where there is no object.
+        last_modified: Epoch seconds by the store, or None.
+        date: The Date of the very answer, or None.
+        arrived: When the answer arrived here.
+    """
+
+    record: LockRecord | None
+    version: str | None
+    last_modified: float | None
+    date: Date | None
+    arrived: Instant
+
+
+class Observation:
+    """The same version, seen unchanged on the monotonic clock.
+
+    Belongs to the client, not to one acquisition, so that short timeouts finish it too.
+    """
+
+    def __init__(self) -> None:
+        self._version: str | None = None
+        self._since = math.inf
+        self._dated = False
+
+    def note(self, seen: Seen) -> None:
+        """Take in an answer; time counts from when the *first* one with this version arrived."""
+        if seen.version != self._version:
+            self._version = seen.version
+            self._since = seen.arrived.monotonic
+            self._dated = False
+        self._dated = self._dated or (seen.date is not None and seen.date.usable)
+
+    def left(self, seen: Seen, lasting: float) -> float:
+        """Return seconds until ``seen`` has been observed for ``lasting``; inf if it is another version."""
+        if seen.version != self._version:
+            return math.inf
+        return lasting - (seen.arrived.monotonic - self._since)
+
+    @property
+    def dated(self) -> bool:
+        """Whether any answer of this observation bore a usable Date."""
+        return self._dated
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an answer says about the lock.
+
+    Attributes:
+        free: It may be taken over, by a conditional write on the version seen.
+        wait: Seconds from the answer until it may be free if nobody renews it; inf if unknown.
+        remaining: Seconds until others may take it over by the store's clock, negative once
+            they may; None where there is no such thing or no Date to tell by.
+    """
+
+    free: bool
+    wait: float
+    remaining: float | None = None
+
+
+def judge(seen: Seen, observation: Observation, terms: Terms) -> Verdict:
+    """Apply rule 8 to one answer."""
+    record = seen.record
+    if record is None or record.expired:
+        return Verdict(free=True, wait=0.0)
+    expiry = _expiry(record, seen.last_modified, terms)
+    remaining = None
+    if expiry is not None and seen.date is not None and seen.date.by_wall:
+        remaining = expiry - seen.date.value
+    observed = _observed(record, seen, observation, terms)
+    # Strictly later than the expiry, by a Date that may be cut short.
+    by_date = math.inf if remaining is None else remaining + terms.resolution
+    free = observed <= 0 or (remaining is not None and remaining < 0)
+    return Verdict(free=free, wait=0.0 if free else min(by_date, observed), remaining=remaining)
+
+
+def _expiry(record: LockRecord, last_modified: float | None, terms: Terms) -> float | None:
+    """Return the store time past which the record is free; None: by observation only."""
+    if last_modified is None:
+        return None
+    valid_until = record.valid_until_ms / 1000
+    if record.lease_ms is None:
+        return max(valid_until + HUDI_DRIFT, last_modified + terms.validity) + terms.slack
+    lease = record.lease_ms / 1000
+    # A write that the store dates before it can have been sent: its last_modified is wrong.
+    earliest = valid_until - lease - 2 * terms.slack - max(lease / 5, 1.0, terms.slack)
+    if last_modified < earliest:
+        return None
+    return last_modified + lease + terms.slack
+
+
+def _observed(record: LockRecord, seen: Seen, observation: Observation, terms: Terms) -> float:
+    if record.lease_ms is None:
+        return math.inf if observation.dated else observation.left(seen, terms.validity)
+    return observation.left(seen, max(record.lease_ms / 1000, terms.validity))
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The fencing token of a new acquisition.
+
+    Attributes:
+        epoch: The token, in microseconds.
+        settled_at: Store time before which it must not be handed out; None: at once.
+    """
+
+    epoch: int
+    settled_at: float | None = None
+
+
+def next_token(predecessor: LockRecord | None, bounds: tuple[float, float], terms: Terms) -> Token:
+    """Apply rule 11 where the store's time is known, within ``bounds`` (earliest, latest)."""
+    earliest, latest = bounds
+    if predecessor is None:
+        return Token(_micros(earliest + terms.resolution))
+    if predecessor.epoch is None:
+        # Unknown how high the dropped token was: not higher than store time can have been.
+        settled_at = latest + terms.slack
+        return Token(_micros(settled_at), settled_at)
+    return Token(max(predecessor.epoch + 1, _micros(earliest)))
+
+
+def next_token_without_dates(predecessor: LockRecord | None, wall: float) -> Token | None:
+    """Apply rule 11 to a store whose answers bear no Date; None: fields were dropped, refuse."""
+    if predecessor is None:
+        return Token(_micros(wall))
+    return None if predecessor.epoch is None else Token(predecessor.epoch + 1)
+
+
+def promise(latest: float, terms: Terms) -> int:
+    """Return the ``validUntil`` to publish, epoch ms, where store time is at most ``latest`` (rule 4)."""
+    return math.ceil((latest + terms.skew + terms.validity) * 1000)
+
+
+def _micros(seconds: float) -> int:
+    return math.ceil(seconds * _MICRO)

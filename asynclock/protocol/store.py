@@ -1,0 +1,178 @@
+"""One read or one write of a lock object: times taken, answers sorted, nothing repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, TypeVar
+
+from asynclock.backend import MissingDate, missing_date
+from asynclock.clock import Instant, StoreTime
+from asynclock.errors import (
+    AccessDeniedError,
+    BackendError,
+    BackendUnavailableError,
+    OutcomeUnknownError,
+    UnsupportedBackendError,
+)
+from asynclock.protocol.judgement import Seen, promise
+from asynclock.record import parse_record
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from random import Random
+
+    from asynclock.backend import Backend, Written
+    from asynclock.clock import Clock
+    from asynclock.events import Events
+    from asynclock.protocol.attempts import Attempt
+    from asynclock.protocol.terms import Terms
+
+T = TypeVar("T")
+
+
+class Store:
+    """The lock objects of one client: its backend, clocks, terms and what it knows of store time.
+
+    Args:
+        backend: Where the objects are.
+        clock: This machine's clocks.
+        terms: The numbers of the rules.
+        rng: Source of owners, nonces and jitter.
+        events: Told of what happens.
+        holder: Shown to every reader of the bucket.
+    """
+
+    def __init__(
+        self, *, backend: Backend, clock: Clock, terms: Terms, rng: Random, events: Events, holder: str
+    ) -> None:
+        self.clock = clock
+        self.terms = terms
+        self.events = events
+        self.holder = holder
+        self.time = StoreTime(skew=terms.skew, resolution=terms.resolution)
+        self._backend = backend
+        self._rng = rng
+        self._next_write: dict[str, float] = {}
+
+    def now(self) -> Instant:
+        """Read this machine's clocks."""
+        return Instant.now(self.clock)
+
+    def fresh_owner(self) -> str:
+        """Return a new owner id, a random UUID."""
+        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+
+    def fresh_nonce(self) -> str:
+        """Return a new nonce, 32 hex digits."""
+        return f"{self._rng.getrandbits(128):032x}"
+
+    def jittered(self, seconds: float) -> float:
+        """Return half to all of ``seconds``, so that clients never wait in step."""
+        return seconds * self._rng.uniform(0.5, 1.0)
+
+    def promise(self, now: Instant) -> int | None:
+        """Return the ``validUntil`` to publish at ``now`` (rule 4); None: no usable Date yet, read again."""
+        latest = self.time.latest(now)
+        if latest is None:
+            if not self.time.dateless:
+                return None
+            latest = now.wall
+        return promise(latest, self.terms)
+
+    async def read(self, key: str, *, timeout: float | None = None) -> Seen:
+        """Read a lock object.
+
+        Raises:
+            RecordCorruptError: It is not a lock record.
+            BackendError: It could not be read.
+        """
+        cell = MissingDate()
+        reset = missing_date.set(cell)
+        sent = self.now()
+        try:
+            stored = await self._once("get", key, self._backend.get(key), timeout)
+        finally:
+            missing_date.reset(reset)
+        arrived = self.now()
+        server_time = cell.server_time if stored is None else stored.server_time
+        date = self.time.observe(server_time, sent=sent, arrived=arrived)
+        if stored is None:
+            return Seen(None, None, None, date, arrived)
+        latest = date.value + self.terms.resolution + self.terms.skew if date and date.usable else None
+        record = parse_record(stored.body, key=key, version=stored.version, store_time=latest)
+        return Seen(record, stored.version, stored.last_modified, date, arrived)
+
+    async def pace(self, key: str) -> None:
+        """Wait until the store takes another write of this object (GCS: one a second)."""
+        if self._backend.min_write_interval > 0:
+            wait = self._next_write.get(key, 0.0) - asyncio.get_running_loop().time()
+            if wait > 0:
+                await asyncio.sleep(wait)
+
+    async def write(self, key: str, attempt: Attempt, *, timeout: float | None = None) -> BackendError | None:
+        """Send one attempt; a cancellation waits for its end first, within the request timeout.
+
+        Returns:
+            None if it landed, ``attempt.version`` then is its version; else why the outcome is
+            open: read back.
+
+        Raises:
+            AccessDeniedError: Nothing was written.
+            UnsupportedBackendError: Nothing was written.
+        """
+        task = asyncio.ensure_future(self._write(key, attempt, timeout))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # retrieved, so that nobody complains
+            raise
+
+    async def _write(self, key: str, attempt: Attempt, timeout: float | None) -> BackendError | None:
+        body = attempt.record.encode()
+        put: Coroutine[object, object, Written]
+        if attempt.base is None:
+            name, put = "put_if_absent", self._backend.put_if_absent(key, body)
+        else:
+            name, put = "put_if_match", self._backend.put_if_match(key, body, attempt.base)
+        sent = self.now()
+        interval = self._backend.min_write_interval
+        if interval > 0:
+            self._next_write[key] = asyncio.get_running_loop().time() + interval
+        try:
+            written = await self._once(name, key, put, timeout)
+        except (AccessDeniedError, UnsupportedBackendError):
+            raise
+        except BackendError as error:
+            return error
+        attempt.version = written.version
+        self.time.observe(written.server_time, sent=sent, arrived=self.now())
+        return None
+
+    async def _once(
+        self, operation: str, key: str, call: Coroutine[object, object, T], timeout: float | None
+    ) -> T:
+        """Await one call of the backend within the request timeout; any failure is a BackendError."""
+        unknown = BackendUnavailableError if operation == "get" else OutcomeUnknownError
+        limit = self.terms.request_timeout if timeout is None else min(timeout, self.terms.request_timeout)
+        task = asyncio.current_task()
+        cancelling = task.cancelling() if task else 0
+        try:
+            async with asyncio.timeout(limit):
+                return await call
+        except BackendError:
+            raise
+        except TimeoutError:
+            detail = f"no answer within {limit:.3g} s"
+        except asyncio.CancelledError:
+            # SDKs share tasks (token refresh): another waiter's cancellation may surface here.
+            if task is None or task.cancelling() > cancelling:
+                raise
+            detail = "the call was cancelled inside the SDK"
+        except Exception as error:  # noqa: BLE001  a renewal must outlive a bug below it
+            # The type only: the text of a foreign error may bear secrets.
+            detail = f"unexpected {type(error).__name__}"
+        raise unknown(backend=self._backend.name, operation=operation, key=key, detail=detail)

@@ -1,0 +1,315 @@
+"""One held lock: what is believed of it, its renewal and its release (rules 4 to 7)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from asynclock.errors import (
+    BackendError,
+    LeaseExpiredError,
+    LeaseLostError,
+    LeaseTakenOverError,
+    RecordCorruptError,
+)
+from asynclock.protocol.attempts import Attempt
+from asynclock.protocol.reaper import free
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from asynclock.events import Kind
+    from asynclock.protocol.attempts import Attempts
+    from asynclock.protocol.judgement import Seen
+    from asynclock.protocol.store import Store
+    from asynclock.record import LockRecord
+
+T = TypeVar("T")
+_EXPIRED: Final = "its deadline passed before a renewal was confirmed"
+
+
+class Spawn(Protocol):
+    """Starts a background task that the client keeps until it has ended."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, T], /) -> asyncio.Task[T]:
+        """Start ``coroutine`` on the running loop."""
+        ...
+
+
+class Tenure:
+    """The holder's side of one acquisition.
+
+    Belief may be asked from any thread; it is kept under a mutex, and whoever first sees that
+    the deadline has passed makes the loss final, so that no answer can revive it. All else
+    runs on the loop that made it.
+
+    Args:
+        store: The client's store.
+        key: Key of the lock object.
+        landed: The write that acquired the lock.
+        attempts: The nonces of the acquisition.
+        spawn: Starts a task that the client keeps and ends.
+        settled_at: Store time until which the token is from the future; None: it is not.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        key: str,
+        landed: Attempt,
+        attempts: Attempts,
+        spawn: Spawn,
+        settled_at: float | None = None,
+    ) -> None:
+        assert landed.record.epoch is not None  # noqa: S101  our own record
+        self.key = key
+        self.owner = landed.record.owner
+        self.fencing_token = landed.record.epoch
+        self.lost: LeaseLostError | None = None
+        self.freed: Attempt | None = None
+        """The write that released it, once it has landed."""
+        self.on_end: list[Callable[[LeaseLostError | None], object]] = []
+        """Called once on the loop when belief has ended; with the loss, or None for a release."""
+        self.told = False
+        """Whether ``on_end`` has been called."""
+        self._store = store
+        self._spawn = spawn
+        self._settled_at = settled_at
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._mutex = threading.Lock()
+        self._ended = False
+        self._sent = landed.sent
+        self._head = landed
+        self._attempts = attempts
+        self._attempts.settle_on(landed)
+        self._flight: asyncio.Task[BackendError | None] | None = None
+        self._freed: asyncio.Task[Attempt | None] | None = None
+
+    # Belief: any thread.
+
+    def remaining(self) -> float:
+        """Return seconds until belief ends; 0.0 once it has."""
+        with self._mutex:
+            if self._ended:
+                return 0.0
+            left = self._left()
+            if left > 0:
+                return left
+            self._lose(self._error(LeaseExpiredError, _EXPIRED))
+        return 0.0
+
+    def until_settled(self) -> float:
+        """Return seconds until the token is not from the future any more (rule 11), else 0.0."""
+        if self._settled_at is None:
+            return 0.0
+        terms = self._store.terms
+        bounds = self._store.time.bounds(self._store.now())
+        earliest = -math.inf if bounds is None else bounds[0] + terms.resolution
+        return max(0.0, min(self._settled_at - earliest, 2 * terms.slack))
+
+    def abandon(self, reason: str) -> None:
+        """End belief without a write and without telling anyone: in a forked child."""
+        self._mutex = threading.Lock()  # the parent's other threads may have held the old one
+        if not self._ended:
+            self._ended = True
+            self.lost = self._error(LeaseLostError, reason)
+
+    def _left(self) -> float:
+        return self._store.terms.belief - self._store.now().elapsed(self._sent)
+
+    def _lose(self, error: LeaseLostError) -> None:
+        """Make the loss final; the mutex is held."""
+        if self._ended:
+            return
+        self._ended, self.lost = True, error
+        self._call_soon(self._after_loss, error)
+
+    def _call_soon(self, call: Callable[..., object], *args: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            if threading.get_ident() == self._thread:
+                self._loop.call_soon(call, *args)
+            else:
+                self._loop.call_soon_threadsafe(call, *args)
+
+    def _error(self, kind: type[LeaseLostError], reason: str) -> LeaseLostError:
+        return kind(key=self.key, owner=self.owner, fencing_token=self.fencing_token, reason=reason)
+
+    # Renewal: the loop only.
+
+    async def renew(self) -> BackendError | None:
+        """Renew by one conditional write; joins a renewal that is under way.
+
+        Returns:
+            None if the store agrees or the lease has ended; else why it is not known.
+        """
+        if self._flight is None or self._flight.done():
+            if self.remaining() <= 0:
+                return None
+            self._flight = asyncio.ensure_future(self._renew())
+        return await asyncio.shield(self._flight)
+
+    @property
+    def head(self) -> tuple[LockRecord, str | None]:
+        """The record written last and its version."""
+        return self._head.record, self._head.version
+
+    @property
+    def renewing(self) -> bool:
+        """Whether a renewal is under way."""
+        return self._flight is not None and not self._flight.done()
+
+    async def _renew(self) -> BackendError | None:
+        error = await self._renew_once()
+        if self.lost is not None:
+            self._reap()
+        elif error is not None and not self._ended:
+            self._emit("renewal_failed", str(error))
+        return error
+
+    async def _renew_once(self) -> BackendError | None:
+        await self._store.pace(self.key)
+        # Past the deadline no renewal is sent.
+        if (left := self.remaining()) <= 0:
+            return None
+        base, now = self._head, self._store.now()
+        valid_until = max(base.record.valid_until_ms, self._store.promise(now) or 0)
+        record = replace(base.record, nonce=self._store.fresh_nonce(), valid_until_ms=valid_until)
+        attempt = Attempt(record, base.version, now)
+        self._attempts.add(attempt)
+        try:
+            error = await self._store.write(self.key, attempt, timeout=left)
+            if error is None:
+                self._extend(attempt)
+                return None
+            return await self._read_back(error)
+        except RecordCorruptError as corrupt:
+            self._taken_over(f"its object is corrupt: {corrupt.reason}", None)
+            return None
+        except BackendError as failed:
+            return failed
+
+    async def _read_back(self, error: BackendError) -> BackendError | None:
+        """Settle an open outcome (rule 2)."""
+        if (left := self.remaining()) <= 0:
+            return error
+        seen = await self._store.read(self.key, timeout=left)
+        mine = self._attempts.find(seen)
+        if mine is not None and mine is not self._head:
+            self._extend(mine)
+            return None
+        if seen.version == self._head.version:
+            return error  # unchanged: the attempt may still land
+        self._attempts.forget()
+        if seen.record is None:
+            self._taken_over("its object was deleted", seen)
+        elif seen.record.expired and seen.record.owner == self.owner:
+            self._taken_over("it was broken by an operator", seen)
+        else:
+            self._taken_over("another owner has taken over", seen)
+        return None
+
+    def _extend(self, attempt: Attempt) -> None:
+        """Take in a renewal that landed; belief grows only if it had not ended."""
+        self._head = attempt
+        self._attempts.settle_on(attempt)
+        with self._mutex:
+            if self._ended:
+                return
+            if self._left() <= 0:
+                self._lose(self._error(LeaseExpiredError, _EXPIRED))
+                return
+            self._sent = attempt.sent
+        self._emit("renewed")
+
+    def _taken_over(self, reason: str, seen: Seen | None) -> None:
+        record = seen.record if seen else None
+        error = LeaseTakenOverError(
+            key=self.key,
+            owner=self.owner,
+            fencing_token=self.fencing_token,
+            reason=reason,
+            new_owner=record.owner if record else None,
+            new_token=record.epoch if record else None,
+        )
+        with self._mutex:
+            self._lose(error)
+
+    # The end: the loop only.
+
+    def end_belief(self) -> bool:
+        """Stop believing before a release is sent; False if the lease had ended already."""
+        if self.remaining() <= 0:
+            return False
+        with self._mutex:
+            if self._ended:
+                return False
+            self._ended = True
+        return True
+
+    async def release(self) -> Attempt | None:
+        """Free the lock after ``end_belief``: settle the write in flight, then one conditional write.
+
+        Waits at most two request timeouts; what is not settled then goes on in the background,
+        bounded by rule 3.
+
+        Returns:
+            The write that freed the lock, or None if it is not known or another's record stands.
+        """
+        if self._freed is None:
+            self._freed = self._spawn(self._free())
+        try:
+            await asyncio.wait([self._freed], timeout=2 * self._store.terms.request_timeout)
+        except asyncio.CancelledError:
+            await asyncio.wait([self._freed], timeout=2 * self._store.terms.request_timeout)
+            raise
+        return self._freed.result() if self._freed.done() and not self._freed.cancelled() else None
+
+    async def _free(self) -> Attempt | None:
+        if self._flight is not None and not self._flight.done():
+            await asyncio.wait([self._flight], timeout=self._store.terms.request_timeout)
+        self.freed = await self._free_head("released")
+        self._tell(None)
+        return self.freed
+
+    async def _free_head(self, kind: Kind) -> Attempt | None:
+        head = self._head
+        freed = await free(
+            self._store,
+            self.key,
+            record=head.record,
+            base=head.version,
+            attempts=self._attempts,
+            keep_token=self.until_settled() <= 0,
+        )
+        if freed is None:
+            self._emit("release_unconfirmed", "another's record stands, or the store did not answer")
+        else:
+            self._emit(kind)
+        return freed
+
+    def _after_loss(self, error: LeaseLostError) -> None:
+        self._emit("lost", error.reason)
+        if not self.renewing:
+            self._reap()
+        self._tell(error)
+
+    def _tell(self, loss: LeaseLostError | None) -> None:
+        self.told = True
+        for call in self.on_end:
+            call(loss)
+
+    def _reap(self) -> None:
+        """Kill what may still land after a loss, or has landed (rule 3)."""
+        zombie = self._attempts.open_on(self._head.version)
+        landed_late = self._head.sent is not self._sent
+        if self._freed is None and (zombie is not None or landed_late):
+            self._freed = self._spawn(self._free_head("reaped"))
+
+    def _emit(self, kind: Kind, detail: str = "") -> None:
+        self._store.events.emit(kind, self.key, self.owner, self.fencing_token, detail)

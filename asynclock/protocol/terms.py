@@ -1,0 +1,90 @@
+"""The numbers that the rules are written in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from asynclock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from asynclock.settings import LeaseSettings
+
+_RUN_POLLS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Settings of a lease on one backend; seconds.
+
+    Attributes:
+        validity: L of ``protocol.md``.
+        renew_interval: I.
+        safety_margin: M.
+        skew: S.
+        resolution: R.
+        poll_interval: Longest time between two looks of a waiter.
+    """
+
+    validity: float
+    renew_interval: float
+    safety_margin: float
+    skew: float
+    resolution: float
+    poll_interval: float
+
+    @classmethod
+    def of(cls, settings: LeaseSettings, *, resolution: float) -> Terms:
+        """Combine settings with the resolution of a backend's clock.
+
+        Raises:
+            ConfigError: The validity is shorter than skew and resolution together (rule 11).
+        """
+        if settings.validity < settings.max_clock_skew + resolution:
+            least = settings.max_clock_skew + resolution
+            raise ConfigError(
+                setting="validity",
+                value=settings.validity,
+                reason=f"must be at least max_clock_skew + the backend's clock resolution = {least:g} s",
+            )
+        assert settings.renew_interval is not None  # noqa: S101  filled by LeaseSettings
+        assert settings.safety_margin is not None  # noqa: S101  filled by LeaseSettings
+        assert settings.poll_interval is not None  # noqa: S101  filled by LeaseSettings
+        return cls(
+            validity=settings.validity,
+            renew_interval=settings.renew_interval,
+            safety_margin=settings.safety_margin,
+            skew=settings.max_clock_skew,
+            resolution=resolution,
+            poll_interval=settings.poll_interval,
+        )
+
+    @property
+    def belief(self) -> float:
+        """How long a write is believed, counted from its sending (rule 4)."""
+        return self.validity - self.safety_margin
+
+    @property
+    def slack(self) -> float:
+        """Return S + R."""
+        return self.skew + self.resolution
+
+    @property
+    def request_timeout(self) -> float:
+        """The longest that one request may take (rule 5)."""
+        return self.validity / 5
+
+    @property
+    def reap_for(self) -> float:
+        """How long an unknown write is reaped (rule 3)."""
+        return self.validity + self.request_timeout
+
+    @property
+    def exit_bound(self) -> float:
+        """How long an exit may take to release (rule 18)."""
+        return min(2.0, self.validity / 5)
+
+    @property
+    def run_length(self) -> float:
+        """How long one client may keep a lock for itself before it makes way (rule 14)."""
+        return max(self.renew_interval, _RUN_POLLS * self.poll_interval)

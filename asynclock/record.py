@@ -1,0 +1,210 @@
+"""The lock record and its bytes: the wire format shared with Hudi's ``StorageBasedLockProvider``.
+
+Hudi's three fields come first; it ignores ours and drops them on its next write. Reading is
+strict: whatever is not exactly a record is corrupt, which is neither held nor free
+(``protocol.md`` rule 9).
+
+Source: Apache Hudi RFC-91 and ``StorageLockFile.java``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Final, NoReturn
+
+import orjson
+
+from asynclock.errors import RecordCorruptError
+
+MAX_BODY: Final = 64 * 1024
+MAX_INTEGER: Final = 2**53
+MIN_LEASE_MS: Final = 100
+MAX_LEASE_MS: Final = 7 * 86_400_000
+MAX_VALID_AHEAD: Final = 8 * 86_400.0
+MAX_EPOCH_AHEAD: Final = 86_400.0
+_MAX_DIGITS: Final = 17
+_OUR_FIELDS: Final = ("nonce", "epoch", "leaseMs", "holder")
+_NONCE: Final = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRecord:
+    """What a lock object says.
+
+    Attributes:
+        expired: The lock was released or broken.
+        valid_until_ms: Epoch ms by the store's clock, an upper bound; Hudi's readers go by it.
+        owner: Fresh for each acquisition.
+        nonce: Fresh for each write attempt, 32 hex digits; None in a Hudi record.
+        epoch: The fencing token, in microseconds; None in a Hudi record.
+        lease_ms: Validity of the writer, in milliseconds; None in a Hudi record.
+        holder: ``host:pid:program`` or what the user set; None in a Hudi record.
+    """
+
+    expired: bool
+    valid_until_ms: int
+    owner: str
+    nonce: str | None = None
+    epoch: int | None = None
+    lease_ms: int | None = None
+    holder: str | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the record bears our four fields; else a Hudi writer wrote it."""
+        return self.nonce is not None
+
+    def encode(self) -> bytes:
+        """Return the bytes of the record: compact UTF-8 JSON, Hudi's fields first."""
+        fields: dict[str, Any] = {
+            "expired": self.expired,
+            "validUntil": self.valid_until_ms,
+            "owner": self.owner,
+        }
+        if self.nonce is not None:
+            fields |= {
+                "nonce": self.nonce,
+                "epoch": self.epoch,
+                "leaseMs": self.lease_ms,
+                "holder": self.holder,
+            }
+        return orjson.dumps(fields)
+
+    def released(self, *, nonce: str | None) -> LockRecord:
+        """Return the record that frees this one: the same owner, ``validUntil`` and token.
+
+        Args:
+            nonce: Fresh; None drops our four fields, token included, as a Hudi writer does.
+        """
+        if nonce is None or not self.is_ours:
+            return LockRecord(expired=True, valid_until_ms=self.valid_until_ms, owner=self.owner)
+        return replace(self, expired=True, nonce=nonce)
+
+
+def parse_record(
+    body: bytes, *, key: str = "", version: str | None = None, store_time: float | None = None
+) -> LockRecord:
+    """Read a lock object strictly.
+
+    Args:
+        body: The bytes of the object.
+        key: Key of the object, for the error.
+        version: Its version, for the error.
+        store_time: The latest that the store's clock may show, in epoch seconds; without it
+            the checks against far-future times are left out.
+
+    Raises:
+        RecordCorruptError: The object is not a record of Hudi's or ours.
+    """
+    try:
+        return _parse(body, store_time)
+    except _Corrupt as reason:
+        raise RecordCorruptError(key=key, reason=str(reason), version=version) from None
+
+
+class _Corrupt(Exception):  # noqa: N818  never leaves this module
+    pass
+
+
+def _parse(body: bytes, store_time: float | None) -> LockRecord:
+    if len(body) > MAX_BODY:
+        raise _Corrupt("larger than 64 KiB")
+    fields = _load(body)
+    record = LockRecord(
+        expired=_field(fields, "expired", bool),
+        valid_until_ms=_integer(fields, "validUntil"),
+        owner=_text(fields, "owner"),
+        **_our_fields(fields),
+    )
+    if store_time is not None:
+        if record.valid_until_ms > (store_time + MAX_VALID_AHEAD) * 1000:
+            raise _Corrupt("validUntil is more than 8 days ahead of the store's clock")
+        if record.epoch is not None and record.epoch > (store_time + MAX_EPOCH_AHEAD) * 1_000_000:
+            raise _Corrupt("epoch is more than a day ahead of the store's clock")
+    return record
+
+
+def _our_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    present = [name for name in _OUR_FIELDS if name in fields]
+    if not present:
+        return {}
+    if len(present) != len(_OUR_FIELDS):
+        missing = ", ".join(name for name in _OUR_FIELDS if name not in fields)
+        raise _Corrupt(f"it bears {', '.join(present)} but not {missing}")
+    nonce = _text(fields, "nonce")
+    if not _NONCE.fullmatch(nonce):
+        raise _Corrupt("nonce is not 32 hex digits")
+    lease_ms = _integer(fields, "leaseMs")
+    if not MIN_LEASE_MS <= lease_ms <= MAX_LEASE_MS:
+        raise _Corrupt("leaseMs is not within 100 ms to 7 days")
+    return {
+        "nonce": nonce,
+        "epoch": _integer(fields, "epoch"),
+        "lease_ms": lease_ms,
+        "holder": _text(fields, "holder"),
+    }
+
+
+def _load(body: bytes) -> dict[str, Any]:
+    # orjson would let duplicate keys and over-long integers pass, so the stricter reading is json's.
+    try:
+        fields = json.loads(
+            body.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_int=_bounded_integer,
+            parse_constant=_refuse_constant,
+        )
+    except UnicodeDecodeError:
+        raise _Corrupt("not UTF-8") from None
+    except RecursionError:
+        raise _Corrupt("nested too deeply") from None
+    except ValueError:
+        raise _Corrupt("not JSON" if body.strip() else "empty") from None
+    if not isinstance(fields, dict):
+        raise _Corrupt("not a JSON object")
+    return fields
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise _Corrupt("duplicate keys")
+    return fields
+
+
+def _bounded_integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise _Corrupt("an integer is too long")
+    return int(digits)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _Corrupt(f"{name} is not JSON")
+
+
+def _field(fields: dict[str, Any], name: str, kind: type) -> Any:  # noqa: ANN401  the caller names the type
+    if name not in fields:
+        raise _Corrupt(f"{name} is missing")
+    value = fields[name]
+    if type(value) is not kind:  # bool is an int, so isinstance would let it pass
+        raise _Corrupt(f"{name} is not of type {kind.__name__}")
+    return value
+
+
+def _integer(fields: dict[str, Any], name: str) -> int:
+    value: int = _field(fields, name, int)
+    if not 0 <= value < MAX_INTEGER:
+        raise _Corrupt(f"{name} is outside of 0 to 2**53")
+    return value
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value: str = _field(fields, name, str)
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise _Corrupt(f"{name} bears a lone surrogate") from None
+    return value

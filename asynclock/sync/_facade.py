@@ -1,0 +1,273 @@
+"""Blocking twins of the public classes, each a thin shell over the async one."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import asynclock.client
+import asynclock.fencing
+from asynclock.errors import LeaseLostError
+from asynclock.host import Call, Host
+from asynclock.lock import checked_timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from types import TracebackType
+    from typing import Self
+
+    import asynclock.lease
+    import asynclock.lock
+    from asynclock.backend import Backend
+    from asynclock.clock import Clock
+    from asynclock.events import Event
+    from asynclock.fencing import FencedValue
+    from asynclock.lock import LockStatus
+    from asynclock.settings import LeaseSettings
+
+T = TypeVar("T")
+
+
+def _block(name: str, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine on the host's loop and wait for its end.
+
+    Raises:
+        RuntimeError: An event loop runs in this thread, which waiting would block.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return Call(Host.get().loop, start).result()
+    raise RuntimeError(
+        f"asynclock.sync.{name} would block the event loop running in this thread; "
+        f"use: await asynclock.{name}"
+    )
+
+
+def connect(
+    url: str,
+    *,
+    settings: LeaseSettings | None = None,
+    events: Callable[[Event], object] | None = None,
+    clock: Clock | None = None,
+    holder: str | None = None,
+    **backend_options: object,
+) -> LockClient:
+    """Return a client of the locks under ``url``; no I/O. As ``asynclock.connect``, which has the arguments.
+
+    Raises:
+        ConfigError: The URL, an option or a setting is wrong.
+        BackendNotInstalledError: The backend's package is missing.
+    """
+    return LockClient(
+        asynclock.client.connect(
+            url, settings=settings, events=events, clock=clock, holder=holder, **backend_options
+        )
+    )
+
+
+class LockClient:
+    """The locks under one URL. A context manager; see ``asynclock.LockClient``.
+
+    Attributes:
+        url: Where the locks are.
+        settings: Times of the leases.
+        backend: The store.
+    """
+
+    def __init__(self, client: asynclock.client.LockClient) -> None:
+        self._client = client
+        self.url: str = client.url
+        self.settings: LeaseSettings = client.settings
+        self.backend: Backend = client.backend
+
+    def lock(self, name: str) -> Lock:
+        """Return the lock of that name; see ``asynclock.LockClient.lock``."""
+        return Lock(self._client.lock(name))
+
+    def list(self, prefix: str = "") -> list[LockStatus]:
+        """Read the locks whose name starts with ``prefix``; see ``asynclock.LockClient.list``."""
+        return _block("LockClient.list", lambda: self._client.list(prefix))
+
+    def close(self) -> None:
+        """Release what is held and close; see ``asynclock.LockClient.aclose``."""
+        _block("LockClient.aclose", self._client.aclose)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a LockClient cannot be pickled; connect again in the other process")
+
+    def __repr__(self) -> str:
+        return f"<sync.LockClient {self.url!r}>"
+
+
+class Lock:
+    """A lock of a client; see ``asynclock.Lock``. Threads that wait for it form a fair line."""
+
+    def __init__(self, lock: asynclock.lock.Lock) -> None:
+        self._lock = lock
+        self.name: str = lock.name
+        self.key: str = lock.key
+
+    def acquire(self, *, timeout: float | None = None) -> Lease:
+        """Wait until the lock is ours; see ``asynclock.Lock.acquire``."""
+        return Lease(_block("Lock.acquire", lambda: self._lock.acquire(timeout=timeout)))
+
+    def try_acquire(self) -> Lease | None:
+        """Try one round; see ``asynclock.Lock.try_acquire``."""
+        lease = _block("Lock.try_acquire", self._lock.try_acquire)
+        return None if lease is None else Lease(lease)
+
+    def hold(self, *, timeout: float | None = None) -> AbstractContextManager[Lease]:
+        """Hold the lock for the body of ``with``.
+
+        Nothing can interrupt the body: call ``lease.check()`` in it, or have ``lease.on_lost``
+        stop what it waits for. If the lease was lost, the end of the body raises
+        ``LeaseLostError``; an exception of the body wins and bears the loss as a note.
+        """
+        return _Hold(self, checked_timeout(timeout))
+
+    def status(self) -> LockStatus:
+        """Read the lock once; see ``asynclock.Lock.status``."""
+        return _block("Lock.status", self._lock.status)
+
+    def break_lock(self, status: LockStatus, *, force: bool = False) -> LockStatus:
+        """Free another's lock by hand; see ``asynclock.Lock.break_lock``."""
+        return _block("Lock.break_lock", lambda: self._lock.break_lock(status, force=force))
+
+    def lead(self, work: Callable[[Lease], T], *, timeout: float | None = None) -> T:
+        """Run ``work(lease)`` in this thread while holding the lock; after a loss again.
+
+        ``work`` cannot be interrupted: it polls ``lease.check()``. See ``asynclock.Lock.lead``.
+        """
+        while True:
+            lease: Lease | None = None
+            try:
+                with self.hold(timeout=timeout) as lease:
+                    return work(lease)
+            except LeaseLostError:
+                if lease is None or lease.lost is None:
+                    raise
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Lock cannot be pickled; connect again in the other process")
+
+    def __repr__(self) -> str:
+        return f"<sync.{repr(self._lock)[1:]}"
+
+
+class Lease:
+    """A held lock; see ``asynclock.Lease``. Also a context manager that releases it."""
+
+    def __init__(self, lease: asynclock.lease.Lease) -> None:
+        self._lease = lease
+        self.name: str = lease.name
+        self.key: str = lease.key
+        self.owner: str = lease.owner
+
+    @property
+    def fencing_token(self) -> int:
+        """The token; see ``asynclock.Lease.fencing_token``."""
+        return self._lease.fencing_token
+
+    @property
+    def held(self) -> bool:
+        """Whether we still believe to hold the lock; no I/O."""
+        return self._lease.held
+
+    @property
+    def lost(self) -> LeaseLostError | None:
+        """Why the lease was lost, or None."""
+        return self._lease.lost
+
+    def remaining(self) -> float:
+        """Return seconds until we stop believing; 0.0 once lost or released."""
+        return self._lease.remaining()
+
+    def check(self) -> None:
+        """Raise ``LeaseLostError`` unless the lock is believed to be held; no I/O."""
+        self._lease.check()
+
+    def confirm(self) -> None:
+        """Make sure that the store agrees; see ``asynclock.Lease.confirm``."""
+        _block("Lease.confirm", self._lease.confirm)
+
+    def release(self) -> None:
+        """Free the lock; see ``asynclock.Lease.release``."""
+        _block("Lease.release", self._lease.release)
+
+    def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
+        """Call ``callback(loss)`` once, on a thread of its own; see ``asynclock.Lease.on_lost``."""
+        self._lease.on_lost(callback)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except LeaseLostError as lost:
+            if error is None:
+                raise
+            error.add_note(str(lost))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Lease cannot be pickled: another process does not hold it; pass its fencing_token")
+
+    def __repr__(self) -> str:
+        return f"<sync.{repr(self._lease)[1:]}"
+
+
+class _Hold(AbstractContextManager[Lease]):
+    def __init__(self, lock: Lock, timeout: float | None) -> None:
+        self._lock = lock
+        self._timeout = timeout
+        self._lease: Lease | None = None
+
+    def __enter__(self) -> Lease:
+        if self._lease is not None:
+            raise RuntimeError("hold() can be entered once; call hold() again")
+        self._lease = self._lock.acquire(timeout=self._timeout)
+        return self._lease
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._lease is not None  # noqa: S101  entered
+        self._lease.__exit__(kind, error, trace)
+
+
+class FencedObject:
+    """An object that refuses an older holder's writes; see ``asynclock.FencedObject``."""
+
+    def __init__(self, client: LockClient, key: str) -> None:
+        self._object = asynclock.fencing.FencedObject(client._client, key)  # noqa: SLF001  its twin
+        self.key: str = key
+
+    def read(self) -> FencedValue | None:
+        """Return what is stored; see ``asynclock.FencedObject.read``."""
+        return _block("FencedObject.read", self._object.read)
+
+    def write(self, body: bytes, *, lease: Lease) -> FencedValue:
+        """Replace the body; see ``asynclock.FencedObject.write``."""
+        return _block(
+            "FencedObject.write",
+            lambda: self._object.write(body, lease=lease._lease),  # noqa: SLF001  its twin
+        )
+
+    def update(self, change: Callable[[bytes | None], bytes], *, lease: Lease) -> FencedValue:
+        """Replace the body by ``change(body)``; see ``asynclock.FencedObject.update``."""
+        return _block(
+            "FencedObject.update",
+            lambda: self._object.update(change, lease=lease._lease),  # noqa: SLF001  its twin
+        )
