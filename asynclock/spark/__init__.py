@@ -4,7 +4,35 @@ Each stream appends its own columns of the table; a merger inside Hudi picks, fo
 the newer ordering value of that stream, wherever records meet. Importing this package does not import Spark.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from asynclock.spark.load import load_spec as load_spec
+
 # Eager, though the module has the function's name: whichever is bound last is what users get.
 from asynclock.spark.session import session as session
 
-__all__ = ["session"]
+if TYPE_CHECKING:
+    from asynclock.spark.services import run_services as run_services
+    from asynclock.spark.splice import Splice as Splice
+    from asynclock.spark.streams import run as run
+    from asynclock.spark.validation import validate as validate
+    from asynclock.spark.view import read as read
+
+__all__ = ["Splice", "load_spec", "read", "run", "run_services", "session", "validate"]
+
+_NEEDS_SPARK: Final = {
+    "Splice": "splice",
+    "read": "view",
+    "run": "streams",
+    "run_services": "services",
+    "validate": "validation",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever the module has under that name
+    if name not in _NEEDS_SPARK:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_NEEDS_SPARK[name]}"), name)

@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from asynclock.errors import SpecError
 from asynclock.settings import LeaseSettings
 from asynclock.spark.spec import (
     URL,
@@ -19,7 +20,7 @@ from asynclock.spark.spec import (
     TableSpec,
     check_stream_name,
 )
-from asynclock.spark.spec_toml import Section, SpecFile
+from asynclock.spark.spec_toml import Keys, Section, SpecFile
 
 if TYPE_CHECKING:
     from asynclock.spark.spec import BadRowPolicy, SourceFormat
@@ -150,3 +151,11 @@ def _read_stream(streams: Section, name: str, folder: Path) -> StreamSpec:
 
 def _absolute(path: str, folder: Path) -> str:
     return path if URL.match(path) else str(folder / path)
+
+
+def misplaced(spec: Spec, keys: Keys, value: object, reason: str) -> SpecError:
+    """An error about a key of a spec that was read before, with the line where its file has it now."""
+    try:
+        return SpecFile.read(spec.path).error(keys, value, reason)
+    except SpecError:
+        return SpecError(path=str(spec.path), line=0, key=".".join(keys), value=value, reason=reason)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
-from asynclock.errors import ConfigError
+from asynclock.spark.errors import ClusteringPlanError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 METADATA_PREFIX: Final = "asynclock."
-_DELTA_COMMIT: Final = "deltacommit"
+DELTA_COMMIT: Final = "deltacommit"
+COMPACTION: Final = "compaction"
+COMPACTED: Final = "commit"
+CLEAN: Final = "clean"
+_CLUSTERING: Final = "clustering"
 _READ_ATTEMPTS: Final = 5
 
 
@@ -130,6 +134,42 @@ class Timeline:
         pending = meta.reloadActiveTimeline().filterInflightsAndRequested()
         return [_instant(found) for found in pending.getInstants()]
 
+    def refuse_clustering(self) -> None:
+        """Make sure that there is no clustering plan: a bucket table takes no write while it has one.
+
+        Raises:
+            ClusteringPlanError: There is one.
+        """
+        for instant in self.pending():
+            if instant.action == _CLUSTERING:
+                raise ClusteringPlanError(path=self._path, instant=instant.requested)
+
+    def silent(self, timeout_ms: int) -> list[Instant]:
+        """The writes in flight whose writer has not been heard of for ``timeout_ms`` milliseconds."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        heartbeats = self._spark._jvm.org.apache.hudi.common.heartbeat.HoodieHeartbeatUtils  # noqa: SLF001
+        storage = meta.getStorage()
+        return [
+            instant
+            for instant in self.pending()
+            if instant.action == DELTA_COMMIT
+            and heartbeats.isHeartbeatExpired(instant.requested, timeout_ms, storage, self._path)
+        ]
+
+    def leftovers(self) -> list[str]:
+        """Markers and heartbeats, by path: of writes that run now or died."""
+        jvm = self._spark._jvm  # noqa: SLF001
+        configuration = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        found: list[str] = []
+        for folder in (".temp", ".heartbeat"):
+            path = jvm.org.apache.hadoop.fs.Path(f"{self._path}/.hoodie/{folder}")
+            system = path.getFileSystem(configuration)
+            if system.exists(path):
+                found += [status.getPath().toString() for status in system.listStatus(path)]
+        return found
+
     def refresh(self) -> None:
         """Take in what was committed since the last refresh, from the archived timeline where needed.
 
@@ -176,7 +216,7 @@ class Timeline:
         for instant in instants:
             requested, completed = instant.requestedTime(), instant.getCompletionTime()
             newest = max(newest, (requested, completed), key=lambda times: times[1])
-            if instant.getAction() != _DELTA_COMMIT or requested in self._commits:
+            if instant.getAction() != DELTA_COMMIT or requested in self._commits:
                 continue
             metadata = dict(timeline.readCommitMetadata(instant).getExtraMetadata())
             if METADATA_PREFIX + "stream" not in metadata:
@@ -197,28 +237,6 @@ class Timeline:
             builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
             self._meta = builder.setConf(storage).setBasePath(self._path).build()
         return self._meta
-
-
-def check_table(properties: dict[str, str], expected: dict[str, str]) -> None:
-    """Refuse a table that was made for another key, partitioning or merger.
-
-    Args:
-        properties: Of the table; empty where there is none yet, which fits everything.
-        expected: What the spec needs.
-
-    Raises:
-        ConfigError: Names the property, what it is and what it should be; nothing was written.
-    """
-    if not properties:
-        return
-    for name, value in expected.items():
-        found = properties.get(name, "")
-        if found != value:
-            reason = (
-                f"the table has {found!r} where the spec needs {value!r}; nothing was written. "
-                "Correct the spec, or splice into a new table"
-            )
-            raise ConfigError(setting=name, value=found, reason=reason)
 
 
 def _instant(found: Any) -> Instant:  # noqa: ANN401  py4j

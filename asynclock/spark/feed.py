@@ -1,0 +1,245 @@
+"""One stream: its lease, its streaming query, and what happens to each micro-batch."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock.errors import AcquireTimeoutError
+from asynclock.spark.errors import BadRowsError
+from asynclock.spark.report import BatchReport, StreamReport
+from asynclock.spark.source import FILE, RAW, REASON, Source, in_order
+from asynclock.spark.splice import Splice, stream_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from asynclock import sync
+    from asynclock.errors import LeaseLostError
+    from asynclock.spark.spec import Spec, StreamSpec
+
+log = logging.getLogger(__name__)
+
+RESERVATION_LOCK: Final = "reservation/table"
+# How soon a stop is noticed while a standby waits or a query idles.
+_STOP_SECONDS: Final = 0.5
+# Spark looks for new files at once when a batch took longer than this, else when it is over.
+_TRIGGER: Final = "500 milliseconds"
+
+
+class _Stopping(Exception):  # noqa: N818  ends the query, not an error
+    """The batch is left to the next run."""
+
+
+class Feed:
+    """Feeds one stream from its files to the table; ``work`` does it, in a thread of its own.
+
+    Args:
+        spec: The table and its locks.
+        stream: The stream to feed.
+        spark: The session, shared by all feeds of a run.
+        client: The locks.
+        stop: Ends this feed when set; set by this feed when it fails.
+        once: End when all files that are there now are committed.
+        on_batch: Called after each batch.
+
+    Attributes:
+        name: Name of the stream.
+        report: What has been done so far.
+        error: What ended the feed, None after a good end.
+
+    Raises:
+        SpecError: The source or the table does not fit the spec; nothing was written.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        stream: StreamSpec,
+        spark: SparkSession,
+        client: sync.LockClient,
+        *,
+        stop: threading.Event,
+        once: bool,
+        on_batch: Callable[[BatchReport], object] | None,
+    ) -> None:
+        self.name = stream.name
+        self.report = StreamReport(stream=stream.name)
+        self.error: BaseException | None = None
+        self._spec = spec
+        self._stream = stream
+        self._spark = spark
+        self._client = client
+        self._stop = stop
+        self._once = once
+        self._on_batch = on_batch
+        self._source = Source(spec, stream, spark)
+        self._splice = Splice(spec, spark)
+        # Held by a batch from its start to its commit.
+        self._turn = threading.Lock()
+        self._failure: BaseException | None = None
+
+    def work(self) -> None:
+        """Wait for the lease, feed the stream, release; ``error`` then says how it ended."""
+        try:
+            lease = self._acquire()
+            if lease is not None:
+                with lease:
+                    self._feed(lease)
+        except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
+            self.error = error
+            self._stop.set()
+
+    def _acquire(self) -> sync.Lease | None:
+        started = time.monotonic()
+        lock = self._client.lock(stream_lock(self.name))
+        while not self._stop.is_set():
+            try:
+                lease = lock.acquire(timeout=_STOP_SECONDS)
+            except AcquireTimeoutError:
+                continue
+            waited = time.monotonic() - started
+            self.report = dataclasses.replace(
+                self.report, lock_wait_seconds=waited, fencing_token=lease.fencing_token
+            )
+            log.info("stream %s: lease %d held after %.1f s", self.name, lease.fencing_token, waited)
+            return lease
+        return None
+
+    def _feed(self, lease: sync.Lease) -> None:
+        started = time.monotonic()
+        try:
+            query = self._start(lease)
+            lease.on_lost(lambda loss: self._abandon(query, loss))
+            self._await_end(query)
+        finally:
+            self.report = dataclasses.replace(self.report, seconds=time.monotonic() - started)
+        if lease.lost is not None:
+            raise lease.lost
+
+    def _start(self, lease: sync.Lease) -> StreamingQuery:
+        writer = self._source.stream().writeStream.queryName(f"asynclock {self.name}")
+        writer = writer.option("checkpointLocation", self._stream.checkpoint)
+        writer = writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime=_TRIGGER)
+        return writer.foreachBatch(lambda frame, batch_id: self._batch(frame, batch_id, lease)).start()
+
+    def _await_end(self, query: StreamingQuery) -> None:
+        try:
+            while not query.awaitTermination(_STOP_SECONDS):
+                if self._stop.is_set():
+                    with self._turn:
+                        pass  # the running batch commits; the next one sees the stop and leaves
+                    query.stop()
+        except StreamingQueryException:
+            # Of what a batch raises in Python only the text reaches Spark.
+            if self._failure is None:
+                raise
+        if self._failure is not None and not isinstance(self._failure, _Stopping):
+            raise self._failure
+
+    def _abandon(self, query: StreamingQuery, loss: LeaseLostError) -> None:
+        """Stop at once: another writer may have begun."""
+        log.error("stream %s: %s", self.name, loss)
+        self._spark.sparkContext.cancelJobGroup(query.runId)
+        query.stop()
+
+    def _batch(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> None:
+        try:
+            waited = self._await_reservation(lease)
+            with self._turn:
+                self._proceed(lease)
+                done = self._commit(frame, batch_id, lease, waited)
+        except BaseException as error:
+            self._failure = error if lease.lost is None else lease.lost
+            raise
+        self._count(done)
+
+    def _proceed(self, lease: sync.Lease) -> None:
+        if self._stop.is_set():
+            raise _Stopping
+        lease.check()
+
+    def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease, waited: float) -> BatchReport:
+        started = time.monotonic()
+        rows = bad = 0
+        skipped = self._splice.committed(self.name, batch_id)
+        if not skipped:
+            parsed = self._source.parse(in_order(frame)).persist()
+            try:
+                rows, bad = self._inspect(parsed)
+                if bad:
+                    self._put_aside(parsed, batch_id, bad)
+                if rows > bad:
+                    events = self._source.good(parsed)
+                    self._splice.write(events, self.name, batch_id=batch_id, lease=lease)
+            finally:
+                parsed.unpersist()
+        return BatchReport(
+            stream=self.name,
+            batch_id=batch_id,
+            rows=rows,
+            quarantined=bad,
+            skipped=skipped,
+            seconds=time.monotonic() - started,
+            reservation_seconds=waited,
+        )
+
+    def _inspect(self, parsed: DataFrame) -> tuple[int, int]:
+        counts: Any = parsed.agg(F.count("*"), F.count(REASON)).first()
+        return counts[0], counts[1]
+
+    def _put_aside(self, parsed: DataFrame, batch_id: int, rows: int) -> None:
+        bad = parsed.where(F.col(REASON).isNotNull()).select(
+            F.col(FILE).alias("file"), F.col(REASON).alias("reason"), F.col(RAW).alias("record")
+        )
+        if self._stream.on_bad_row == "fail":
+            first: Any = bad.first()
+            sample = f"{first['file']}: {first['reason']}, in {first['record']}"
+            raise BadRowsError(stream=self.name, batch_id=batch_id, rows=rows, sample=sample)
+        query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        folder = f"{self._stream.quarantine}/query={query_id}/batch={batch_id}"
+        bad.write.mode("overwrite").json(folder)  # a repeated batch writes the same rows there again
+        log.warning("stream %s: %d bad rows of batch %d are in %s", self.name, rows, batch_id, folder)
+
+    def _await_reservation(self, lease: sync.Lease) -> float:
+        """Wait while somebody has reserved the table for a job that cannot merge."""
+        started = time.monotonic()
+        reservation = self._client.lock(RESERVATION_LOCK)
+        poll_interval = self._spec.locks.settings.poll_interval or _STOP_SECONDS
+        announced = False
+        while (status := reservation.status()).state == "held" and not self._stop.wait(poll_interval):
+            lease.check()
+            if not announced:
+                log.info("stream %s waits: the table is reserved by %s", self.name, status.holder)
+                announced = True
+        return time.monotonic() - started if announced else 0.0
+
+    def _count(self, done: BatchReport) -> None:
+        before = self.report
+        self.report = dataclasses.replace(
+            before,
+            batches=before.batches + 1,
+            rows=before.rows + done.rows,
+            skipped=before.skipped + done.skipped,
+            quarantined=before.quarantined + done.quarantined,
+            reservation_wait_seconds=before.reservation_wait_seconds + done.reservation_seconds,
+        )
+        log.info(
+            "stream %s: batch %d, %d rows in %.1f s%s",
+            self.name,
+            done.batch_id,
+            done.rows,
+            done.seconds,
+            ", committed before" if done.skipped else "",
+        )
+        if self._on_batch is not None:
+            self._on_batch(done)

@@ -1,0 +1,100 @@
+"""What a run did, as plain numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchReport:
+    """One micro-batch.
+
+    Attributes:
+        stream: Name of the stream.
+        batch_id: Its number in the query.
+        rows: Rows read, bad ones included; 0 where the batch was skipped.
+        quarantined: Bad rows put aside.
+        skipped: Whether the batch had been committed before, so that nothing was read or written.
+        seconds: From the start of the batch to its commit.
+        reservation_seconds: Waited for a reservation of the table, not part of ``seconds``.
+    """
+
+    stream: str
+    batch_id: int
+    rows: int
+    quarantined: int
+    skipped: bool
+    seconds: float
+    reservation_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamReport:
+    """One stream of a run.
+
+    Attributes:
+        stream: Its name.
+        batches: Batches seen, skipped ones included.
+        rows: Rows read, bad ones included.
+        skipped: Batches that had been committed before.
+        quarantined: Bad rows put aside.
+        lock_wait_seconds: Until the stream's lease was held.
+        reservation_wait_seconds: Waited at batch boundaries for reservations of the table.
+        seconds: From holding the lease to the end of the stream.
+        fencing_token: Token of the lease; None where it was never held.
+    """
+
+    stream: str
+    batches: int = 0
+    rows: int = 0
+    skipped: int = 0
+    quarantined: int = 0
+    lock_wait_seconds: float = 0.0
+    reservation_wait_seconds: float = 0.0
+    seconds: float = 0.0
+    fencing_token: int | None = None
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows read a second while the lease was held."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunReport:
+    """A run of several streams in one driver.
+
+    Attributes:
+        streams: One report a stream, in the order of the spec.
+        seconds: From start to end.
+    """
+
+    streams: tuple[StreamReport, ...]
+    seconds: float
+
+    @property
+    def rows(self) -> int:
+        """Rows read by all streams."""
+        return sum(stream.rows for stream in self.streams)
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows read a second, over the whole run."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServicesReport:
+    """What the table services did in a run.
+
+    Attributes:
+        compactions: Instants compacted.
+        cleanings: Rounds of cleaning.
+        rolled_back: Instants of dead writers that were rolled back.
+        seconds: From start to end.
+    """
+
+    compactions: tuple[str, ...]
+    cleanings: int
+    rolled_back: tuple[str, ...]
+    seconds: float

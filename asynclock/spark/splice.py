@@ -1,0 +1,259 @@
+"""One batch of one stream, appended to the splice table exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock import sync
+from asynclock.errors import ConfigError
+from asynclock.spark.load import misplaced
+from asynclock.spark.options import MERGER_STRATEGY_ID, write_options
+from asynclock.spark.source import ARRIVAL
+from asynclock.spark.timeline import METADATA_PREFIX, BatchCommit, Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    from asynclock.spark.spec import Spec, StreamSpec
+
+log = logging.getLogger(__name__)
+
+DIRECT_QUERY: Final = "direct"
+CREATION_LOCK: Final = "service/creation"
+_QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
+_PROPERTY_KEYS: Final = {
+    "hoodie.table.recordkey.fields": ("table", "key"),
+    "hoodie.table.partition.fields": ("table", "partition_by"),
+    "hoodie.table.type": ("table", "path"),
+    "hoodie.record.merge.mode": ("table", "path"),
+    "hoodie.record.merge.strategy.id": ("table", "path"),
+}
+
+
+def stream_lock(stream: str) -> str:
+    """The name of the lock that lets one writer at a time feed ``stream``."""
+    return f"stream/{stream}"
+
+
+class Splice:
+    """Appends batches of events to the splice table of a spec.
+
+    A batch is a log append of the stream's own columns, the other streams' null; the merge happens where
+    records meet. Between batches and inside one, equal ordering values keep arrival order.
+
+    Not thread-safe: one a stream and thread.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session with Hudi and the merger, as ``asynclock.spark.session`` makes it.
+
+    Raises:
+        SpecError: The table exists with another key, partitioning, merger or number of buckets. Nothing was
+            written.
+        ClusteringPlanError: The table has a clustering plan, with which every write fails.
+    """
+
+    def __init__(self, spec: Spec, spark: SparkSession) -> None:
+        self._spec = spec
+        self._spark = spark
+        self._timeline = Timeline(spark, spec.table.path)
+        self._properties: dict[str, str] = {}
+        self._announced: set[str] = set()
+        self._timeline.refresh()
+        self._timeline.refuse_clustering()
+        self._check_table()
+
+    def committed(self, stream: str, batch_id: int, *, query_id: str | None = None) -> bool:
+        """Whether that batch is on the timeline, the archived one included."""
+        self._timeline.refresh()
+        return self._timeline.find(stream, query_id or self._query_id(), batch_id) is not None
+
+    def write(
+        self,
+        df: DataFrame,
+        stream: str,
+        *,
+        batch_id: int | None = None,
+        query_id: str | None = None,
+        lease: sync.Lease | None = None,
+    ) -> bool:
+        """Append the events of ``df``.
+
+        Args:
+            df: The key and partition columns and every column of the stream, under their plain names and
+                with their declared types. Of rows with equal key and ordering value the later one wins:
+                later in the frame, or by the column ``_asynclock_arrival`` where it has one.
+            stream: Name of the stream.
+            batch_id: Number of the batch in its query; a batch that is committed is not written again.
+                None: written in any case.
+            query_id: The query the batch belongs to; default: the running streaming query, else ``direct``.
+            lease: The lease of the stream, held by the caller; None: taken for this write.
+
+        Returns:
+            True: committed by this call. False: committed before, nothing was written.
+
+        Raises:
+            ConfigError: No such stream, or a column is missing, unknown or of another type. Nothing was
+                written.
+            LeaseLostError: The lease ended before the write began; nothing was written.
+        """
+        spec = self._spec.stream(stream)
+        self._check_columns(df, spec)
+        with contextlib.ExitStack() as held:
+            if lease is None:
+                lease = held.enter_context(self._hold(stream_lock(stream)))
+            if not self._timeline.exists():
+                # Two writers that both create the table would write its properties over each other.
+                held.enter_context(self._hold(CREATION_LOCK))
+            return self._write(df, spec, batch_id, query_id or self._query_id(), lease)
+
+    @contextlib.contextmanager
+    def _hold(self, lock: str) -> Iterator[sync.Lease]:
+        locks = self._spec.locks
+        with sync.connect(locks.url, settings=locks.settings) as client, client.lock(lock).hold() as lease:
+            yield lease
+
+    def _write(
+        self, df: DataFrame, stream: StreamSpec, batch_id: int | None, query_id: str, lease: sync.Lease
+    ) -> bool:
+        self._timeline.refresh()
+        self._check_table()
+        if batch_id is not None and self._timeline.find(stream.name, query_id, batch_id):
+            log.info("batch %d of stream %s is committed already: skipped", batch_id, stream.name)
+            return False
+        self._announce(stream.name, query_id)
+        commit = BatchCommit(
+            requested="",
+            completed="",
+            stream=stream.name,
+            query_id=query_id,
+            batch_id=-1 if batch_id is None else batch_id,
+            fencing_token=lease.fencing_token,
+            owner=lease.owner,
+            buckets=self._spec.table.buckets,
+        )
+        options = {
+            **self._options(),
+            **commit.metadata(),
+            "hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX,
+            # One record a key is left: Hudi need not look for others.
+            "hoodie.combine.before.upsert": "false",
+        }
+        wide = self._widen(self._newest(df, stream), stream)
+        lease.check()
+        wide.write.format("hudi").options(**options).mode("append").save(self._spec.table.path)
+        return True
+
+    def _newest(self, df: DataFrame, stream: StreamSpec) -> DataFrame:
+        """One row a key, its newest event as the struct ``group``.
+
+        Hudi would reduce the batch as well, but in the order that its shuffle happens to give.
+        """
+        table = self._spec.table
+        arrival = F.col(ARRIVAL) if ARRIVAL in df.columns else F.monotonically_increasing_id()
+        events = df.select(
+            *(_required(name) for name in table.shared_columns),
+            F.struct(*(column.name for column in stream.owned(table))).alias("group"),
+            F.struct(_required(stream.ordering), arrival).alias("rank"),
+        )
+        return events.groupBy(*table.shared_columns).agg(F.max_by("group", "rank").alias("group"))
+
+    def _widen(self, newest: DataFrame, stream: StreamSpec) -> DataFrame:
+        columns = [_nullable(F.col(name)).alias(name) for name in self._spec.table.shared_columns]
+        for other in self._spec.streams:
+            for column in other.owned(self._spec.table):
+                mine = other.name == stream.name
+                value = F.col("group")[column.name] if mine else F.lit(None).cast(column.type)
+                columns.append(_nullable(value).alias(other.physical(column)))
+        return newest.select(*columns)
+
+    def _options(self) -> dict[str, str]:
+        table = self._spec.table
+        name = self._properties.get("hoodie.table.name") or re.sub(
+            r"\W", "_", table.path.rstrip("/").rpartition("/")[2]
+        )
+        return write_options(
+            base_path=table.path,
+            table=name,
+            key=table.key,
+            partition_by=table.partition_by,
+            buckets=table.buckets,
+            parallelism=self._spark.sparkContext.defaultParallelism,
+        )
+
+    def _check_columns(self, df: DataFrame, stream: StreamSpec) -> None:
+        expected = {name: self._spec.shared_type(name) for name in self._spec.table.shared_columns}
+        expected.update((column.name, column.type) for column in stream.owned(self._spec.table))
+        found = {field.name: field.dataType.simpleString() for field in df.schema if field.name != ARRIVAL}
+        for name in sorted(expected.keys() | found.keys()):
+            wanted, given = expected.get(name), found.get(name)
+            if wanted != given:
+                reason = (
+                    f"stream {stream.name!r} "
+                    + (f"needs {name} as {wanted}" if wanted else "has no such column")
+                    + f", the frame has it {f'as {given}' if given else 'not'}; nothing was written"
+                )
+                raise ConfigError(setting="df", value=name, reason=reason)
+
+    def _check_table(self) -> None:
+        table = self._spec.table
+        if self._properties:
+            return  # they never change
+        properties = self._timeline.properties()
+        expected = {
+            "hoodie.table.recordkey.fields": ",".join(table.key),
+            "hoodie.table.partition.fields": ",".join(table.partition_by),
+            "hoodie.table.type": "MERGE_ON_READ",
+            "hoodie.record.merge.mode": "CUSTOM",
+            "hoodie.record.merge.strategy.id": MERGER_STRATEGY_ID,
+        }
+        for name, value in expected.items() if properties else ():
+            found = properties.get(name, "")
+            if found != value:
+                reason = (
+                    f"the table at {table.path} has {name}={found!r}, this spec needs {value!r}; nothing was "
+                    "written. Correct the spec, or splice into a new table"
+                )
+                raise misplaced(self._spec, _PROPERTY_KEYS[name], found, reason)
+        for commit in self._timeline.commits[-1:]:
+            if commit.buckets != table.buckets:
+                reason = (
+                    f"the table at {table.path} has {commit.buckets} buckets; with another number keys would "
+                    "be stored twice. Nothing was written; correct the spec, or splice into a new table"
+                )
+                raise misplaced(self._spec, ("table", "buckets"), table.buckets, reason)
+        self._properties = properties
+
+    def _announce(self, stream: str, query_id: str) -> None:
+        known = self._timeline.query_ids(stream)
+        if known and query_id not in known and query_id not in self._announced:
+            log.warning(
+                "stream %s was written by query %s and is now written by query %s: a new checkpoint reads "
+                "all sources again, which the merge makes harmless, but for equal ordering values",
+                stream,
+                known[-1],
+                query_id,
+            )
+            self._announced.add(query_id)
+
+    def _query_id(self) -> str:
+        return self._spark.sparkContext.getLocalProperty(_QUERY_ID_PROPERTY) or DIRECT_QUERY
+
+
+def _required(name: str) -> SparkColumn:
+    message = f"a row has no value in {name!r}, which every event needs; nothing was written"
+    return F.when(F.col(name).isNull(), F.raise_error(message)).otherwise(F.col(name)).alias(name)
+
+
+def _nullable(value: SparkColumn) -> SparkColumn:
+    # Without an "otherwise" Spark takes the value for nullable, and so does the schema of the commit, which
+    # becomes the table's: a column that is never null in one stream is null in all others' records.
+    return F.when(F.lit(True), value)
