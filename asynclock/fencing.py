@@ -119,10 +119,9 @@ class FencedObject:
                 error = failed
                 await asyncio.sleep(_PAUSE)
             after = await self._read()
-            if after is not None and (after.body, after.fencing_token) == (body, token):
-                # Ours: nobody else writes under this token.
-                if before is None or after.version != before.version:
-                    return after
+            moved = after is not None and (before is None or after.version != before.version)
+            if moved and after is not None and (after.body, after.fencing_token) == (body, token):
+                return after  # ours: nobody else writes under this token
         assert error is not None  # noqa: S101  the loop ends early otherwise
         raise error
 

@@ -40,16 +40,23 @@ class Call(Generic[T]):
         """Cancel the coroutine; ``future`` is done once it has ended."""
         self._loop.call_soon_threadsafe(self._cancel)
 
-    def result(self) -> T:
-        """Block until the coroutine has ended; an interrupt cancels it and waits for its end."""
+    def result(self, undo: Callable[[T], Coroutine[Any, Any, object]] | None = None) -> T:
+        """Block until the coroutine has ended; an interrupt cancels it and waits for its end.
+
+        Args:
+            undo: Takes back a result that came too late, because the caller was interrupted.
+        """
         try:
             return self.future.result()
-        except BaseException:
-            if not self.future.done():
-                # Cancel the task, not the future: returning before its cleanup would leave a lock behind.
-                self.cancel()
-                with contextlib.suppress(BaseException):
-                    self.future.result()
+        except BaseException as error:
+            if self.future.done() and self.future.exception() is error:
+                raise
+            # Cancel the task, not the future: returning before its cleanup would leave a lock behind.
+            self.cancel()
+            with contextlib.suppress(BaseException):
+                late = self.future.result()
+                if undo is not None:
+                    Call(self._loop, lambda: undo(late)).future.result()
             raise
 
     def _begin(self) -> None:

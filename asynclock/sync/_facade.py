@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import asynclock.client
 import asynclock.fencing
+import asynclock.lock
 from asynclock.errors import LeaseLostError
 from asynclock.host import Call, Host
 from asynclock.lock import checked_timeout
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     import asynclock.lease
-    import asynclock.lock
     from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
@@ -29,8 +29,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _block(name: str, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine on the host's loop and wait for its end.
+def _block(
+    name: str,
+    start: Callable[[], Coroutine[Any, Any, T]],
+    undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+) -> T:
+    """Run a coroutine on the host's loop and wait for its end; an interrupt takes a late result back.
 
     Raises:
         RuntimeError: An event loop runs in this thread, which waiting would block.
@@ -38,11 +42,16 @@ def _block(name: str, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return Call(Host.get().loop, start).result()
+        return Call(Host.get().loop, start).result(undo)
     raise RuntimeError(
         f"asynclock.sync.{name} would block the event loop running in this thread; "
         f"use: await asynclock.{name}"
     )
+
+
+async def _release(lease: asynclock.lease.Lease | None) -> None:
+    if lease is not None and lease.held:
+        await lease.release()
 
 
 def connect(
@@ -62,7 +71,13 @@ def connect(
     """
     return LockClient(
         asynclock.client.connect(
-            url, settings=settings, events=events, clock=clock, holder=holder, **backend_options
+            url,
+            settings=settings,
+            renewal="thread",
+            events=events,
+            clock=clock,
+            holder=holder,
+            **backend_options,
         )
     )
 
@@ -119,11 +134,11 @@ class Lock:
 
     def acquire(self, *, timeout: float | None = None) -> Lease:
         """Wait until the lock is ours; see ``asynclock.Lock.acquire``."""
-        return Lease(_block("Lock.acquire", lambda: self._lock.acquire(timeout=timeout)))
+        return Lease(_block("Lock.acquire", lambda: self._lock.acquire(timeout=timeout), undo=_release))
 
     def try_acquire(self) -> Lease | None:
         """Try one round; see ``asynclock.Lock.try_acquire``."""
-        lease = _block("Lock.try_acquire", self._lock.try_acquire)
+        lease = _block("Lock.try_acquire", self._lock.try_acquire, undo=_release)
         return None if lease is None else Lease(lease)
 
     def hold(self, *, timeout: float | None = None) -> AbstractContextManager[Lease]:

@@ -1,0 +1,72 @@
+# Every target sets up what it needs in .venv and the user's usual package caches.
+PYTHON ?= python3
+ROWS ?=
+SEEDS ?=
+KILLS ?= 200
+CUTS ?= 300
+ONLY ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+JAR := asynclock/spark/jars/asynclock-hudi.jar
+JAVA_SOURCES := asynclock/spark/java/pom.xml $(shell find asynclock/spark/java/src -name '*.java' 2>/dev/null)
+
+.PHONY: help demo test jar simulate mutants soak-kill soak-cut bench lint clean
+
+help:
+	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
+	@echo "make test                the whole test suite"
+	@echo "make simulate [SEEDS=n]  histories of the lock in virtual time"
+	@echo "make mutants             planted mistakes that the simulator must find"
+	@echo "make soak-kill [KILLS=n] kill -9 of processes that contend for file:// locks"
+	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
+	@echo "make bench [ONLY=name]   benchmarks beside their references"
+	@echo "make jar | lint | clean"
+
+demo: $(VENV)/ready $(JAR)
+	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS))
+
+test: $(VENV)/ready $(JAR) lint
+	@$(BIN)/python -m pytest
+
+simulate: $(VENV)/ready
+	@$(BIN)/python -m asynclock.testing.simulate $(if $(SEEDS),--seeds $(SEEDS))
+
+mutants: $(VENV)/ready
+	@$(BIN)/python -m tests.mutants
+
+soak-kill: $(VENV)/ready
+	@$(BIN)/python -m asynclock.testing.soak_kill --kills $(KILLS)
+
+soak-cut: $(VENV)/ready
+	@$(BIN)/python -m asynclock.testing.soak_cut --cuts $(CUTS)
+
+bench: $(VENV)/ready $(JAR)
+	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
+
+lint: $(VENV)/ready
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports > $(VENV)/lint-imports.log || { cat $(VENV)/lint-imports.log; exit 1; }
+
+jar: $(JAR)
+
+$(JAR): $(JAVA_SOURCES)
+	@command -v java >/dev/null || { echo "Java is missing: install a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)"; exit 1; }
+	@command -v mvn >/dev/null || { echo "Maven is missing: install it (Debian: apt-get install maven)"; exit 1; }
+	@echo "building $(JAR) with Maven (the first time downloads Hudi, about 80 MB)"
+	@mvn --quiet --batch-mode --file asynclock/spark/java/pom.xml package
+	@touch $(JAR)
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 or newer is missing; name it with: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+	  echo "python -m venv failed (Debian: apt-get install python3-venv)"; exit 1; }
+	@echo "installing into $(VENV) (the first time downloads about 400 MB, most of it PySpark)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,test]'
+	@touch $(VENV)/ready
+
+clean:
+	rm -rf $(VENV) .demo build dist asynclock/spark/java/target $(JAR)
