@@ -119,7 +119,7 @@ class LockClient:
         self._renewal = renewal
         self._scheduler = RenewalScheduler(self._store)
         self._cores: dict[str, LockCore] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their start
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unusable: str | None = None
         exits.register(self)
@@ -179,9 +179,10 @@ class LockClient:
 
     async def _close(self) -> None:
         await self.release_all()
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._scheduler.aclose()
         await self.backend.aclose()
 
@@ -191,7 +192,7 @@ class LockClient:
             if tenure.end_belief():
                 self._spawn(tenure.release())
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._store.terms.exit_bound)
+            await asyncio.wait(list(self._tasks), timeout=self._store.terms.exit_bound)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -234,8 +235,8 @@ class LockClient:
 
     def _spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     async def __aenter__(self) -> Self:

@@ -103,14 +103,18 @@ class FencedObject:
 
     async def _update(self, change: Callable[[bytes | None], bytes], lease: Lease) -> FencedValue:
         token = lease.fencing_token
+        attempted: set[bytes] = set()
+        before = await self._read()
         error: BackendError | None = None
         for _ in range(_ROUNDS):
             lease.check()
-            before = await self._read()
             if before is not None and before.fencing_token > token:
-                raise StaleTokenError(key=self.key, fencing_token=token, stored_token=before.fencing_token)
+                raise StaleTokenError(
+                    key=self.key, fencing_token=token, stored_token=before.fencing_token
+                )
             body = change(None if before is None else before.body)
             lease.check()
+            attempted.add(body)
             try:
                 return await self._put(body, token, before)
             except PreconditionFailedError as refused:
@@ -119,9 +123,16 @@ class FencedObject:
                 error = failed
                 await asyncio.sleep(_PAUSE)
             after = await self._read()
-            moved = after is not None and (before is None or after.version != before.version)
-            if moved and after is not None and (after.body, after.fencing_token) == (body, token):
-                return after  # ours: nobody else writes under this token
+            if (
+                after is not None
+                and (before is None or after.version != before.version)
+                and after.fencing_token == token
+                and after.body in attempted
+            ):
+                return after  # one of our attempts landed: nobody else writes under this token
+            # The next attempt is conditional on exactly what was read here, so that an attempt
+            # that lands meanwhile is found out and not applied twice.
+            before = after
         assert error is not None  # noqa: S101  the loop ends early otherwise
         raise error
 
