@@ -1,6 +1,7 @@
 package io.asynclock.hudi;
 
 import java.io.IOException;
+import java.net.URI;
 import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.util.concurrent.TimeUnit;
@@ -8,8 +9,6 @@ import org.apache.hudi.common.config.HoodieCommonConfig;
 import org.apache.hudi.common.config.LockConfiguration;
 import org.apache.hudi.common.lock.LockProvider;
 import org.apache.hudi.exception.HoodieLockException;
-import org.apache.hudi.storage.HoodieStorage;
-import org.apache.hudi.storage.HoodieStorageUtils;
 import org.apache.hudi.storage.StorageConfiguration;
 import org.apache.hudi.storage.StoragePath;
 
@@ -44,20 +43,21 @@ public final class FileLockProvider implements LockProvider<String> {
   }
 
   private static Path localPath(String base, StorageConfiguration<?> configuration) {
-    StoragePath path = new StoragePath(base);
-    // A path without a scheme belongs to whatever file system the configuration names as its default.
-    try (HoodieStorage storage = HoodieStorageUtils.getStorage(path, configuration)) {
-      if (!SCHEME.equals(storage.getScheme())) {
-        throw new HoodieLockException(String.format(
-            "%s locks tables on a local disk (file://) only, and %s is on %s://. Nothing was locked or"
-                + " written. Set hoodie.write.lock.provider to"
-                + " org.apache.hudi.client.transaction.lock.StorageBasedLockProvider.",
-            FileLockProvider.class.getName(), base, storage.getScheme()));
-      }
-    } catch (IOException e) {
-      throw new HoodieLockException("Cannot open the file system of " + base + ". Nothing was locked.", e);
+    URI uri = new StoragePath(base).toUri();
+    String scheme = uri.getScheme() == null ? defaultScheme(configuration) : uri.getScheme();
+    if (!SCHEME.equals(scheme)) {
+      throw new HoodieLockException(String.format(
+          "%s locks tables on a local disk (file://) only, and %s is on %s://. Nothing was locked or"
+              + " written. Set hoodie.write.lock.provider to"
+              + " org.apache.hudi.client.transaction.lock.StorageBasedLockProvider.",
+          FileLockProvider.class.getName(), base, scheme));
     }
-    return Paths.get(path.toUri().getPath());
+    return Paths.get(uri.getPath());
+  }
+
+  /** Where a path without a scheme is: whatever the configuration names as its default. */
+  private static String defaultScheme(StorageConfiguration<?> configuration) {
+    return URI.create(configuration.getString("fs.defaultFS").orElse("file:///")).getScheme();
   }
 
   @Override

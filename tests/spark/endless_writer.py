@@ -1,0 +1,29 @@
+"""A writer that commits row after row until it is killed: ``endless_writer.py PATH LOCK_PROVIDER``."""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+
+from asynclock.spark.options import write_options
+from asynclock.spark.session import session
+
+
+def main(path: str, provider: str) -> None:
+    """Print the JVM's process id once the table exists, then keep writing."""
+    spark = session("endless-writer", master="local[1]")
+    options = {
+        **write_options(base_path=path, table="killed", key=["key"], buckets=1, parallelism=1),
+        "hoodie.write.lock.provider": provider,
+        "hoodie.write.lock.filesystem.expire": "0",
+    }
+    for number in count():
+        spark.sql(f"SELECT 'dead' AS key, timestamp_seconds({number}) AS a__ts").write.format("hudi").options(
+            **options
+        ).mode("append").save(path)
+        if number == 0:
+            print(spark._jvm.java.lang.ProcessHandle.current().pid(), flush=True)  # noqa: T201 - read by the test
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
