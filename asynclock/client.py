@@ -10,9 +10,9 @@ import socket
 import sys
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
+from weakref import WeakValueDictionary
 
 from asynclock import exits
-from asynclock.backend import Backend
 from asynclock.backends import open_backend
 from asynclock.clock import SystemClock
 from asynclock.errors import ConfigError
@@ -25,10 +25,12 @@ from asynclock.renewal import RenewalScheduler
 from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Callable, Coroutine
     from types import TracebackType
     from typing import Self
 
+    from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
 
@@ -120,6 +122,7 @@ class LockClient:
         self._scheduler = RenewalScheduler(self._store)
         self._cores: dict[str, LockCore] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their start
+        self._fences: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unusable: str | None = None
         exits.register(self)
@@ -153,13 +156,13 @@ class LockClient:
         """
         return await run_on(self._home(), lambda: self._list(prefix))
 
-    async def _list(self, prefix: str) -> list[LockStatus]:
+    async def _list(self, prefix: str) -> builtins.list[LockStatus]:
         names = [
             entry.key.removesuffix(_SUFFIX)
             async for entry in self.backend.list(prefix)
             if entry.key.endswith(_SUFFIX) and _NAME.fullmatch(entry.key.removesuffix(_SUFFIX))
         ]
-        found: list[LockStatus] = []
+        found: builtins.list[LockStatus] = []
         for start in range(0, len(names), _LISTED_AT_ONCE):
             batch = [self.lock(name)._core for name in names[start : start + _LISTED_AT_ONCE]]  # noqa: SLF001  our own class
             found += await asyncio.gather(*(core.status() for core in batch))
@@ -209,6 +212,13 @@ class LockClient:
         self._unusable = reason
         for tenure in self._scheduler.tenures:
             tenure.abandon(reason)
+
+    def fence(self, key: str) -> asyncio.Lock:
+        """Return the mutex of one fenced object; for the client's loop."""
+        mutex = self._fences.get(key)
+        if mutex is None:
+            mutex = self._fences[key] = asyncio.Lock()
+        return mutex
 
     def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> Coroutine[Any, Any, T]:
         """Run a coroutine on the client's loop, from any other."""

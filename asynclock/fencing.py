@@ -90,7 +90,7 @@ class FencedObject:
             StaleTokenError: A newer holder has written; nothing was written.
             BackendError: The store did not answer; it may have been written.
         """
-        return await self._client.run(lambda: self._update(change, lease))
+        return await self._client.run(lambda: self._in_turn(change, lease))
 
     async def _read(self) -> FencedValue | None:
         stored = await self._client.backend.get(self.key)
@@ -100,6 +100,11 @@ class FencedObject:
         if header is None:
             raise RecordCorruptError(key=self.key, reason="no fencingToken line", version=stored.version)
         return FencedValue(stored.body[header.end() :], int(header[1]), stored.version)
+
+    async def _in_turn(self, change: Callable[[bytes | None], bytes], lease: Lease) -> FencedValue:
+        # One update at a time under one token: what bears our token and our body then is ours.
+        async with self._client.fence(self.key):
+            return await self._update(change, lease)
 
     async def _update(self, change: Callable[[bytes | None], bytes], lease: Lease) -> FencedValue:
         token = lease.fencing_token
@@ -129,7 +134,7 @@ class FencedObject:
                 and after.fencing_token == token
                 and after.body in attempted
             ):
-                return after  # one of our attempts landed: nobody else writes under this token
+                return after  # one of our attempts landed
             # The next attempt is conditional on exactly what was read here, so that an attempt
             # that lands meanwhile is found out and not applied twice.
             before = after
