@@ -21,6 +21,46 @@ T = TypeVar("T")
 THREAD_NAME: Final = "asynclock-host"
 
 
+class _Running(Generic[T]):
+    """The task of one call, whose cancellation can be put off."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self.task = asyncio.ensure_future(coroutine)
+        self.depth = 0
+        self.cancelled = False
+        _running[self.task] = self
+        self.task.add_done_callback(_running.pop)
+
+    def cancel(self) -> None:
+        """Cancel the call, once it may be interrupted."""
+        self.cancelled = True
+        if self.depth == 0:
+            self.task.cancel()
+
+
+_running: Final[dict[asyncio.Task[Any], _Running[Any]]] = {}
+
+
+class uninterrupted:  # noqa: N801  used like contextlib.suppress
+    """A body that a cancelled call finishes before the cancellation is raised, at its end."""
+
+    __slots__ = ("_call",)
+
+    def __enter__(self) -> None:
+        self._call = _running.get(asyncio.current_task())  # type: ignore[arg-type]
+        if self._call is not None:
+            self._call.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        call = self._call
+        if call is not None:
+            call.depth -= 1
+            if call.depth == 0 and call.cancelled:
+                # Not task.cancel(): a coroutine that returns without another await would lose its result.
+                call.cancelled = False
+                raise asyncio.CancelledError
+
+
 class Call(Generic[T]):
     """A coroutine started on a loop of another thread.
 
@@ -33,7 +73,7 @@ class Call(Generic[T]):
         self.future: Future[T] = Future()
         self._loop = loop
         self._start = start
-        self._task: asyncio.Task[T] | None = None
+        self._running: _Running[T] | None = None
         loop.call_soon_threadsafe(self._begin)
 
     def cancel(self) -> None:
@@ -60,12 +100,12 @@ class Call(Generic[T]):
             raise
 
     def _begin(self) -> None:
-        self._task = self._loop.create_task(self._start())
-        self._task.add_done_callback(self._finish)
+        self._running = _Running(self._start())
+        self._running.task.add_done_callback(self._finish)
 
     def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        if self._running is not None:
+            self._running.cancel()
 
     def _finish(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
@@ -88,20 +128,19 @@ async def run_on(
         start: Makes the coroutine, on that loop.
         undo: Takes back a result that came too late, because the caller was cancelled.
     """
-    here = asyncio.get_running_loop()
     waiter: asyncio.Future[T]
-    cancel: Callable[[], object]
-    if here is loop:
-        waiter = task = here.create_task(start())
-        cancel = task.cancel
+    call: _Running[T] | Call[T]
+    if asyncio.get_running_loop() is loop:
+        call = _Running(start())
+        waiter = call.task
     else:
         call = Call(loop, start)
-        waiter, cancel = asyncio.wrap_future(call.future), call.cancel
+        waiter = asyncio.wrap_future(call.future)
     try:
         return await asyncio.shield(waiter)
     except asyncio.CancelledError:
         if not waiter.done():
-            cancel()
+            call.cancel()
         await _outlast(waiter)
         if undo is not None and not waiter.cancelled() and waiter.exception() is None:
             result = waiter.result()

@@ -10,7 +10,6 @@ from asynclock.protocol.attempts import Attempt
 
 if TYPE_CHECKING:
     from asynclock.protocol.attempts import Attempts
-    from asynclock.protocol.judgement import Seen
     from asynclock.protocol.store import Store
     from asynclock.record import LockRecord
 
@@ -23,12 +22,13 @@ async def free(
     base: str | None,
     attempts: Attempts,
     keep_token: bool = True,
-) -> Attempt | None:
+    limit: float | None = None,
+) -> tuple[Attempt | None, bool]:
     """Write a free record over ``base``, so that nothing of this owner is held or can still land.
 
     Success kills every write that is still under way on ``base``. Where the base is gone, the
     object is read once and freed if it bears a nonce of ours. Repeated with backoff while the
-    outcome is unknown, for at most L plus a request timeout.
+    outcome is unknown.
 
     Args:
         store: The client's store.
@@ -38,51 +38,37 @@ async def free(
         attempts: The nonces that are ours.
         keep_token: False drops our fields, as Hudi does: the token is still from the future and
             no successor may build on it (rule 11).
+        limit: Seconds after which to give up; None: L plus a request timeout (rule 3).
 
     Returns:
-        The write that freed the lock; None where another's record stands or the time ran out.
+        The write that freed the lock, or None; and whether that is settled: another's record or
+        none of ours stands. Where it is not, the same call may go on.
     """
     loop = asyncio.get_running_loop()
-    until = loop.time() + store.terms.reap_for
+    until = loop.time() + (store.terms.reap_for if limit is None else limit)
     pause = store.terms.poll_interval / 4
-    sent: list[Attempt] = []
     while True:
         await store.pace(key)
-        attempt = Attempt(
-            record.released(nonce=store.fresh_nonce() if keep_token else None), base, store.now()
-        )
-        sent.append(attempt)
+        nonce = store.fresh_nonce() if keep_token else None
+        attempt = Attempt(record.released(nonce=nonce), base, store.now())
         try:
             if await store.write(key, attempt) is None:
-                return attempt
+                return attempt, True
             seen = await store.read(key)
         except RecordCorruptError:
-            return None
+            return None, True
         except BackendError:
             pass  # even a refusal may pass: permissions and tokens come back
         else:
-            if (landed := _landed(sent, seen)) is not None:
-                return landed
-            mine = attempts.find(seen)
-            if mine is not None and seen.version != base:
+            if seen.record is not None and seen.record.expired and seen.record.owner == record.owner:
+                return Attempt(seen.record, base, attempt.sent, seen.version), True
+            if seen.version != base:
+                mine = attempts.find(seen)
+                if mine is None:
+                    return None, True
                 record, base = mine.record, seen.version
                 continue
-            if seen.version != base:
-                return None
         if loop.time() >= until:
-            return None
+            return None, False
         await asyncio.sleep(store.jittered(pause))
         pause = min(pause * 2, store.terms.renew_interval)
-
-
-def _landed(sent: list[Attempt], seen: Seen) -> Attempt | None:
-    for attempt in sent:
-        # A free record without a nonce is known by its owner, which is fresh for each acquisition.
-        if (
-            seen.record is not None
-            and seen.record.expired
-            and ((seen.record.nonce, seen.record.owner) == (attempt.record.nonce, attempt.record.owner))
-        ):
-            attempt.version = seen.version
-            return attempt
-    return None

@@ -15,6 +15,7 @@ from asynclock.errors import (
     OutcomeUnknownError,
     UnsupportedBackendError,
 )
+from asynclock.host import uninterrupted
 from asynclock.protocol.judgement import Seen, promise
 from asynclock.record import parse_record
 
@@ -111,7 +112,7 @@ class Store:
                 await asyncio.sleep(wait)
 
     async def write(self, key: str, attempt: Attempt, *, timeout: float | None = None) -> BackendError | None:
-        """Send one attempt; a cancellation waits for its end first, within the request timeout.
+        """Send one attempt; a cancelled call waits for its end first, within the request timeout.
 
         Returns:
             None if it landed, ``attempt.version`` then is its version; else why the outcome is
@@ -121,15 +122,8 @@ class Store:
             AccessDeniedError: Nothing was written.
             UnsupportedBackendError: Nothing was written.
         """
-        task = asyncio.ensure_future(self._write(key, attempt, timeout))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if not task.done():
-                await asyncio.wait([task])
-            if not task.cancelled():
-                task.exception()  # retrieved, so that nobody complains
-            raise
+        with uninterrupted():
+            return await self._write(key, attempt, timeout)
 
     async def _write(self, key: str, attempt: Attempt, timeout: float | None) -> BackendError | None:
         body = attempt.record.encode()

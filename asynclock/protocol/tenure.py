@@ -16,6 +16,7 @@ from asynclock.errors import (
     LeaseTakenOverError,
     RecordCorruptError,
 )
+from asynclock.host import uninterrupted
 from asynclock.protocol.attempts import Attempt
 from asynclock.protocol.reaper import free
 
@@ -89,7 +90,7 @@ class Tenure:
         self._attempts = attempts
         self._attempts.settle_on(landed)
         self._flight: asyncio.Task[BackendError | None] | None = None
-        self._freed: asyncio.Task[Attempt | None] | None = None
+        self._reaped = False
 
     # Belief: any thread.
 
@@ -252,46 +253,40 @@ class Tenure:
             self._ended = True
         return True
 
-    async def release(self) -> Attempt | None:
+    async def release(self) -> None:
         """Free the lock after ``end_belief``: settle the write in flight, then one conditional write.
 
-        Waits at most two request timeouts; what is not settled then goes on in the background,
-        bounded by rule 3.
-
-        Returns:
-            The write that freed the lock, or None if it is not known or another's record stands.
+        Waits at most three request timeouts; what is not settled then goes on in the background,
+        bounded by rule 3. A cancelled call finishes this first.
         """
-        if self._freed is None:
-            self._freed = self._spawn(self._free())
-        try:
-            await asyncio.wait([self._freed], timeout=2 * self._store.terms.request_timeout)
-        except asyncio.CancelledError:
-            await asyncio.wait([self._freed], timeout=2 * self._store.terms.request_timeout)
-            raise
-        return self._freed.result() if self._freed.done() and not self._freed.cancelled() else None
+        limit = self._store.terms.request_timeout
+        with uninterrupted():
+            if self._flight is not None and not self._flight.done():
+                await asyncio.wait([self._flight], timeout=limit)
+            if not await self._free("released", limit):
+                self._spawn(self._free("released", None))
 
-    async def _free(self) -> Attempt | None:
-        if self._flight is not None and not self._flight.done():
-            await asyncio.wait([self._flight], timeout=self._store.terms.request_timeout)
-        self.freed = await self._free_head("released")
-        self._tell(None)
-        return self.freed
-
-    async def _free_head(self, kind: Kind) -> Attempt | None:
+    async def _free(self, kind: Kind, limit: float | None) -> bool:
+        """Write the free record; tell that it has ended once that is settled or hopeless."""
         head = self._head
-        freed = await free(
+        self.freed, settled = await free(
             self._store,
             self.key,
             record=head.record,
             base=head.version,
             attempts=self._attempts,
             keep_token=self.until_settled() <= 0,
+            limit=limit,
         )
-        if freed is None:
-            self._emit("release_unconfirmed", "another's record stands, or the store did not answer")
-        else:
+        if not settled and limit is not None:
+            return False
+        if self.freed is not None:
             self._emit(kind)
-        return freed
+        else:
+            self._emit("release_unconfirmed", "another's record stands, or the store did not answer")
+        if self.lost is None:
+            self._tell(None)
+        return True
 
     def _after_loss(self, error: LeaseLostError) -> None:
         self._emit("lost", error.reason)
@@ -308,8 +303,9 @@ class Tenure:
         """Kill what may still land after a loss, or has landed (rule 3)."""
         zombie = self._attempts.open_on(self._head.version)
         landed_late = self._head.sent is not self._sent
-        if self._freed is None and (zombie is not None or landed_late):
-            self._freed = self._spawn(self._free_head("reaped"))
+        if not self._reaped and (zombie is not None or landed_late):
+            self._reaped = True
+            self._spawn(self._free("reaped", None))
 
     def _emit(self, kind: Kind, detail: str = "") -> None:
         self._store.events.emit(kind, self.key, self.owner, self.fencing_token, detail)
