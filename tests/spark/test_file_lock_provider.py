@@ -245,7 +245,8 @@ def _killed_inside_the_commit(table: Path, provider: str, locked: Callable[[], b
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     ) as writer:
         assert writer.stdout is not None
-        jvm = int(writer.stdout.readline())
+        # Libraries of the JVM may print, too.
+        jvm = int(next(line for line in writer.stdout if line.strip().isdigit()))
         try:
             _stop_inside_the_commit(jvm, table, locked)
         finally:

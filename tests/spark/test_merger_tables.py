@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from asynclock.spark.options import (
+    MERGER_CLASS_KEY,
     MERGER_STRATEGY_ID,
     call_argument,
     compaction_options,
@@ -276,6 +277,21 @@ def test_a_reader_without_the_merger_fails(spark: SparkSession, tmp_path: Path) 
         other.read.format("hudi").load(table.path).collect()
 
     assert MERGER_STRATEGY_ID in (tmp_path / "table" / ".hoodie" / "hoodie.properties").read_text()
+
+
+def test_a_compaction_without_the_merger_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """A service that forgot the class fails; the events stay in the logs, as they were."""
+    table = Table(spark, (tmp_path / "table").as_uri())
+    for ts, x in ((2, 1), (1, 2)):
+        table.write([(("N1",), Event("gate", ts, {"x": x}))])
+    options = compaction_options(base_path=table.path, key=table.key, every_commits=1)
+    del options[MERGER_CLASS_KEY]
+    call = f"path => '{table.path}', options => '{call_argument(options)}'"
+
+    with pytest.raises(Exception, match="No valid spark merger implementation set"):
+        spark.newSession().sql(f"call run_compaction(op => 'scheduleandexecute', {call})").collect()
+
+    table.check_snapshot(random.Random(9))
 
 
 def test_sql_reads_through_the_session_merge(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""The ready session: its jars, its settings, and what it says when something is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asynclock.errors import ConfigError
+from asynclock.spark import session
+from asynclock.spark.options import MERGER_CLASS, MERGER_CLASS_KEY
+from asynclock.spark.session import HUDI_BUNDLE, MERGER_JAR, hudi_bundle, session_conf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_importing_the_package_does_not_import_spark() -> None:
+    """The lock works where pyspark is not installed."""
+    code = "import sys, asynclock.spark; sys.exit('pyspark' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_session_carries_hudi_and_the_merger(spark: SparkSession) -> None:
+    """Both jars are there, and SQL reads know the merger."""
+    jars = spark.sparkContext.getConf().get("spark.jars")
+
+    assert str(MERGER_JAR) in jars
+    assert str(hudi_bundle()) in jars
+    assert spark.conf.get(MERGER_CLASS_KEY) == MERGER_CLASS
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_a_second_call_returns_the_running_session(spark: SparkSession) -> None:
+    """One process has one Spark."""
+    assert session() is spark
+
+
+def test_your_settings_win() -> None:
+    """Any setting can be replaced."""
+    conf = session_conf(conf={"spark.driver.memory": "7g"})
+
+    assert conf["spark.driver.memory"] == "7g"
+
+
+def test_your_jars_are_added_to_ours() -> None:
+    """A further jar, package or extension does not take Hudi off the session."""
+    ours = session_conf()
+
+    conf = session_conf(conf={"spark.jars": "my.jar", "spark.sql.extensions": "my.Extension"})
+
+    assert conf["spark.jars"] == f"{ours['spark.jars']},my.jar"
+    assert conf["spark.sql.extensions"] == f"{ours['spark.sql.extensions']},my.Extension"
+
+
+def test_a_cluster_gets_no_loopback_address() -> None:
+    """Executors elsewhere could not reach a driver on 127.0.0.1."""
+    assert "spark.driver.host" in session_conf(master="local[2]")
+    assert "spark.driver.host" not in session_conf(master="spark://head:7077")
+
+
+def test_the_bundle_is_taken_from_where_the_variable_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ASYNCLOCK_HUDI_BUNDLE comes first."""
+    jar = tmp_path / "bundle.jar"
+    jar.touch()
+    monkeypatch.setenv("ASYNCLOCK_HUDI_BUNDLE", str(jar))
+
+    assert session_conf()["spark.jars"] == f"{jar},{MERGER_JAR}"
+
+
+def test_a_wrong_variable_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is not there is named, instead of some other bundle being used."""
+    monkeypatch.setenv("ASYNCLOCK_HUDI_BUNDLE", str(tmp_path / "gone.jar"))
+
+    with pytest.raises(ConfigError, match=r"ASYNCLOCK_HUDI_BUNDLE=.*gone\.jar.*no such file"):
+        session_conf()
+
+
+@pytest.mark.parametrize("variable", ["MAVEN_ARGS", "MAVEN_OPTS"])
+def test_mavens_own_repository_setting_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """The bundle is looked for where Maven put it."""
+    group, artifact, version = HUDI_BUNDLE.split(":")
+    jar = tmp_path.joinpath(*group.split("."), artifact, version, f"{artifact}-{version}.jar")
+    jar.parent.mkdir(parents=True)
+    jar.touch()
+    monkeypatch.delenv("ASYNCLOCK_HUDI_BUNDLE", raising=False)
+    monkeypatch.setenv(variable, f"-B -Dmaven.repo.local={tmp_path}")
+
+    assert hudi_bundle() == jar
+
+
+def test_without_a_bundle_here_spark_downloads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed wheel has no Maven repository beside it."""
+    monkeypatch.delenv("ASYNCLOCK_HUDI_BUNDLE", raising=False)
+    monkeypatch.setenv("MAVEN_ARGS", f"-Dmaven.repo.local={tmp_path}")
+
+    conf = session_conf(conf={"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.3.4"})
+
+    assert conf["spark.jars"] == str(MERGER_JAR)
+    assert conf["spark.jars.packages"] == f"{HUDI_BUNDLE},org.apache.hadoop:hadoop-aws:3.3.4"
+
+
+def test_a_missing_merger_jar_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An install without the jar works for the lock; the session names the two ways to it."""
+    # By import: the package's attribute of that name is the function.
+    module = import_module("asynclock.spark.session")
+    monkeypatch.setattr(module, "MERGER_JAR", tmp_path / "asynclock-hudi.jar")
+
+    with pytest.raises(ConfigError, match=r"asynclock-hudi\.jar.*make jar.*release wheel"):
+        session()
+
+
+def test_a_missing_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of pyspark's own message about a gateway."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(ConfigError, match=r"JAVA_HOME=.*no Java"):
+        session()
