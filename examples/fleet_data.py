@@ -36,7 +36,6 @@ import tomllib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -48,7 +47,8 @@ SPEC: Final = Path(__file__).with_name("fleet.toml")
 DEFAULT_SEED: Final = 2013
 DEFAULT_FILES: Final = 24
 
-NEW_YORK: Final = ZoneInfo("America/New_York")
+# Zones go to pandas by name: a ZoneInfo costs it a Python call for every single time.
+NEW_YORK: Final = "America/New_York"
 PUERTO_RICO: Final = "America/Puerto_Rico"
 """Zone of the four destinations that have no row in airports.csv: SJU, BQN, STT, PSE."""
 
@@ -223,7 +223,7 @@ def arrival_events(flights: pd.DataFrame, airports: pd.DataFrame) -> pd.DataFram
     zones = flown["dest"].map(airports.set_index("faa")["tzone"]).fillna(PUERTO_RICO)
     departure = _scheduled_departure(flown)
     arrival = pd.concat(
-        _next_on_clock(departure[group.index], group["sched_arr_time"], ZoneInfo(str(zone)))
+        _next_on_clock(departure[group.index], group["sched_arr_time"], str(zone))
         for zone, group in flown.groupby(zones)
     )
     return flown.assign(
@@ -275,7 +275,7 @@ def _scheduled_departure(flights: pd.DataFrame) -> pd.Series:
     return _instant(day + _clock(flights["sched_dep_time"]), NEW_YORK)
 
 
-def _next_on_clock(after: pd.Series, hhmm: pd.Series, zone: ZoneInfo) -> pd.Series:
+def _next_on_clock(after: pd.Series, hhmm: pd.Series, zone: str) -> pd.Series:
     """Give the first instant after ``after`` at which the clocks of ``zone`` show ``hhmm``."""
     today = after.dt.tz_convert(zone).dt.tz_localize(None).dt.normalize() + _clock(hhmm)
     first, second = _instant(today, zone), _instant(today, zone, fold=1)
@@ -283,7 +283,7 @@ def _next_on_clock(after: pd.Series, hhmm: pd.Series, zone: ZoneInfo) -> pd.Seri
     return first.where(first > after, second.where(second > after, tomorrow))
 
 
-def _instant(local: pd.Series, zone: ZoneInfo, *, fold: int = 0) -> pd.Series:
+def _instant(local: pd.Series, zone: str, *, fold: int = 0) -> pd.Series:
     """Place local times on the UTC axis, as PEP 495 does.
 
     A time that occurs twice is the ``fold``-th of the two; one that a clock skips is read
