@@ -1,0 +1,156 @@
+"""A pipeline of two small streams over files in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from asynclock.spark.load import load_spec
+from asynclock.spark.streams import run
+from asynclock.spark.timeline import Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.report import RunReport
+    from asynclock.spark.spec import Spec
+
+Row = dict[str, object]
+FIELDS = {"a": ["k", "at", "x", "note"], "b": ["deleted", "k", "seen", "unused", "y"]}
+EPOCH = 1_700_000_000
+DEADLINE = 90.0
+
+SPEC = """\
+[table]
+path = "table"
+key = ["k"]
+buckets = 1
+
+[locks]
+url = "locks"
+validity = 5.0
+
+[services]
+compaction = { every_commits = 2 }
+cleaning = { retain_commits = 1 }
+archiving = { keep_min_commits = 2, keep_max_commits = 3 }
+
+[streams.a]
+source = "in/a/*"
+format = "csv"
+ordering = "at"
+checkpoint = "checkpoints/a"
+max_files_per_trigger = 1
+columns = { at = "bigint", x = "int", note = "string" }
+
+[streams.b]
+source = "in/b/*"
+format = "csv"
+ordering = "seen"
+checkpoint = "checkpoints/b"
+max_files_per_trigger = 1
+on_bad_row = "quarantine"
+columns = { seen = "timestamp", y = "double", deleted = "boolean" }
+"""
+
+
+class Pipeline:
+    """Delivers files, writes specs and looks at what came of them."""
+
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
+        self.folder = folder
+        self.spark = spark
+        self.files = 0
+        for stream in ("a", "b"):
+            (folder / "in" / stream).mkdir(parents=True)
+
+    def spec(self, changes: Mapping[str, str] | None = None, *, name: str = "spec.toml") -> Spec:
+        """The spec above, with pieces of its text replaced."""
+        text = SPEC
+        for old, new in (changes or {}).items():
+            assert old in text
+            text = text.replace(old, new)
+        path = self.folder / name
+        path.write_text(text)
+        return load_spec(path)
+
+    def deliver(self, stream: str, *rows: Row) -> Path:
+        """One more CSV file of a stream; later files are younger."""
+        names = FIELDS[stream]
+        lines = [",".join("" if row.get(n) is None else str(row[n]) for n in names) for row in rows]
+        return self.place(stream, "csv", "\n".join([",".join(names), *lines, ""]))
+
+    def place(self, stream: str, suffix: str, text: str) -> Path:
+        """One more file of a stream, as it stands."""
+        self.files += 1
+        hidden = self.folder / "in" / stream / f".{self.files}"
+        hidden.write_text(text)
+        os.utime(hidden, (EPOCH + self.files, EPOCH + self.files))
+        return hidden.rename(hidden.with_name(f"{self.files:04}.{suffix}"))
+
+    def run(self, spec: Spec, **options: Any) -> RunReport:  # noqa: ANN401  as run has them
+        """Feed what is there, and end."""
+        return run(spec, once=True, spark=self.spark, **options)
+
+    def timeline(self, spec: Spec) -> Timeline:
+        """The timeline, read now."""
+        timeline = Timeline(self.spark, spec.table.path)
+        timeline.refresh()
+        return timeline
+
+    def forget_last_batch(self, stream: str) -> int:
+        """What a kill between the commit of a batch and its checkpoint leaves behind."""
+        commits = self.folder / "checkpoints" / stream / "commits"
+        last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        (commits / str(last)).unlink()
+        (commits / f".{last}.crc").unlink(missing_ok=True)
+        return last
+
+    def quarantined(self, stream: str) -> list[dict[str, str]]:
+        """The rows put aside, in the order of their files."""
+        folder = self.folder / "checkpoints" / f"{stream}-quarantine"
+        lines = [line for path in sorted(folder.rglob("*.json")) for line in path.read_text().splitlines()]
+        return [json.loads(line) for line in lines]
+
+    def everything(self) -> set[str]:
+        """Every file of the folder."""
+        return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()}
+
+
+class Background:
+    """A call in a thread of its own, whose result or error is asked for later."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._result = self._call()
+        except BaseException as error:  # noqa: BLE001  raised again by result()
+            self._error = error
+
+    def result(self) -> Any:  # noqa: ANN401  whatever the call gives
+        """The call's result; its error is raised."""
+        self._thread.join(DEADLINE)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    """Return as soon as the condition holds."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -1,0 +1,500 @@
+"""Streams of files into one table: what is in it afterwards, and how often."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asynclock import sync
+from asynclock.errors import ConfigError, LeaseLostError, SpecError
+from asynclock.spark.errors import BadRowsError
+from asynclock.spark.services import Cleaning
+from asynclock.spark.splice import Splice
+from asynclock.spark.streams import run
+from asynclock.spark.view import read
+from tests.spark.pipeline_kit import Background, Pipeline, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.report import BatchReport
+    from asynclock.spark.spec import Spec
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
+    """An empty pipeline."""
+    return Pipeline(tmp_path, spark)
+
+
+def rows(pipeline: Pipeline, spec: Spec, *columns: str) -> list[tuple[object, ...]]:
+    """Some columns of the view, ordered by the first."""
+    return sorted(tuple(row) for row in read(spec, pipeline.spark).select(*columns).collect())
+
+
+def test_streams_meet_in_one_row(pipeline: Pipeline) -> None:
+    """Each stream fills its own columns of the key's row, whichever comes first."""
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 10}, {"k": "N2", "at": 1, "x": 20})
+    pipeline.deliver("a", {"k": "N1", "at": 3, "x": 11}, {"k": "N2", "at": 0, "x": 21})
+    pipeline.deliver("b", {"k": "N1", "seen": "2024-05-01T12:00:00Z", "y": 0.5})
+    spec = pipeline.spec()
+
+    report = pipeline.run(spec)
+
+    assert rows(pipeline, spec, "k", "at", "x", "y") == [("N1", 3, 11, 0.5), ("N2", 1, 20, None)]
+    assert [(s.stream, s.batches, s.rows, s.skipped) for s in report.streams] == [
+        ("a", 2, 4, 0),
+        ("b", 1, 1, 0),
+    ]
+
+
+def test_newer_null_erases_and_tombstone_hides(pipeline: Pipeline) -> None:
+    """A newer event wins with its nulls; a tombstone empties its group, and a row of tombstones is gone."""
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 10, "note": "old"})
+    pipeline.deliver("a", {"k": "N1", "at": 2, "x": None, "note": None})
+    pipeline.deliver("b", *({"k": k, "seen": "2024-05-01T12:00:00Z", "y": 1.5} for k in ("N1", "N2")))
+    pipeline.deliver(
+        "b", *({"k": k, "seen": "2024-05-02T12:00:00Z", "deleted": "true"} for k in ("N1", "N2"))
+    )
+    pipeline.deliver("b", {"k": "N2", "seen": "2024-05-01T18:00:00Z", "y": 9.0})
+    spec = pipeline.spec()
+
+    pipeline.run(spec)
+
+    assert rows(pipeline, spec, "k", "at", "x", "note", "seen", "y") == [("N1", 2, None, None, None, None)]
+
+
+def test_equal_ordering_values_keep_arrival_order(pipeline: Pipeline, spark: SparkSession) -> None:
+    """Of events with one ordering value the last to arrive wins: later file, later line, in any batch."""
+    keys = [f"N{number}" for number in range(200)]
+    for file in range(6):
+        pipeline.deliver("a", *({"k": k, "at": 1, "x": 10 * file + line} for line in range(5) for k in keys))
+    spec = pipeline.spec(
+        {"max_files_per_trigger = 1\ncolumns = { at": "max_files_per_trigger = 5\ncolumns = { at"}
+    )
+    # Small splits, dealt to tasks by their size: order must come from the rows, not from the tasks.
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "3000")
+    try:
+        report = pipeline.run(spec, streams=["a"])
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+
+    assert report.streams[0].batches == 2
+    assert {row[1] for row in rows(pipeline, spec, "k", "x")} == {54}
+
+
+def test_batch_killed_before_its_checkpoint_is_skipped(pipeline: Pipeline) -> None:
+    """A batch that is on the timeline, but not in the checkpoint, is not committed twice."""
+    for at in range(3):
+        pipeline.deliver("a", {"k": "N1", "at": at, "x": at})
+    spec = pipeline.spec()
+    pipeline.run(spec, streams=["a"])
+    before = pipeline.timeline(spec).commits
+    last = pipeline.forget_last_batch("a")
+
+    report = pipeline.run(spec, streams=["a"])
+
+    assert (report.streams[0].batches, report.streams[0].skipped, report.streams[0].rows) == (1, 1, 0)
+    assert pipeline.timeline(spec).commits == before
+    assert [commit.batch_id for commit in before] == [0, 1, last]
+
+
+def test_archived_batch_is_skipped(pipeline: Pipeline) -> None:
+    """The look-up of a committed batch reaches into the archived timeline."""
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    spec = pipeline.spec()
+    pipeline.run(spec, streams=["a"])
+    (commit,) = pipeline.timeline(spec).commits
+    for day in range(1, 6):
+        pipeline.deliver("b", {"k": "N1", "seen": f"2024-05-0{day}T12:00:00Z", "y": day})
+    pipeline.run(spec, streams=["b"])
+    Cleaning(spec, pipeline.spark).step()
+    active = [instant.requested for instant in pipeline.timeline(spec).instants()]
+    assert commit.requested not in active
+    pipeline.forget_last_batch("a")
+
+    report = pipeline.run(spec, streams=["a"])
+
+    assert report.streams[0].skipped == 1
+    assert [found for found in pipeline.timeline(spec).commits if found.stream == "a"] == [commit]
+
+
+def test_writer_sees_a_batch_archived_behind_its_back(pipeline: Pipeline) -> None:
+    """A writer that was idle while others committed and archived still finds every batch."""
+    spec = pipeline.spec()
+    frame = pipeline.spark.createDataFrame([("N1", 1, 1, "n")], "k string, at bigint, x int, note string")
+    idle, busy = Splice(spec, pipeline.spark), Splice(spec, pipeline.spark)
+    assert busy.write(frame, "a", batch_id=0, query_id="q")
+    assert idle.committed("a", 0, query_id="q")
+
+    for batch in range(1, 6):
+        busy.write(frame, "a", batch_id=batch, query_id="q")
+    Cleaning(spec, pipeline.spark).step()
+
+    assert [idle.committed("a", batch, query_id="q") for batch in range(7)] == [True] * 6 + [False]
+
+
+def test_only_the_same_stream_query_and_batch_is_skipped(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A repetition is the same batch of the same query; a new query on the stream is announced."""
+    spec = pipeline.spec()
+    frame = pipeline.spark.createDataFrame([("N1", 1, 1, "n")], "k string, at bigint, x int, note string")
+    splice = Splice(spec, pipeline.spark)
+
+    written = [
+        splice.write(frame, "a", batch_id=batch, query_id=query)
+        for batch, query in [(0, "q"), (0, "q"), (1, "q"), (0, "r"), (0, "r")]
+    ]
+
+    assert written == [True, False, True, True, False]
+    announced = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert len(announced) == 1
+    assert "query q" in announced[0]
+    assert "query r" in announced[0]
+
+
+def test_commits_name_stream_query_batch_token_and_owner(pipeline: Pipeline) -> None:
+    """The commit metadata say whose batch it is, and under which lease it was written."""
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    spec = pipeline.spec()
+
+    report = pipeline.run(spec, streams=["a"])
+
+    (commit,) = pipeline.timeline(spec).commits
+    with sync.connect(spec.locks.url, settings=spec.locks.settings) as client:
+        status = client.lock("stream/a").status()
+    assert (commit.stream, commit.batch_id) == ("a", 0)
+    assert commit.fencing_token == report.streams[0].fencing_token == status.fencing_token
+    assert commit.owner == status.owner
+    assert re.fullmatch(r"[0-9a-f-]{36}", commit.query_id)
+
+
+def test_standby_takes_over_when_the_leader_stops(pipeline: Pipeline) -> None:
+    """A second run waits for the lease and goes on where the first one stopped."""
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    spec = pipeline.spec()
+    stops = [threading.Event(), threading.Event()]
+    seen: list[list[BatchReport]] = [[], []]
+    leader = Background(
+        lambda: run(spec, streams=["a"], spark=pipeline.spark, stop=stops[0], on_batch=seen[0].append)
+    )
+    wait_for(lambda: seen[0])
+    standby = Background(
+        lambda: run(spec, streams=["a"], spark=pipeline.spark, stop=stops[1], on_batch=seen[1].append)
+    )
+    pipeline.deliver("a", {"k": "N1", "at": 2, "x": 2})
+    wait_for(lambda: len(seen[0]) > 1)
+
+    stops[0].set()
+    first = leader.result().streams[0]
+    pipeline.deliver("a", {"k": "N1", "at": 3, "x": 3})
+    wait_for(lambda: seen[1])
+    stops[1].set()
+    second = standby.result().streams[0]
+
+    assert [batch.batch_id for batch in seen[0] + seen[1]] == [0, 1, 2]
+    assert first.fencing_token < second.fencing_token
+    assert second.lock_wait_seconds > 0
+    assert rows(pipeline, spec, "k", "x") == [("N1", 3)]
+
+
+def test_lost_lease_cancels_the_batch_and_ends_the_run(pipeline: Pipeline) -> None:
+    """When another takes the lease in the middle of a batch, its jobs are cancelled and nothing commits."""
+    keys = (f"N{number}" for number in range(300_000))
+    pipeline.deliver("a", *({"k": key, "at": 1, "x": 1, "note": "x" * 40} for key in keys))
+    spec = pipeline.spec({"validity = 5.0": "validity = 1.0"})
+    running = Background(lambda: pipeline.run(spec, streams=["a"]))
+    wait_for(lambda: pipeline.timeline(spec).pending())
+
+    with sync.connect(spec.locks.url, settings=spec.locks.settings) as client:
+        lock = client.lock("stream/a")
+        lock.break_lock(lock.status(), force=True)
+        with pytest.raises(LeaseLostError, match="stream/a"):
+            running.result()
+
+    timeline = pipeline.timeline(spec)
+    assert timeline.commits == []
+    assert [(instant.action, instant.completed) for instant in timeline.pending()] == [("deltacommit", None)]
+    tracker = pipeline.spark.sparkContext.statusTracker()
+    assert tracker.getActiveJobsIds() == []
+
+
+def test_reservation_holds_the_streams_at_the_batch_boundary(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While somebody has reserved the table no batch begins; afterwards all go on."""
+    caplog.set_level("INFO", logger="asynclock.spark")
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    spec = pipeline.spec()
+    with sync.connect(spec.locks.url, settings=spec.locks.settings) as client:
+        with client.lock("reservation/table").hold():
+            running = Background(lambda: pipeline.run(spec, streams=["a"]))
+            wait_for(lambda: "stream a waits: the table is reserved by" in caplog.text)
+            assert not pipeline.timeline(spec).exists()
+        report = running.result().streams[0]
+
+    assert report.reservation_wait_seconds > 0
+    assert rows(pipeline, spec, "k", "x") == [("N1", 1)]
+
+
+def test_sigterm_lets_the_batch_commit_and_frees_the_lease(pipeline: Pipeline) -> None:
+    """On SIGTERM a run finishes its batch, releases its leases and returns."""
+    for at in range(3):
+        pipeline.deliver("a", {"k": "N1", "at": at, "x": at})
+    spec = pipeline.spec()
+    before = signal.getsignal(signal.SIGTERM)
+
+    report = run(
+        spec,
+        streams=["a"],
+        spark=pipeline.spark,
+        on_batch=lambda _: os.kill(os.getpid(), signal.SIGTERM),
+    )
+
+    assert 1 <= report.streams[0].batches < 3
+    assert len(pipeline.timeline(spec).commits) == report.streams[0].batches
+    assert pipeline.timeline(spec).pending() == []
+    with sync.connect(spec.locks.url, settings=spec.locks.settings) as client:
+        assert client.lock("stream/a").status().state == "free"
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+BAD_ROWS = [
+    {"k": "N1", "at": "noon", "x": 1},
+    {"k": None, "at": 2, "x": 2},
+    {"k": "N3", "at": None, "x": 3},
+    {"k": "N4", "at": 4, "x": "4,5,6,7"},
+    {"k": "N5", "at": 5, "x": 3_000_000_000},
+]
+REASONS = [
+    "at is no bigint: noon",
+    "k is missing",
+    "at is missing",
+    "the record is malformed",
+    "x is no int: 3000000000",
+]
+
+
+def test_bad_rows_are_put_aside_and_counted(pipeline: Pipeline) -> None:
+    """Rows that cannot be read land in the quarantine with file, reason and record; the rest is written."""
+    file = pipeline.deliver("a", *BAD_ROWS, {"k": "N6", "at": 6, "x": 6})
+    spec = pipeline.spec({"columns = { at": 'on_bad_row = "quarantine"\ncolumns = { at'})
+
+    report = pipeline.run(spec, streams=["a"])
+
+    found = pipeline.quarantined("a")
+    assert [row["reason"] for row in found] == REASONS
+    assert {row["file"] for row in found} == {file.as_uri()}
+    assert found[0]["record"] == '{"k":"N1","at":"noon","x":"1"}'
+    assert found[3]["record"] == "N4,4,4,5,6,7,"
+    assert (report.streams[0].rows, report.streams[0].quarantined) == (6, 5)
+    assert rows(pipeline, spec, "k", "x") == [("N6", 6)]
+
+
+@pytest.mark.parametrize(("row", "reason"), list(zip(BAD_ROWS, REASONS, strict=True)))
+def test_bad_row_fails_the_batch_before_anything_is_written(
+    pipeline: Pipeline, row: dict[str, object], reason: str
+) -> None:
+    """Where bad rows are to fail, the batch fails with file and reason, and there is no table yet."""
+    file = pipeline.deliver("a", {"k": "N0", "at": 1, "x": 1}, row)
+    spec = pipeline.spec()
+
+    with pytest.raises(BadRowsError, match=r"Correct the source, or set on_bad_row") as caught:
+        pipeline.run(spec, streams=["a"])
+
+    assert (caught.value.stream, caught.value.batch_id, caught.value.rows) == ("a", 0, 1)
+    assert reason in str(caught.value)
+    assert file.name in str(caught.value)
+    assert not pipeline.timeline(spec).exists()
+
+
+@pytest.mark.parametrize("suffix", ["json", "parquet"])
+def test_columns_are_matched_by_name_in_every_format(pipeline: Pipeline, suffix: str) -> None:
+    """JSON and parquet files give the same rows as CSV, with columns in any order and more than needed."""
+    spec = pipeline.spec({'format = "csv"\nordering = "at"': f'format = "{suffix}"\nordering = "at"'})
+    frame = pipeline.spark.createDataFrame(
+        [(True, 1, "N1", 7), (False, 2, "N2", None)], "surplus boolean, at int, k string, x bigint"
+    ).selectExpr("*", "cast(null as string) note")
+    folder = pipeline.folder / "made"
+    frame.coalesce(1).write.format(suffix).save(str(folder))
+    (made,) = folder.glob(f"part-*.{suffix}")
+    made.rename(pipeline.folder / "in" / "a" / f"0.{suffix}")
+
+    pipeline.run(
+        pipeline.spec({'format = "csv"\nordering = "at"': f'format = "{suffix}"\nordering = "at"'}),
+        streams=["a"],
+    )
+
+    assert rows(pipeline, spec, "k", "at", "x") == [("N1", 1, 7), ("N2", 2, None)]
+
+
+def test_keys_of_two_columns_and_partitions(pipeline: Pipeline) -> None:
+    """A row is named by all its key columns, typed as declared, within its partition."""
+    changes = {
+        'key = ["k"]': 'key = ["k", "note"]\npartition_by = ["x"]',
+        'x = "int", note = "string" }': 'x = "int", v = "int" }',
+        '"csv"\nordering = "at"': '"json"\nordering = "at"',
+    }
+    spec = pipeline.spec(changes)
+    pipeline.place("a", "json", "".join(
+        f'{{"k": "N1", "note": "{note}", "x": {x}, "at": {at}, "v": {v}}}\n'
+        for note, x, at, v in [("l", 1, 1, 1), ("r", 1, 1, 2), ("l", 1, 2, 3), ("l", 2, 1, 4)]
+    ))  # fmt: skip
+
+    pipeline.run(spec, streams=["a"])
+    pipeline.run(spec, streams=["a"])
+
+    assert rows(pipeline, spec, "k", "note", "x", "v") == [
+        ("N1", "l", 1, 3),
+        ("N1", "l", 2, 4),
+        ("N1", "r", 1, 2),
+    ]
+
+
+def test_file_with_another_header_fails_instead_of_being_misread(pipeline: Pipeline) -> None:
+    """Columns that change places between two CSV files of a stream stop the stream."""
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    pipeline.place("a", "csv", "k,x,at,note\nN1,7,2,\n")
+    spec = pipeline.spec()
+
+    with pytest.raises(Exception, match="CSV header does not conform to the schema"):
+        pipeline.run(spec, streams=["a"])
+
+    assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "texts"),
+    [
+        pytest.param(
+            {'key = ["k"]': 'key = ["k", "note"]', ', note = "string"': ""},
+            "table.key",
+            ["recordkey.fields='k'", "'k,note'", "Correct the spec"],
+            id="key",
+        ),
+        pytest.param(
+            {"buckets = 1": 'buckets = 1\npartition_by = ["note"]', ', note = "string"': ""},
+            "table.partition_by",
+            ["partition.fields=''", "'note'", "Correct the spec"],
+            id="partition",
+        ),
+        pytest.param(
+            {"buckets = 1": "buckets = 2"},
+            "table.buckets",
+            ["has 1 buckets", "correct the spec"],
+            id="buckets",
+        ),
+    ],
+)
+def test_table_made_for_another_spec_is_refused(
+    pipeline: Pipeline, changes: dict[str, str], key: str, texts: list[str]
+) -> None:
+    """An existing table with another key, partitioning or bucket count is left as it is."""
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1, "note": "n"})
+    pipeline.run(pipeline.spec(), streams=["a"])
+    spec = pipeline.spec({**changes, "checkpoints/a": "checkpoints/new"})
+    before = pipeline.everything()
+
+    with pytest.raises(SpecError, match="othing was written") as caught:
+        pipeline.run(spec, streams=["a"])
+
+    assert (caught.value.path, caught.value.key) == (str(spec.path), key)
+    assert caught.value.line in {2, 3, 4, 5}
+    for text in texts:
+        assert text in str(caught.value)
+    assert pipeline.everything() == before
+
+
+def test_table_with_another_merger_is_refused(pipeline: Pipeline) -> None:
+    """A plain Hudi table, which would merge by commit time, is left as it is."""
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    spec = pipeline.spec()
+    pipeline.spark.createDataFrame([("N1", 1)], "k string, v int").write.format("hudi").options(
+        **{
+            "hoodie.table.name": "plain",
+            "hoodie.datasource.write.recordkey.field": "k",
+            "hoodie.datasource.write.partitionpath.field": "",
+            "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+            "hoodie.metadata.enable": "false",
+        }
+    ).mode("append").save(spec.table.path)
+    before = pipeline.everything()
+
+    with pytest.raises(SpecError, match="splice into a new table") as caught:
+        pipeline.run(spec, streams=["a"])
+
+    assert (caught.value.key, caught.value.line) == ("table.path", 2)
+    assert "merge.mode" in str(caught.value)
+    assert pipeline.everything() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "streams", "error", "texts"),
+    [
+        pytest.param(
+            {'x = "int"': 'z = "int"'},
+            ["a"],
+            SpecError,
+            ["streams.a.columns.z", "has no column 'z'", "it has: k, at, x"],
+            id="column",
+        ),
+        pytest.param({}, ["c"], ConfigError, ["unknown name 'c'", "a, b"], id="stream"),
+    ],
+)
+def test_wrong_request_creates_nothing(
+    pipeline: Pipeline, changes: dict[str, str], streams: list[str], error: type[Exception], texts: list[str]
+) -> None:
+    """A column that the files lack and a stream that the spec lacks are named before anything is made."""
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    spec = pipeline.spec(changes)
+    before = pipeline.everything()
+
+    with pytest.raises(error) as caught:
+        pipeline.run(spec, streams=streams)
+
+    for text in texts:
+        assert text in str(caught.value)
+    assert pipeline.everything() == before
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ("k string, at bigint, x int", "needs note as string, the frame has it not"),
+        ("k string, at bigint, x bigint, note string", "needs x as int, the frame has it as bigint"),
+        ("k string, at bigint, x int, note string, z int", "has no such column, the frame has it as int"),
+    ],
+)
+def test_frame_that_does_not_fit_the_stream_is_refused(pipeline: Pipeline, schema: str, text: str) -> None:
+    """A frame must have the stream's columns with their types, no more and no less."""
+    spec = pipeline.spec()
+    splice = Splice(spec, pipeline.spark)
+    before = pipeline.everything()
+
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        splice.write(pipeline.spark.createDataFrame([], schema), "a")
+
+    assert pipeline.everything() == before
+
+
+@pytest.mark.parametrize("row", [(None, 1, 1, "n"), ("N1", None, 1, "n")])
+def test_frame_without_key_or_ordering_value_is_not_committed(
+    pipeline: Pipeline, row: tuple[object, ...]
+) -> None:
+    """A row without key or ordering value fails the write, and nothing of it can be read."""
+    spec = pipeline.spec()
+    schema = "k string, at bigint, x int, note string"
+    splice = Splice(spec, pipeline.spark)
+
+    with pytest.raises(Exception, match="which every event needs"):
+        splice.write(pipeline.spark.createDataFrame([("N0", 1, 1, "n"), row], schema), "a")
+
+    assert pipeline.timeline(spec).commits == []
