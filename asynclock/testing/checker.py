@@ -1,0 +1,322 @@
+"""The invariants of the lock, checked against the journal of a simulated store.
+
+Nothing here knows how the lock works. Who believes is asked of ``Lease.held`` after every
+callback that runs; who holds is what the store's journal says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import orjson
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from asynclock.testing.store import Operation, SimulatedStore
+    from asynclock.testing.virtual import Process
+
+MOST_VIOLATIONS: Final = 20
+"""Kept per history; the first ones tell."""
+
+
+class Invariant(StrEnum):
+    """What must hold in every history."""
+
+    ONE_BELIEVER = "at-most-one-believer"
+    """At no instant do two leases say ``held``."""
+    HEADS_CHAIN = "believer-heads-chain"
+    """The record of whoever believes is the one in the store."""
+    LOSS_IS_FINAL = "loss-is-final"
+    """A lease that has said ``held == False`` never says True again."""
+    TOKEN_RISES = "token-rises"  # noqa: S105  a fencing token
+    """Each acquisition hands out a higher fencing token than every earlier one."""
+    NO_WRITE_LOST = "no-fenced-write-lost"
+    """Every acknowledged fenced write is in the object, and its tokens never fall."""
+    TAKEOVER_BOUND = "takeover-bound"
+    """After the faults have stopped, somebody acquires within the bound."""
+    NOTHING_LEFT = "nothing-left-behind"
+    """After ``aclose`` no task, timer or reaper of a client is left, and no lock is held."""
+    FAIR = "fair"
+    """Nobody waits while others take turn after turn."""
+    NO_ERROR = "no-unexpected-error"
+    """Only documented errors are raised, and none in the background."""
+
+
+class Violation(NamedTuple):
+    """An invariant that did not hold.
+
+    Attributes:
+        at: True time, in seconds.
+        invariant: Which one.
+        detail: Who and what.
+    """
+
+    at: float
+    invariant: Invariant
+    detail: str
+
+
+class Believer(Protocol):
+    """Something that can say that it holds the lock."""
+
+    @property
+    def owner(self) -> str:
+        """The id it writes into the store."""
+        ...
+
+    @property
+    def held(self) -> bool:
+        """Whether it believes to hold the lock now."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Holding:
+    """A lease that was handed to somebody, watched until it is dropped.
+
+    Attributes:
+        who: Whose it is, for traces.
+        process: The process it lives in.
+        lease: The lease.
+        probe: Asks it.
+        believes: What it said last.
+        stopped: It has said no after having said yes.
+        overruled: An operator broke the lock under it; it may believe beside another.
+        headless: An operator deleted the object under it; it may believe without a record.
+    """
+
+    who: str
+    process: Process
+    lease: Believer
+    probe: _Probe
+    believes: bool = False
+    stopped: bool = False
+    overruled: bool = False
+    headless: bool = False
+
+
+class Checker:
+    """Watches one lock object, and one fenced object beside it, through one history.
+
+    Args:
+        store: Its changes are followed.
+        key: Key of the lock object.
+        fenced_key: Key of the fenced object.
+
+    Attributes:
+        violations: What did not hold, in order of time.
+        events: (true time, who, what) for the trace.
+        acquisitions: How many leases were handed out.
+    """
+
+    def __init__(self, store: SimulatedStore, *, key: str, fenced_key: str) -> None:
+        self.violations: list[Violation] = []
+        self.events: list[tuple[float, str, str]] = []
+        self.acquisitions = 0
+        self._loop = store.loop
+        self._asked_at = -1.0
+        self._key = key
+        self._fenced_key = fenced_key
+        self._holdings: list[Holding] = []
+        # What a question schedules (the end of a lease that it finds expired) must not run.
+        self._observer = store.loop.process("observer")
+        self._observer.kill()
+        self._waiters: list[asyncio.Future[None]] = []
+        self._head: dict[str, Any] | None = None
+        self._highest_token = -1
+        self._fenced_token = -1
+        self._fenced_body = b""
+        self._acknowledged: list[bytes] = []
+        store.on_change = self._on_change
+
+    def note(self, who: str, what: str) -> None:
+        """Add a line to the trace."""
+        self.events.append((self._loop.time(), who, what))
+
+    def violated(self, invariant: Invariant, detail: str) -> None:
+        """Record a violation."""
+        if len(self.violations) < MOST_VIOLATIONS:
+            self.violations.append(Violation(self._loop.time(), invariant, detail))
+            self.note("CHECKER", f"VIOLATION {invariant}: {detail}")
+
+    def handed_out(self, who: str, process: Process, lease: Believer, *, token: int | None) -> Holding:
+        """Watch a lease from the instant at which its user gets it.
+
+        Args:
+            who: Whose it is.
+            process: The process it lives in.
+            lease: The lease.
+            token: Its fencing token; None where it has none (a Hudi writer).
+        """
+        self.acquisitions += 1
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self.note(who, f"acquired owner={lease.owner[:8]} token={token}")
+        if token is not None:
+            if token <= self._highest_token:
+                self.violated(
+                    Invariant.TOKEN_RISES, f"{who} got {token} after {self._highest_token} was handed out"
+                )
+            self._highest_token = max(self._highest_token, token)
+        holding = Holding(who, process, lease, _Probe(lease))
+        self._holdings.append(holding)
+        return holding
+
+    def dropped(self, holding: Holding) -> None:
+        """Stop watching a lease: its user has let go of it."""
+        if holding in self._holdings:
+            self._holdings.remove(holding)
+
+    def lock_broken(self) -> None:
+        """Take those who believe now out of the reckoning: an operator has broken the lock."""
+        for holding in self._holdings:
+            holding.overruled = holding.headless = True
+
+    def object_deleted(self) -> None:
+        """Let those who believe now believe without a record: an operator has deleted it."""
+        for holding in self._holdings:
+            holding.headless = True
+
+    async def next_acquisition(self) -> None:
+        """Wait until somebody acquires."""
+        self._waiters = [self._loop.create_future()]
+        await self._waiters[0]
+
+    def acknowledged(self, entry: bytes) -> None:
+        """Remember a fenced write that was confirmed to its writer; ``entry`` is unique in it."""
+        self._acknowledged.append(entry)
+
+    def after_step(self, process: Process) -> None:
+        """Ask everybody who got a lease whether they believe to hold the lock."""
+        if self._holdings:
+            self._ask(process)
+
+    def believers(self) -> list[Holding]:
+        """Return who believes now."""
+        return [holding for holding in self._holdings if self._held(holding)]
+
+    def check_fenced(self) -> None:
+        """At the end: every acknowledged write must be in the fenced object."""
+        lines = self._fenced_body.split(b"\n")
+        missing = [entry for entry in self._acknowledged if entry not in lines]
+        if missing:
+            self.violated(
+                Invariant.NO_WRITE_LOST,
+                f"{len(missing)} of {len(self._acknowledged)} acknowledged writes are gone: {missing[0]!r}",
+            )
+        twice = [entry for entry, count in Counter(lines).items() if count > 1 and entry]
+        if twice:
+            self.violated(Invariant.NO_WRITE_LOST, f"applied twice: {twice[0]!r}")
+
+    def _ask(self, process: Process) -> None:
+        loop = self._loop
+        # A step of one process changes no other's mind; time does, and the world sets clocks.
+        all_may_have_changed = loop.now != self._asked_at or process is loop.world
+        self._asked_at = loop.now
+        believing = 0
+        before, loop._current = loop._current, self._observer  # noqa: SLF001  cheaper than running_as
+        for holding in self._holdings:
+            held = holding.believes
+            if all_may_have_changed or holding.process is process:
+                held = holding.probe.held and holding.process.alive
+                if held is not holding.believes:
+                    self._turned(holding, held=held)
+            if held and not holding.overruled:
+                believing += 1
+        loop._current = before  # noqa: SLF001  cheaper than running_as
+        if believing > 1:
+            self._too_many()
+
+    def _held(self, holding: Holding) -> bool:
+        with self._loop.running_as(self._observer):
+            return holding.process.alive and holding.probe.held
+
+    def _turned(self, holding: Holding, *, held: bool) -> None:
+        holding.believes = held
+        what = "believes" if held else "stops believing"
+        self.note(holding.who, f"{what} owner={holding.lease.owner[:8]}")
+        if not held:
+            holding.stopped = True
+            return
+        if holding.stopped:
+            self.violated(Invariant.LOSS_IS_FINAL, f"{holding.who} believes again after it had stopped")
+        self._check_head(holding)
+
+    def _too_many(self) -> None:
+        both = [holding for holding in self._holdings if holding.believes and not holding.overruled]
+        if not any(each.invariant is Invariant.ONE_BELIEVER for each in self.violations):
+            names = " and ".join(f"{each.who} ({each.lease.owner[:8]})" for each in both)
+            self.violated(Invariant.ONE_BELIEVER, f"{names} believe at the same time")
+
+    def _check_head(self, holding: Holding) -> None:
+        if holding.headless:
+            return
+        head = self._head
+        if head is None or head.get("expired") is not False or head.get("owner") != holding.lease.owner:
+            shown = (
+                "no object" if head is None else f"{head.get('owner', '?')[:8]} expired={head.get('expired')}"
+            )
+            self.violated(
+                Invariant.HEADS_CHAIN,
+                f"{holding.who} ({holding.lease.owner[:8]}) believes while the store shows {shown}",
+            )
+
+    def _on_change(self, operation: Operation) -> None:
+        if operation.key == self._key:
+            self._head = None if operation.body is None else _fields(operation.body)
+            for holding in self._holdings:
+                if self._held(holding):
+                    self._check_head(holding)
+        elif operation.key == self._fenced_key and operation.body is not None:
+            line, _, body = operation.body.partition(b"\n")
+            token = _fields(line).get("fencingToken", -1)
+            if token < self._fenced_token:
+                self.violated(
+                    Invariant.NO_WRITE_LOST, f"a write under token {token} landed after {self._fenced_token}"
+                )
+            self._fenced_token = max(token, self._fenced_token)
+            self._fenced_body = body
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+class _Probe:
+    """Asks a lease whether it is held, and changes nothing by asking.
+
+    A lease that is asked past its deadline makes its loss final. A program that never asks must
+    be watched as it is, so a copy is asked, brought up to date before each question.
+    """
+
+    __slots__ = ("_copy", "_original", "lease")
+
+    def __init__(self, lease: Believer) -> None:
+        tenure = vars(lease).get("_tenure")
+        if tenure is None:
+            self.lease, self._copy, self._original = lease, {}, {}
+            return
+        self.lease = _shallow(lease)
+        copy = _shallow(tenure)
+        vars(self.lease)["_tenure"] = copy
+        self._copy, self._original = vars(copy), vars(tenure)
+
+    @property
+    def held(self) -> bool:
+        self._copy.update(self._original)
+        return self.lease.held
+
+
+def _shallow(original: Any) -> Any:  # noqa: ANN401  whatever it is given
+    copy = object.__new__(type(original))
+    vars(copy).update(vars(original))
+    return copy

@@ -1,0 +1,349 @@
+# ruff: noqa: S311  reproducible on purpose
+"""One simulated history: the shipped client against a simulated store, while things go wrong.
+
+A ``Plan`` says what takes part and what goes wrong; ``Simulation`` carries it out and
+``History`` keeps what happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from asynclock.errors import BackendError, LockChangedError, RecordCorruptError
+from asynclock.testing.checker import Checker, Invariant
+from asynclock.testing.faulty import Fault
+from asynclock.testing.machines import FENCED_KEY, KEY, NAME, JavaWriter, Machine
+from asynclock.testing.store import SimulatedStore, is_answer
+from asynclock.testing.virtual import DeadlockError, VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asynclock.testing.checker import Violation
+    from asynclock.testing.plan import Plan
+    from asynclock.testing.store import Operation
+
+ROUND_TRIPS: Final = 2 * 2 * 0.06
+"""Two round trips on a calm network, in seconds."""
+_EVEN: Final = 0.5
+
+Trouble = tuple[float, "Callable[[int], None]", int]
+"""True time, what happens then, to which machine."""
+
+
+@dataclass(slots=True, kw_only=True)
+class History:
+    """What happened in one history.
+
+    Attributes:
+        scenario: Its name.
+        seed: The same scenario and seed give the same history, bit for bit.
+        violations: Invariants that did not hold.
+        operations: Requests that reached the store.
+        clients: Machines and Java writers.
+        lifetimes: Its length in lease lifetimes.
+        acquisitions: How many leases were handed out.
+        applied: How often each kind of fault was applied.
+        journal: The store's journal.
+        events: (true time, who, what).
+    """
+
+    scenario: str
+    seed: int
+    violations: list[Violation]
+    operations: int
+    clients: int
+    lifetimes: float
+    acquisitions: int
+    applied: Counter[str]
+    journal: list[Operation]
+    events: list[tuple[float, str, str]]
+
+    def trace(self) -> str:
+        """Return who believed, wrote and suffered what, a line each, in order of true time."""
+        lines = [(at, f"{at:10.3f}  {who:<12} {what}") for at, who, what in self.events]
+        lines.extend(
+            (each.at, f"{each.at:10.3f}  {each.client:<12}     {_described(each)}") for each in self.journal
+        )
+        lines.sort(key=lambda line: line[0])
+        return "\n".join(text for _, text in lines)
+
+
+class Simulation:
+    """Carries out one plan.
+
+    Args:
+        scenario: Its name.
+        seed: Everything is drawn from the two.
+        plan: What takes part and what goes wrong.
+    """
+
+    def __init__(self, scenario: str, seed: int, plan: Plan) -> None:
+        self.plan = plan
+        self.label = f"{scenario}/{seed}"
+        rng = self._rng = Random(self.label)
+        self.loop = VirtualLoop(rng.getrandbits(64))
+        self.loop.set_exception_handler(self._failed)
+        self.store = SimulatedStore(self.loop, Random(rng.getrandbits(64)), plan.store)
+        self.checker = Checker(self.store, key=KEY, fenced_key=FENCED_KEY)
+        self.loop.on_step = self.checker.after_step
+        self.unit = plan.settings[0].validity
+        self.ends = plan.lifetimes * self.unit
+        self.applied: Counter[str] = Counter()
+        self._retired: list[Machine] = []
+        self._scenario, self._seed = scenario, seed
+        self.machines = [Machine(self, index) for index in range(len(plan.settings))]
+        self.java = [JavaWriter(self, index, Random(rng.getrandbits(64))) for index in range(plan.hudi_peers)]
+
+    def run(self) -> History:
+        """Run to the end and return what happened."""
+        try:
+            self.loop.run_until_complete(self._main())
+        except DeadlockError as error:
+            self.checker.violated(Invariant.NOTHING_LEFT, str(error))
+        finally:
+            lasted = self.loop.time()
+            self.loop.close()
+        self.checker.check_fenced()
+        for machine in self.machines:
+            self._count(machine)
+        self.applied["wrong-date"] += self.store.wrong_dates_sent
+        return History(
+            scenario=self._scenario,
+            seed=self._seed,
+            violations=self.checker.violations,
+            operations=len(self.store.journal),
+            clients=len(self.machines) + len(self.java),
+            lifetimes=lasted / self.unit,
+            acquisitions=self.checker.acquisitions,
+            applied=+self.applied,
+            journal=self.store.journal,
+            events=self.checker.events,
+        )
+
+    async def _main(self) -> None:
+        for at, act, index in self._troubles():
+            self.loop.call_at(at, act, index)
+        for machine in self.machines:
+            machine.start()
+        for writer in self.java:
+            writer.start()
+        await asyncio.sleep(self.ends)
+        self._calm()
+        await self._end()
+
+    # What goes wrong.
+
+    def _troubles(self) -> list[Trouble]:
+        plan, rng = self.plan, self._rng
+        rates: tuple[tuple[float, Callable[[int], None]], ...] = (
+            (plan.crashes, self._crash),
+            (plan.pauses, self._pause),
+            (plan.stalls, self._stall),
+            (plan.suspends, self._suspend),
+            (plan.steps, self._step),
+            (plan.partitions, self._partition),
+        )
+        troubles: list[Trouble] = []
+        for rate, act in rates:
+            expected = rate * plan.lifetimes * len(self.machines)
+            times = int(expected) + (rng.random() < expected % 1)
+            troubles += [
+                (rng.random() * self.ends, act, rng.randrange(len(self.machines))) for _ in range(times)
+            ]
+        operator: tuple[tuple[int, Callable[[int], None]], ...] = (
+            (plan.deletions, self._delete),
+            (plan.breaks, self._break),
+        )
+        for count, act in operator:
+            troubles += [(rng.random() * self.ends * 0.9, act, 0) for _ in range(count)]
+        return troubles
+
+    def _suffers(self, index: int, what: str) -> Machine | None:
+        """Note a trouble of a machine; None if it is down."""
+        machine = self.machines[index]
+        if not machine.process.alive:
+            return None
+        self.applied[what.partition(" ")[0]] += 1
+        self.checker.note(machine.name, f"*** {what}")
+        return machine
+
+    def _crash(self, index: int) -> None:
+        if (machine := self._suffers(index, "crash")) is not None:
+            machine.process.kill()
+            self._count(machine)
+            self.loop.call_later(self._rng.random() * self.unit, self._restart, machine)
+
+    def _restart(self, machine: Machine) -> None:
+        if self.loop.time() < self.ends:
+            machine.boot()
+            machine.start()
+
+    def _pause(self, index: int) -> None:
+        self._stop(index, "pause", self._rng.random() * 2 * self.unit)
+
+    def _stall(self, index: int) -> None:
+        self._stop(index, "stall", self._rng.random() * self.unit / 2)
+
+    def _stop(self, index: int, what: str, seconds: float) -> None:
+        if (machine := self._suffers(index, f"{what} for {seconds:.2f} s")) is not None:
+            machine.process.pause()
+            self.loop.call_later(seconds, machine.process.resume)
+
+    def _suspend(self, index: int) -> None:
+        seconds = self._rng.random() * 2 * self.unit
+        if (machine := self._suffers(index, f"suspend for {seconds:.2f} s")) is not None:
+            machine.process.suspend(seconds)
+
+    def _step(self, index: int) -> None:
+        seconds = self._rng.uniform(-1, 1) * self.plan.step_by
+        if (machine := self._suffers(index, f"clock-step by {seconds:+.2f} s")) is not None:
+            machine.clock.step(seconds)
+
+    def _partition(self, index: int) -> None:
+        seconds = self._rng.random() * 1.5 * self.unit
+        if (machine := self._suffers(index, f"partition for {seconds:.2f} s")) is not None:
+            self.store.cut_off.add(machine.process)
+            self.loop.call_later(seconds, self.store.cut_off.discard, machine.process)
+
+    def _delete(self, _: int) -> None:
+        """Delete the object; everybody keeps away for L and a request timeout, as documented."""
+        self.applied[Fault.DELETED] += 1
+        self.checker.note("operator", "*** deletes the object")
+        away = 1.2 * max(machine.settings.validity for machine in self.machines)
+        for machine in self.machines:
+            for user in machine.users:
+                if user.holding or user.task is None or not machine.process.alive:
+                    continue
+                user.task.cancel()
+                user.start(delay=away)
+        self.checker.object_deleted()
+        self.store.delete_now(KEY)
+
+    def _break(self, _: int) -> None:
+        self.applied["break"] += 1
+        machine = self.machines[-1]
+        if machine.process.alive:
+            machine.process.start(self._break_lock(machine), name="operator")
+
+    async def _break_lock(self, machine: Machine) -> None:
+        lock = machine.client.lock(NAME)
+        self.checker.note("operator", "*** breaks the lock")
+        try:
+            status = await lock.status()
+            self.checker.lock_broken()
+            await lock.break_lock(status, force=True)
+        except (BackendError, RecordCorruptError, LockChangedError) as error:
+            self.checker.note("operator", f"break failed: {type(error).__name__}")
+
+    # The end: calm, takeover, farewell.
+
+    def _calm(self) -> None:
+        """Stop all faults; with an even chance the machines that hold die first."""
+        checker = self.checker
+        checker.note("simulation", "--- faults stop")
+        if self._rng.random() < _EVEN and len(self.machines) > 1:
+            for holding in checker.believers()[:1]:
+                holding.process.kill()
+                checker.note(holding.who, "*** killed for good")
+        for writer in self.java:
+            if self._rng.random() < _EVEN:
+                writer.process.kill()
+        self.store.cut_off.clear()
+        self.store.calm = True
+        for machine in self.machines:
+            machine.backend.calm()
+            machine.process.resume()
+
+    async def _end(self) -> None:
+        alive = [machine for machine in self.machines if machine.process.alive]
+        began = self.loop.time()
+        for machine in alive:
+            for user in machine.users:
+                if user.task is not None:
+                    user.task.cancel()
+        last = [machine.process.start(self._last_turn(machine), name="last turn") for machine in alive]
+        if last:
+            await self._taken_over(last, began)
+        for machine in alive:
+            await machine.process.start(self._farewell(machine), name="farewell")
+        if alive:
+            self._check_left(alive)
+
+    async def _taken_over(self, last: list[asyncio.Task[None]], began: float) -> None:
+        """Somebody acquires within the bound; then everybody does."""
+        bound = self._bound()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(3 * bound):
+                await self.checker.next_acquisition()
+        since = max([began, *(each.at for each in self._foreign_writes(began))])
+        took = self.loop.time() - since
+        if took > bound:
+            self.checker.violated(
+                Invariant.TAKEOVER_BOUND, f"nobody acquired within {bound:.2f} s ({took:.2f} s)"
+            )
+        _, waiting = await asyncio.wait(last, timeout=len(last) * (bound + 2 * self.unit))
+        for task in waiting:
+            self.checker.violated(Invariant.FAIR, "somebody never got the lock in the calm")
+            task.cancel()
+
+    def _foreign_writes(self, began: float) -> list[Operation]:
+        """Return writes of the dead that landed after the faults stopped: the bound counts from them."""
+        alive = {machine.name for machine in self.machines if machine.process.alive}
+        return [
+            each
+            for each in self.store.journal
+            if each.at > began and each.applied and each.key == KEY and each.client not in alive
+        ]
+
+    def _bound(self) -> float:
+        resolution = self.plan.store.resolution
+        bound = max(each.takeover_bound(resolution) for each in self.plan.settings)
+        if self.plan.hudi_peers:
+            skew = self.plan.settings[0].max_clock_skew
+            longest = max(each.validity for each in self.plan.settings)
+            hudi = self.plan.hudi_validity + self.plan.hudi_clock + 0.5
+            # A dead Java writer, and the wait for the token behind it (rule 11).
+            bound += max(0.0, hudi - longest) + 2 * (skew + resolution)
+        return bound + ROUND_TRIPS + self.plan.slack
+
+    async def _last_turn(self, machine: Machine) -> None:
+        lease = await machine.client.lock(NAME).acquire()
+        await machine.users[0].hold(lease, 0.1 * self.unit)
+
+    async def _farewell(self, machine: Machine) -> None:
+        began = self.loop.time()
+        await machine.client.aclose()
+        took = self.loop.time() - began
+        if took > min(2.0, machine.settings.validity / 5) + ROUND_TRIPS:
+            self.checker.violated(Invariant.NOTHING_LEFT, f"aclose of {machine.name} took {took:.2f} s")
+
+    def _check_left(self, alive: list[Machine]) -> None:
+        for machine in alive:
+            left = [repr(task.get_coro()) for task in machine.process.tasks()]
+            left += [repr(timer) for timer in machine.process.timers() if not is_answer(timer)]
+            if left:
+                self.checker.violated(Invariant.NOTHING_LEFT, f"{machine.name} left {', '.join(left)}")
+        body = self.store.body(KEY)
+        if not self.java and body is not None and b'"expired":true' not in body:
+            self.checker.violated(Invariant.NOTHING_LEFT, f"the lock is still held: {body!r}")
+
+    def _count(self, machine: Machine) -> None:
+        self.applied.update({str(fault): count for fault, count in machine.backend.applied.items()})
+
+    def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.checker.violated(Invariant.NO_ERROR, f"{context.get('message')}: {error!r}")
+
+
+def _described(operation: Operation) -> str:
+    base = f" on {operation.base[:6]}" if operation.base else ""
+    became = f" -> {operation.version[:6]}" if operation.version else " -> none"
+    done = "" if operation.applied or operation.kind == "get" else " REFUSED"
+    body = f" {operation.body.decode(errors='replace')}" if operation.body and operation.kind != "get" else ""
+    return f"{operation.kind} {operation.key}{base}{became}{done}{body}"

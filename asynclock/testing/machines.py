@@ -1,0 +1,232 @@
+# ruff: noqa: S311  reproducible on purpose
+"""The machines of a simulated history and the programs on them.
+
+They call ``Lock`` and ``Lease`` as any user does; the rules of the lock are nowhere in here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from asynclock.client import LockClient
+from asynclock.errors import BackendError, LeaseLostError, RecordCorruptError, StaleTokenError
+from asynclock.fencing import FencedObject
+from asynclock.testing.clocks import VirtualClock
+from asynclock.testing.faulty import FaultyBackend
+from asynclock.testing.hudi_peer import HudiPeer
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from asynclock.lease import Lease
+    from asynclock.lock import Lock
+    from asynclock.testing.checker import Checker
+    from asynclock.testing.plan import Plan
+    from asynclock.testing.store import SimulatedStore
+    from asynclock.testing.virtual import Process, VirtualLoop
+
+URL: Final = "memory://"
+NAME: Final = "lock"
+KEY: Final = "lock.json"
+FENCED_KEY: Final = "fenced"
+
+
+class Stage(Protocol):
+    """What a machine needs to know of the history it takes part in."""
+
+    plan: Plan
+    label: str
+    loop: VirtualLoop
+    store: SimulatedStore
+    checker: Checker
+    ends: float
+
+
+class SimulatedFaults(FaultyBackend):
+    """Faults whose late writes travel on the network, not in the process that sent them."""
+
+    network: Process
+
+    def spawn(self, stray: Coroutine[Any, Any, Any]) -> None:
+        """Run a late write on the network."""
+        self.network.start(stray)
+
+    def _note(self, *_: object) -> None:
+        """Keep no journal: the store's is the truth."""
+
+
+class Machine:
+    """One machine: clocks that survive a crash, and the program that runs on it."""
+
+    def __init__(self, run: Stage, index: int) -> None:
+        plan = run.plan
+        self.name = f"client-{index}"
+        self.settings = plan.settings[index]
+        self.clock = VirtualClock(
+            run.loop,
+            offset=plan.wall_errors[index] if plan.wall_errors else 0.0,
+            drift=plan.drifts[index] if plan.drifts else 0.0,
+            boot=1000.0 * (index + 1),
+        )
+        self._run = run
+        self._rng = Random(f"{run.label}/{self.name}")
+        self._life = 0
+        self.boot()
+
+    def boot(self) -> None:
+        """Start a new process with a new client."""
+        run = self._run
+        self._life += 1
+        process = self.process = run.loop.process(self.name, self.clock)
+        backend = SimulatedFaults(
+            run.store.backend(process), seed=self._rng.getrandbits(32), clock=self.clock
+        )
+        backend.network = run.store.network
+        backend.delay = run.plan.delay
+        backend.storm(run.plan.faults)
+        self.backend = backend
+        with run.loop.running_as(process):
+            self.client = LockClient(
+                url=URL,
+                backend=backend,
+                settings=self.settings,
+                clock=self.clock,
+                renewal="loop",
+                rng=Random(self._rng.getrandbits(64)),
+                holder=f"{self.name}:{self._life}:simulation",
+            )
+        self.users = [
+            User(run, self, f"{self.name}/{number}" if run.plan.users > 1 else self.name, self._rng)
+            for number in range(run.plan.users)
+        ]
+
+    def start(self) -> None:
+        """Let the users begin."""
+        for user in self.users:
+            user.start()
+
+
+class User:
+    """A coroutine that wants the lock again and again."""
+
+    def __init__(self, run: Stage, machine: Machine, name: str, rng: Random) -> None:
+        self.name = name
+        self.holding = False
+        self.task: asyncio.Task[None] | None = None
+        self._run = run
+        self._machine = machine
+        self._rng = Random(rng.getrandbits(64))
+        self._unit = machine.settings.validity
+        self._written = 0
+
+    def start(self, delay: float = 0.0) -> None:
+        """Begin, ``delay`` seconds from now."""
+        self.task = self._machine.process.start(self._live(delay), name=self.name)
+
+    async def _live(self, delay: float) -> None:
+        run, rng, plan = self._run, self._rng, self._run.plan
+        lock = self._machine.client.lock(NAME)
+        loop = run.loop
+        await asyncio.sleep(delay)
+        while loop.time() < run.ends:
+            await asyncio.sleep(rng.uniform(*plan.idles) * self._unit)
+            try:
+                lease = await self._acquire(lock)
+            except (TimeoutError, BackendError, RecordCorruptError) as error:
+                run.checker.note(self.name, f"got nothing: {type(error).__name__}")
+                continue
+            if lease is not None:
+                await self.hold(lease, rng.uniform(*plan.holds) * self._unit)
+
+    async def _acquire(self, lock: Lock) -> Lease | None:
+        rng, run = self._rng, self._run
+        chance = rng.random()
+        if chance < 0.1:  # noqa: PLR2004  a tenth
+            return await lock.try_acquire()
+        left = max(0.0, run.ends - run.loop.time())
+        patience = min(left, rng.choice((0.3, 1.0, 2.5, 10.0)) * self._unit)
+        if rng.random() < run.plan.cancels:
+            async with asyncio.timeout(rng.random() * patience):
+                return await lock.acquire(timeout=None)
+        return await lock.acquire(timeout=patience)
+
+    async def hold(self, lease: Lease, seconds: float) -> None:
+        """Use a lease for ``seconds``, then release it; linger when it is lost."""
+        run, rng = self._run, self._rng
+        checker = run.checker
+        holding = checker.handed_out(self.name, self._machine.process, lease, token=lease.fencing_token)
+        self.holding = True
+        try:
+            async with lease:
+                await self._work(lease, run.loop.time() + seconds)
+                checker.note(self.name, f"releases owner={lease.owner[:8]}")
+        except (LeaseLostError, BackendError) as error:
+            checker.note(self.name, f"has lost owner={lease.owner[:8]}: {type(error).__name__}")
+            await asyncio.sleep(rng.random() * self._unit)
+        finally:
+            self.holding = False
+            checker.dropped(holding)
+
+    async def _work(self, lease: Lease, until: float) -> None:
+        run, rng = self._run, self._rng
+        loop = run.loop
+        writes = rng.random() < run.plan.fenced
+        while lease.held and (left := until - loop.time()) > 0:
+            chance = rng.random()
+            if writes:
+                await self._write(lease)
+            elif chance < 0.2:  # noqa: PLR2004  a fifth
+                await lease.confirm()
+            await asyncio.sleep(min(left, (0.02 + chance * 0.4) * self._unit))
+
+    async def _write(self, lease: Lease) -> None:
+        self._written += 1
+        entry = f"{self.name}.{lease.owner[:8]}.{self._written}".encode()
+        fenced = FencedObject(self._machine.client, FENCED_KEY)
+        try:
+            await fenced.update(lambda body: (body or b"") + entry + b"\n", lease=lease)
+        except (StaleTokenError, RecordCorruptError, BackendError) as error:
+            self._run.checker.note(self.name, f"fenced write refused: {type(error).__name__}")
+        else:
+            self._run.checker.acknowledged(entry)
+
+
+class JavaWriter:
+    """A machine with a Hudi writer."""
+
+    def __init__(self, run: Stage, index: int, rng: Random) -> None:
+        self.name = f"hudi-{index}"
+        self._run = run
+        self._rng = rng
+        error = rng.uniform(-run.plan.hudi_clock, run.plan.hudi_clock)
+        self._clock = VirtualClock(run.loop, offset=error)
+        self.process = run.loop.process(self.name, self._clock)
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self.task = self.process.start(self._live(), name=self.name)
+
+    async def _live(self) -> None:
+        run, rng, validity = self._run, self._rng, self._run.plan.hudi_validity
+        loop = run.loop
+        backend = run.store.backend(self.process)
+        while loop.time() < run.ends:
+            await asyncio.sleep(rng.random() * validity)
+            # LockManager makes a new provider, with a new owner, for each transaction.
+            peer = HudiPeer(
+                backend, KEY, clock=self._clock, rng=rng, validity=validity, renew_interval=validity / 10
+            )
+            if not await peer.try_lock(min(validity, run.ends - loop.time())):
+                await peer.close()
+                continue
+            holding = run.checker.handed_out(self.name, self.process, peer, token=None)
+            try:
+                until = loop.time() + rng.uniform(0.05, 1.0) * validity
+                while peer.held and loop.time() < until:  # noqa: ASYNC110  work, not waiting
+                    await asyncio.sleep(0.1 * validity)
+                await peer.unlock()
+            finally:
+                run.checker.dropped(holding)

@@ -1,0 +1,77 @@
+"""What takes part in a simulated history, and what goes wrong in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from asynclock.settings import LeaseSettings
+    from asynclock.testing.faulty import Fault
+    from asynclock.testing.store import StoreProfile
+
+TROUBLES: Final = ("crash", "pause", "stall", "suspend", "clock-step", "partition", "break", "wrong-date")
+"""What can go wrong beside the faults of single requests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What takes part in a history and what goes wrong in it.
+
+    Rates are per machine and lease lifetime. Shares are 0 to 1.
+
+    Attributes:
+        settings: Of each client; there are as many machines.
+        store: What kind of store it is.
+        lifetimes: Length of the turbulent part, in validities of the first client.
+        users: Coroutines per client that want the lock.
+        hudi_peers: Java writers beside them.
+        hudi_validity: Validity of the Java writers, seconds.
+        hudi_clock: Their wall clocks are off by at most this, seconds.
+        wall_errors: Seconds by which each machine's wall clock is ahead at first.
+        drifts: By how much each machine's clocks run fast.
+        faults: Share of the requests that each fault spoils.
+        delay: Least and most seconds by which faults delay.
+        crashes: Rate of kills; the machine comes back with a new client.
+        pauses: Rate of SIGSTOPs, up to two lifetimes long.
+        stalls: Rate of blocked event loops, up to half a lifetime long.
+        suspends: Rate of suspended machines.
+        steps: Rate of wall clock steps.
+        step_by: Most seconds of such a step.
+        partitions: Rate of machines cut off.
+        deletions: How often an operator deletes the object.
+        breaks: How often an operator breaks the lock.
+        cancels: Share of acquisitions that are cancelled at a random time.
+        holds: Least and most lifetimes that a user holds the lock.
+        idles: Least and most lifetimes that a user is idle.
+        fenced: Share of holds that write to the fenced object.
+        slack: Seconds on top of ``takeover_bound``, for what its terms except.
+    """
+
+    settings: tuple[LeaseSettings, ...]
+    store: StoreProfile
+    lifetimes: float = 5.0
+    users: int = 1
+    hudi_peers: int = 0
+    hudi_validity: float = 10.0
+    hudi_clock: float = 0.25
+    wall_errors: tuple[float, ...] = ()
+    drifts: tuple[float, ...] = ()
+    faults: Mapping[Fault, float] = field(default_factory=dict)
+    delay: tuple[float, float] = (0.05, 1.0)
+    crashes: float = 0.0
+    pauses: float = 0.0
+    stalls: float = 0.0
+    suspends: float = 0.0
+    steps: float = 0.0
+    step_by: float = 10.0
+    partitions: float = 0.0
+    deletions: int = 0
+    breaks: int = 0
+    cancels: float = 0.1
+    holds: tuple[float, float] = (0.02, 1.2)
+    idles: tuple[float, float] = (0.0, 0.3)
+    fenced: float = 0.3
+    slack: float = 0.0

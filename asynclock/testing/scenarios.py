@@ -1,0 +1,281 @@
+"""The scenarios of the simulator: what takes part, and what goes wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from asynclock.settings import LeaseSettings
+from asynclock.testing.faulty import Fault
+from asynclock.testing.plan import Plan
+from asynclock.testing.store import StoreProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+SKEW: Final = 2.0
+"""S of the simulated clients; the nodes of a store differ by no more."""
+MINUTE: Final = 60.0
+HOUR: Final = 3600.0
+
+
+def _settings(rng: Random, clients: int, *, validity: float = 10.0) -> tuple[LeaseSettings, ...]:
+    poll = rng.choice((0.1, 0.15, 0.2)) * validity
+    each = LeaseSettings(validity=validity, max_clock_skew=SKEW, poll_interval=min(5.0, poll))
+    return (each,) * clients
+
+
+def _nodes(rng: Random) -> tuple[float, ...]:
+    """Nodes that differ from each other and from true time by at most S."""
+    lowest = -rng.random() * SKEW
+    return tuple(lowest + rng.random() * SKEW for _ in range(rng.randint(1, 4)))
+
+
+def _store(rng: Random, **more: object) -> StoreProfile:
+    profile: dict[str, object] = {
+        "nodes": _nodes(rng),
+        "resolution": rng.choice((0.0, 1.0)),
+        "versions": rng.choice(("content", "generation")),
+    }
+    return StoreProfile(**{**profile, **more})  # type: ignore[arg-type]
+
+
+def _walls(rng: Random, clients: int, most: float = SKEW / 2) -> tuple[float, ...]:
+    return tuple(rng.uniform(-most, most) for _ in range(clients))
+
+
+def contention(rng: Random) -> Plan:
+    """Several clients want one lock; little goes wrong."""
+    clients = rng.choice((3, 3, 3, 4, 5))
+    return Plan(
+        settings=_settings(rng, clients),
+        store=_store(rng),
+        wall_errors=_walls(rng, clients),
+        holds=(0.02, 0.5),
+        pauses=0.05,
+        faults={Fault.SLOW: 0.01},
+    )
+
+
+def crash_storm(rng: Random) -> Plan:
+    """Machines are killed at any await and come back."""
+    clients = rng.choice((3, 3, 4))
+    return Plan(
+        settings=_settings(rng, clients),
+        store=_store(rng),
+        wall_errors=_walls(rng, clients),
+        crashes=0.3,
+        holds=(0.1, 1.0),
+        faults={Fault.REPLY_LOST: 0.02},
+    )
+
+
+def zombie_writes(rng: Random) -> Plan:
+    """Answers are lost, writes land late, twice, or are refused for having been written."""
+    clients = rng.choice((3, 3, 4))
+    return Plan(
+        settings=_settings(rng, clients),
+        store=_store(rng, slow=0.03, slow_by=8.0),
+        wall_errors=_walls(rng, clients),
+        faults={
+            Fault.REPLY_LOST: 0.05,
+            Fault.REQUEST_LOST: 0.03,
+            Fault.LATE: 0.06,
+            Fault.DUPLICATE: 0.05,
+            Fault.OWN_412: 0.05,
+            Fault.CONFLICT: 0.03,
+            Fault.SLOW: 0.03,
+        },
+        delay=(0.05, rng.choice((1.0, 6.0, 15.0))),
+        pauses=0.1,
+        cancels=0.3,
+    )
+
+
+def clock_chaos(rng: Random) -> Plan:
+    """Wall clocks off by hours, stepping, drifting; machines paused, stalled, suspended."""
+    clients = rng.choice((3, 3, 4))
+    return Plan(
+        settings=_settings(rng, clients),
+        store=_store(rng),
+        wall_errors=tuple(rng.choice((0.0, 1.0, -MINUTE, HOUR)) * rng.random() for _ in range(clients)),
+        drifts=tuple(rng.uniform(-0.05, 0.05) for _ in range(clients)),
+        pauses=0.2,
+        stalls=0.2,
+        suspends=0.1,
+        steps=0.3,
+        step_by=rng.choice((5.0, MINUTE, HOUR)),
+        faults={Fault.REPLY_LOST: 0.01},
+        slack=8.0,
+    )
+
+
+def wrong_store_times(rng: Random) -> Plan:
+    """Dates off by a minute, a node constantly off, no Dates, no ``last_modified``, a wrong wall clock."""
+    clients = rng.choice((3, 3, 4))
+    kind = rng.choice(("few", "few", "node", "none", "unmodified", "wall"))
+    nodes = _nodes(rng)
+    walls = list(_walls(rng, clients))
+    if kind == "node":
+        nodes = (*(nodes + nodes)[:3], rng.choice((-MINUTE, MINUTE)))
+    if kind == "wall":
+        walls[0] = rng.choice((-1, 1)) * rng.choice((1.5 * MINUTE, HOUR))
+    return Plan(
+        settings=_settings(rng, clients),
+        store=_store(
+            rng,
+            nodes=nodes,
+            dates=kind != "none",
+            last_modified=kind not in {"none", "unmodified"},
+            wrong_dates=0.02 if kind in {"few", "wall", "unmodified"} else 0.0,
+        ),
+        wall_errors=tuple(walls),
+        faults={Fault.STALE_DATE: 0.01, Fault.NO_DATE: 0.02, Fault.CLOCK_AHEAD: 0.01, Fault.REPLY_LOST: 0.02}
+        if kind != "none"
+        else {Fault.REPLY_LOST: 0.02},
+        crashes=0.1,
+        pauses=0.1,
+        slack=MINUTE + 10.0 if kind == "node" else 10.0,
+    )
+
+
+def deletion(rng: Random) -> Plan:
+    """An operator deletes the object; somebody reads half of it."""
+    clients = rng.choice((3, 3, 4))
+    return Plan(
+        settings=_settings(rng, clients),
+        store=_store(rng),
+        wall_errors=_walls(rng, clients),
+        deletions=rng.randint(1, 2),
+        lifetimes=6.0,
+        faults={Fault.CORRUPT: 0.01, Fault.REPLY_LOST: 0.01, Fault.SLOW: 0.01},
+    )
+
+
+def broken(rng: Random) -> Plan:
+    """An operator breaks a live lock."""
+    clients = 3
+    return Plan(
+        settings=_settings(rng, clients),
+        store=_store(rng),
+        wall_errors=_walls(rng, clients),
+        breaks=rng.randint(1, 2),
+        faults={Fault.REPLY_LOST: 0.01},
+    )
+
+
+def partition(rng: Random) -> Plan:
+    """The network reaches some machines and not others."""
+    clients = rng.choice((3, 3, 3, 4, 5))
+    return Plan(
+        settings=_settings(rng, clients),
+        store=_store(rng),
+        wall_errors=_walls(rng, clients),
+        partitions=0.5,
+        holds=(0.2, 1.5),
+        faults={Fault.SLOW: 0.01},
+    )
+
+
+def throttling_storm(rng: Random) -> Plan:
+    """429, 503 and 409 for a good part of all requests."""
+    clients = rng.choice((3, 3, 4))
+    share = rng.choice((0.05, 0.15, 0.3))
+    return Plan(
+        settings=_settings(rng, clients),
+        store=_store(rng),
+        wall_errors=_walls(rng, clients),
+        faults={Fault.THROTTLED: share, Fault.UNAVAILABLE: share, Fault.CONFLICT: share / 2},
+        lifetimes=6.0,
+    )
+
+
+def hand_off(rng: Random) -> Plan:
+    """Several coroutines of each client wait in line; holds are short."""
+    return Plan(
+        settings=_settings(rng, 3),
+        store=_store(rng, slow=0.02),
+        wall_errors=_walls(rng, 3),
+        users=3,
+        holds=(0.0, 0.15),
+        idles=(0.0, 0.3),
+        lifetimes=5.0,
+        cancels=0.3,
+        pauses=0.1,
+        faults={Fault.REPLY_LOST: 0.03, Fault.LATE: 0.02, Fault.OWN_412: 0.02, Fault.SLOW: 0.02},
+    )
+
+
+def mixed_settings(rng: Random) -> Plan:
+    """Clients with different validity, margin, renewal and polling."""
+    clients = rng.choice((3, 3, 4))
+    settings = []
+    for _ in range(clients):
+        validity = rng.choice((5.0, 10.0, 20.0))
+        settings.append(
+            LeaseSettings(
+                validity=validity,
+                renew_interval=validity / rng.choice((10, 15)),
+                safety_margin=validity / rng.choice((3, 5, 10)),
+                max_clock_skew=SKEW,
+                poll_interval=rng.choice((0.4, 0.8, 1.5)),
+            )
+        )
+    return Plan(
+        settings=tuple(settings),
+        store=_store(rng),
+        wall_errors=_walls(rng, clients),
+        crashes=0.1,
+        pauses=0.1,
+        faults={Fault.REPLY_LOST: 0.02, Fault.LATE: 0.02},
+    )
+
+
+def truncated_dates(rng: Random) -> Plan:
+    """Dates cut to the second on nodes that differ as much as they may; short leases."""
+    clients = rng.choice((3, 3, 4))
+    lowest = -rng.random() * SKEW
+    return Plan(
+        settings=_settings(rng, clients, validity=5.0),
+        store=_store(rng, nodes=(lowest, lowest + SKEW), resolution=1.0),
+        wall_errors=_walls(rng, clients, SKEW),
+        lifetimes=7.0,
+        crashes=0.1,
+        pauses=0.15,
+        faults={Fault.REPLY_LOST: 0.02, Fault.SLOW: 0.02},
+    )
+
+
+def hudi_peer(rng: Random) -> Plan:
+    """Hudi's own Java writers want the same lock."""
+    clients = rng.randint(2, 3)
+    validity = rng.choice((10.0, 20.0))
+    return Plan(
+        settings=_settings(rng, clients),
+        store=_store(rng),
+        wall_errors=_walls(rng, clients),
+        hudi_peers=rng.randint(1, 2),
+        hudi_validity=validity,
+        lifetimes=7.0,
+        crashes=0.05,
+        pauses=0.1,
+        faults={Fault.REPLY_LOST: 0.02, Fault.LATE: 0.01},
+        slack=6.0,
+    )
+
+
+SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
+    "contention": contention,
+    "crash-storm": crash_storm,
+    "zombie-writes": zombie_writes,
+    "clock-chaos": clock_chaos,
+    "wrong-store-times": wrong_store_times,
+    "deletion": deletion,
+    "broken": broken,
+    "partition": partition,
+    "throttling-storm": throttling_storm,
+    "hand-off": hand_off,
+    "mixed-settings": mixed_settings,
+    "truncated-dates": truncated_dates,
+    "hudi-peer": hudi_peer,
+}

@@ -1,0 +1,212 @@
+# ruff: noqa: S311, T201  reproducible on purpose; a command that prints
+"""Simulated histories by the thousand, and the replay of one.
+
+``python -m asynclock.testing.simulate --seeds 25000`` runs seeds 0 to 24999 over all scenarios
+on all cores; ``--scenario S --seed N`` replays one with a trace of who believed what when.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import multiprocessing
+import os
+import statistics
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from asynclock.errors import ConfigError
+from asynclock.testing.faulty import Fault
+from asynclock.testing.history import Simulation
+from asynclock.testing.plan import TROUBLES
+from asynclock.testing.scenarios import SCENARIOS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from asynclock.testing.history import History
+
+CHUNK: Final = 40
+"""Seeds given to a worker at a time."""
+KINDS: Final = (*(str(fault) for fault in Fault), *TROUBLES)
+"""Every kind of fault that a full run must have applied."""
+ENOUGH: Final = 2000
+"""From this many seeds on, a fault that was never applied or a tame median fails the run."""
+LEAST_MEDIANS: Final = {"clients": 3.0, "store operations": 100.0, "lifetimes": 5.0, "faults": 1.0}
+
+
+def simulate(scenario: str, seed: int) -> History:
+    """Run one history: the shipped client in virtual time against a simulated store.
+
+    Args:
+        scenario: One of ``SCENARIOS``.
+        seed: The same scenario and seed give the same history, bit for bit.
+
+    Raises:
+        ConfigError: There is no such scenario.
+    """
+    if scenario not in SCENARIOS:
+        raise ConfigError(setting="scenario", value=scenario, reason=f"must be one of {', '.join(SCENARIOS)}")
+    plan = SCENARIOS[scenario](Random(f"plan/{scenario}/{seed}"))
+    return Simulation(scenario, seed, plan).run()
+
+
+def scenario_of(seed: int) -> str:
+    """Return the scenario that a run over many seeds uses for ``seed``."""
+    names = list(SCENARIOS)
+    return names[seed % len(names)]
+
+
+def replay_command(scenario: str, seed: int) -> str:
+    """Return the command that replays a history with its trace."""
+    return f"python -m asynclock.testing.simulate --scenario {scenario} --seed {seed}"
+
+
+@dataclass(slots=True)
+class Summary:
+    """What many histories came to.
+
+    Attributes:
+        failures: One text for each violating history: the command that replays it, and why.
+        applied: How often each kind of fault was applied.
+        clients, operations, lifetimes, faults: One number for each history.
+        acquisitions: Leases handed out in all.
+    """
+
+    failures: list[str] = field(default_factory=list)
+    applied: Counter[str] = field(default_factory=Counter)
+    clients: list[int] = field(default_factory=list)
+    operations: list[int] = field(default_factory=list)
+    lifetimes: list[float] = field(default_factory=list)
+    faults: list[int] = field(default_factory=list)
+    acquisitions: int = 0
+
+    def add(self, history: History) -> None:
+        """Take in one history."""
+        self.applied += history.applied
+        self.clients.append(history.clients)
+        self.operations.append(history.operations)
+        self.lifetimes.append(history.lifetimes)
+        self.faults.append(history.applied.total())
+        self.acquisitions += history.acquisitions
+        if history.violations:
+            first = history.violations[0]
+            self.failures.append(
+                f"{replay_command(history.scenario, history.seed)}  # {first.invariant}: {first.detail}"
+            )
+
+    def merge(self, other: Summary) -> None:
+        """Take in what another process ran."""
+        self.failures += other.failures
+        self.applied += other.applied
+        self.clients += other.clients
+        self.operations += other.operations
+        self.lifetimes += other.lifetimes
+        self.faults += other.faults
+        self.acquisitions += other.acquisitions
+
+    def medians(self) -> dict[str, float]:
+        """Return the median history."""
+        numbers: tuple[Sequence[float], ...] = (self.clients, self.operations, self.lifetimes, self.faults)
+        medians = [float(statistics.median(each)) for each in numbers]
+        return dict(zip(LEAST_MEDIANS, medians, strict=True))
+
+    def shortcomings(self) -> list[str]:
+        """Return why the run proves too little, if it does."""
+        never = [kind for kind in KINDS if not self.applied[kind]]
+        tame = [name for name, median in self.medians().items() if median < LEAST_MEDIANS[name]]
+        return [f"never applied: {kind}" for kind in never] + [f"median too small: {name}" for name in tame]
+
+
+def run_seeds(seeds: Sequence[int], *, scenario: str | None = None) -> Summary:
+    """Run one history for each seed in this process."""
+    summary = Summary()
+    logging.getLogger("asynclock").setLevel(logging.CRITICAL)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    gc.disable()  # cycles are collected between histories, where few objects are alive
+    try:
+        for seed in seeds:
+            summary.add(simulate(scenario or scenario_of(seed), seed))
+            if seed % 8 == 0:
+                gc.collect(1)
+    finally:
+        gc.enable()
+    return summary
+
+
+def run_parallel(seeds: range, *, scenario: str | None = None, jobs: int | None = None) -> Summary:
+    """Run one history for each seed, on ``jobs`` processes (default: every core)."""
+    chunks = [(seeds[start : start + CHUNK], scenario) for start in range(0, len(seeds), CHUNK)]
+    total = Summary()
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs or os.cpu_count()) as pool:
+        for part in pool.imap(_run_chunk, chunks):
+            total.merge(part)
+    return total
+
+
+def _run_chunk(job: tuple[Sequence[int], str | None]) -> Summary:
+    return run_seeds(job[0], scenario=job[1])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 if no history violates an invariant."""
+    parser = argparse.ArgumentParser(prog="python -m asynclock.testing.simulate", description=__doc__)
+    parser.add_argument("--scenario", choices=list(SCENARIOS), help="default: all in turn")
+    parser.add_argument("--seed", type=int, help="replay this history with its trace")
+    parser.add_argument("--seeds", type=int, default=25_000, help="how many histories")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--jobs", type=int, help="processes; default: every core")
+    options = parser.parse_args(arguments)
+    if options.seed is not None:
+        return _replay(options.scenario or scenario_of(options.seed), options.seed)
+    return _many(range(options.first, options.first + options.seeds), options.scenario, options.jobs)
+
+
+def _replay(scenario: str, seed: int) -> int:
+    logging.getLogger("asynclock").setLevel(logging.CRITICAL)
+    history = simulate(scenario, seed)
+    print(history.trace())
+    for violation in history.violations:
+        print(f"VIOLATION at {violation.at:.3f}: {violation.invariant}: {violation.detail}")
+    print(
+        f"simulate: {scenario} seed {seed}, {history.operations} store operations, "
+        f"{history.acquisitions} acquisitions, {len(history.violations)} violations"
+    )
+    return 1 if history.violations else 0
+
+
+def _many(seeds: range, scenario: str | None, jobs: int | None) -> int:
+    began = time.perf_counter()
+    total = run_parallel(seeds, scenario=scenario, jobs=jobs)
+    seconds = time.perf_counter() - began
+    cores = jobs or os.cpu_count() or 1
+    for kind in KINDS:
+        print(f"{kind:<20} applied {total.applied[kind]:>8} times")
+    for name, median in total.medians().items():
+        print(f"median {name:<17} {median:g}")
+    operations = sum(total.operations)
+    print(
+        f"{len(seeds) / seconds / cores:.1f} histories and {operations / seconds / cores:.0f} "
+        f"store operations per second and core, {total.acquisitions} acquisitions, "
+        f"{seconds:.0f} s on {cores} cores"
+    )
+    for failure in total.failures:
+        print(failure)
+    short = total.shortcomings() if scenario is None and len(seeds) >= ENOUGH else []
+    for shortcoming in short:
+        print(shortcoming)
+    print(
+        f"simulate: {len(seeds)} histories, {operations} store operations, {len(total.failures)} violations "
+        f"(seeds {seeds[0]}..{seeds[-1]})"
+    )
+    return 1 if total.failures or short else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

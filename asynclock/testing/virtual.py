@@ -1,0 +1,389 @@
+"""Virtual time for asyncio: a loop that never sleeps and repeats itself bit for bit.
+
+``VirtualLoop(seed)`` runs coroutines unchanged. When nothing is ready it sets its clock to the
+next timer instead of waiting. Programs of their own (a client, a server, a network) are
+``Process`` objects on one loop: each can be paused, suspended or killed as a whole, at any
+await. Callbacks of one process keep their order, as asyncio promises; which process goes next
+is drawn from the seed.
+"""
+
+# ruff: noqa: SLF001, ANN401, S311  one scheduler in three classes; asyncio's signatures; seeded on purpose
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from collections import deque
+from contextlib import contextmanager, suppress
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Iterator
+
+    from asynclock.testing.clocks import VirtualClock
+
+T = TypeVar("T")
+_TASKS_KEPT: Final = 64
+_CLOSE_ATTEMPTS: Final = 8
+
+
+class DeadlockError(RuntimeError):
+    """Every task waits for something that no timer and no other task will ever bring."""
+
+
+class _Handle(asyncio.TimerHandle):
+    """A callback of one process, ready or scheduled."""
+
+    __slots__ = ("_process", "_shift")
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        process: Process,
+        context: Context | None,
+    ) -> None:
+        # Not the parent's constructor: it asks the loop for debug mode and costs twice as much.
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._process = process
+        self._shift = process.slept
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._loop = process.loop
+        self._repr = None
+        self._source_traceback = None
+        self._scheduled = True
+
+    def cancel(self) -> None:
+        """Drop the callback; it will not run."""
+        self._cancelled = True
+        self._callback = None  # type: ignore[assignment]
+        self._args = ()
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class Process:
+    """A program of its own on a ``VirtualLoop``: what it starts belongs to it.
+
+    Attributes:
+        name: For traces.
+        loop: The loop it runs on.
+        clock: Its machine's clocks; ``suspend`` stops their monotonic one.
+        alive: False after ``kill``: none of its callbacks will ever run again.
+        paused: Its callbacks wait, as after SIGSTOP or under a blocked event loop.
+        slept: Seconds that its machine was suspended in all; timers are late by them.
+    """
+
+    __slots__ = ("_ready", "_tasks", "alive", "clock", "loop", "name", "paused", "slept")
+
+    def __init__(self, loop: VirtualLoop, name: str, clock: VirtualClock | None = None) -> None:
+        self.loop = loop
+        self.name = name
+        self.clock = clock
+        self.alive = True
+        self.paused = False
+        self.slept = 0.0
+        self._ready: deque[_Handle] = deque()
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def start(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """Run ``coroutine`` as a task of this process."""
+        with self.loop.running_as(self):
+            return self.loop.create_task(coroutine, name=name, context=Context())
+
+    def pause(self) -> None:
+        """Stop running its callbacks; time goes on, and so do its clocks (SIGSTOP)."""
+        if self.alive and not self.paused:
+            self.paused = True
+            if self._ready:
+                self.loop._runnable.remove(self)
+
+    def resume(self) -> None:
+        """Run its callbacks again, those that came due meanwhile included (SIGCONT)."""
+        if self.alive and self.paused:
+            self.paused = False
+            if self._ready:
+                self.loop._runnable.append(self)
+
+    def suspend(self, seconds: float) -> None:
+        """Pause for ``seconds`` with the monotonic clock standing still and timers late by them."""
+        self.slept += seconds
+        if self.clock is not None:
+            self.clock.suspend(seconds)
+        self.pause()
+        self.loop.call_later_as(self.loop.world, seconds, self.resume)
+
+    def kill(self) -> None:
+        """End it at once: no ``finally``, no ``except``, no callback runs (SIGKILL)."""
+        if self.alive:
+            self.alive = False
+            if self._ready and not self.paused:
+                self.loop._runnable.remove(self)
+            self._ready.clear()
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Return its tasks that are not done."""
+        self._tasks = [task for task in self._tasks if not task.done()]
+        return list(self._tasks)
+
+    def timers(self) -> list[asyncio.TimerHandle]:
+        """Return its timers that are neither cancelled nor due."""
+        return self.loop._timers_of(self)
+
+    def _adopt(self, task: asyncio.Task[Any]) -> None:
+        if len(self._tasks) >= _TASKS_KEPT:
+            self._tasks = [old for old in self._tasks if not old.done()]
+        self._tasks.append(task)
+
+    def __repr__(self) -> str:
+        state = "paused" if self.paused else "alive" if self.alive else "dead"
+        return f"<Process {self.name} {state}>"
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """A seeded asyncio loop in virtual time: no real sleep, no thread, no socket.
+
+    Args:
+        seed: The same seed and the same program give the same run.
+        start: First value of ``time()``, in seconds.
+
+    Attributes:
+        now: The virtual time; read it, never set it.
+        world: The process of everything that is nobody else's; never pause it.
+        on_step: Called after every callback with the process that it belonged to.
+    """
+
+    def __init__(self, seed: int, *, start: float = 0.0) -> None:
+        self._spinning = False
+        super().__init__()
+        self.now = start
+        self._random = random.Random(seed).random
+        self._runnable: list[Process] = []
+        self._heap: list[tuple[float, int, _Handle]] = []
+        self._count = 0
+        self._halted = False
+        self.world = Process(self, "world")
+        self._current = self.world
+        self._processes = [self.world]
+        self.on_step: Callable[[Process], object] | None = None
+
+    def process(self, name: str, clock: VirtualClock | None = None) -> Process:
+        """Return a new process that shares this loop and its time."""
+        process = Process(self, name, clock)
+        self._processes.append(process)
+        return process
+
+    @property
+    def current_process(self) -> Process:
+        """The process whose callback is running."""
+        return self._current
+
+    @contextmanager
+    def running_as(self, process: Process) -> Iterator[None]:
+        """Let what is started inside belong to ``process``."""
+        before, self._current = self._current, process
+        try:
+            yield
+        finally:
+            self._current = before
+
+    def time(self) -> float:
+        """Return the virtual time, in seconds; it is the true time of the simulation."""
+        return self.now
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run ``callback`` after those that its process has ready."""
+        process = self._current
+        handle = _Handle(self.now, callback, args, process, context)
+        if process.alive:
+            ready = process._ready
+            if not ready and not process.paused:
+                self._runnable.append(process)
+            ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run ``callback`` when ``time()`` has reached ``when``."""
+        handle = _Handle(when, callback, args, self._current, context)
+        self._count += 1
+        heapq.heappush(self._heap, (when, self._count, handle))
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run ``callback`` ``delay`` seconds from now."""
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
+    def call_later_as(
+        self, process: Process, delay: float, callback: Callable[..., object], *args: Any
+    ) -> asyncio.TimerHandle:
+        """Run ``callback`` as part of ``process``, ``delay`` seconds from now."""
+        when = self.now + delay
+        handle = _Handle(when, callback, args, process, _EMPTY)
+        self._count += 1
+        heapq.heappush(self._heap, (when, self._count, handle))
+        return handle
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """Start a task of the current process."""
+        task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=str(name or "task"), context=context)
+        self._current._adopt(task)
+        return task
+
+    def run_in_executor(self, *_: Any) -> Any:  # type: ignore[override]
+        """Refuse: a thread would break the reproduction of a run.
+
+        Raises:
+            RuntimeError: Always.
+        """
+        raise RuntimeError("a virtual loop has no threads: keep the program on the loop")
+
+    def run_forever(self) -> None:
+        """Run until ``stop``.
+
+        Raises:
+            DeadlockError: Nothing is ready and no timer is set.
+        """
+        if self._spinning:
+            raise RuntimeError("this loop is already running")
+        self._halted = False
+        self._spinning = True
+        asyncio._set_running_loop(self)
+        try:
+            self._spin()
+        finally:
+            self._spinning = False
+            self._current = self.world
+            asyncio._set_running_loop(None)
+
+    def stop(self) -> None:
+        """End ``run_forever`` after the callback that is running."""
+        self._halted = True
+
+    def is_running(self) -> bool:
+        """Whether ``run_forever`` is in progress."""
+        return self._spinning
+
+    def close(self) -> None:
+        """Forget all processes, their timers and their unfinished tasks."""
+        if self.is_closed():
+            return
+        for process in self._processes:
+            process.kill()
+        self._heap.clear()
+        for process in self._processes:
+            for task in process.tasks():
+                _dispose(task)
+        self._processes.clear()
+        super().close()
+
+    def _spin(self) -> None:
+        runnable = self._runnable
+        draw = self._random
+        while not self._halted:
+            if not runnable:
+                self._advance()
+                continue
+            last = len(runnable) - 1
+            index = int(draw() * (last + 1)) if last else 0
+            process = runnable[index]
+            ready = process._ready
+            handle = ready.popleft()
+            if not ready:
+                runnable[index] = runnable[last]
+                runnable.pop()
+            if handle._cancelled:
+                continue
+            self._current = process
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001  asyncio hands these to the exception handler
+                self.call_exception_handler(
+                    {"message": f"callback of {process.name} failed", "exception": error}
+                )
+            if self.on_step is not None:
+                self.on_step(process)
+
+    def _advance(self) -> None:
+        """Set the clock to the next timer and make everything due at it ready."""
+        heap = self._heap
+        while heap and heap[0][2]._cancelled:
+            heapq.heappop(heap)
+        if not heap:
+            raise DeadlockError("nothing is ready and no timer is set: every task waits for ever")
+        self.now = max(self.now, heap[0][0])
+        while heap and heap[0][0] <= self.now:
+            handle = heapq.heappop(heap)[2]
+            process = handle._process
+            if handle._cancelled or not process.alive:
+                continue
+            if handle._shift != process.slept:
+                # The machine slept: its timers count its monotonic clock, which stood still.
+                handle._when += process.slept - handle._shift
+                handle._shift = process.slept
+                self._count += 1
+                heapq.heappush(heap, (handle._when, self._count, handle))
+                continue
+            ready = process._ready
+            if not ready and not process.paused:
+                self._runnable.append(process)
+            ready.append(handle)
+
+    def _timers_of(self, process: Process) -> list[asyncio.TimerHandle]:
+        return [handle for _, _, handle in self._heap if handle._process is process and not handle._cancelled]
+
+
+_EMPTY: Final = Context()
+"""For callbacks that read no context variable: a fresh copy for each would cost more than the call."""
+
+
+def _dispose(task: asyncio.Task[Any]) -> None:
+    """Drop a task that will never run again, without a word from the garbage collector."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    coroutine = task.get_coro()
+    for _ in range(_CLOSE_ATTEMPTS):
+        # A ``finally`` that awaits survives a close; nothing of a dead process has an effect.
+        with suppress(Exception):
+            coroutine.close()
+            return
+
+
+def run_virtual(main: Coroutine[Any, Any, T], *, seed: int = 0) -> T:
+    """Run ``main`` in virtual time and return its result.
+
+    Args:
+        main: The program.
+        seed: Chooses between processes that are ready at the same instant.
+
+    Raises:
+        DeadlockError: ``main`` waits for something that nothing will bring.
+    """
+    loop = VirtualLoop(seed)
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        loop.close()
