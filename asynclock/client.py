@@ -181,7 +181,11 @@ class LockClient:
             await run_on(self._loop, self._close)
 
     async def _close(self) -> None:
+        error = self._unusable_error()
+        acquiring = [task for core in self._cores.values() for task in core.close(error)]
         await self.release_all()
+        if acquiring:
+            await asyncio.wait(acquiring, timeout=self.exit_bound)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -226,7 +230,7 @@ class LockClient:
 
     def _home(self) -> asyncio.AbstractEventLoop:
         if self._unusable is not None:
-            raise ConfigError(setting="client", value=self.url, reason=f"{self._unusable}; connect again")
+            raise self._unusable_error()
         if self._renewal == "thread":
             if self._loop is None:
                 self._loop = Host.get().loop
@@ -242,6 +246,9 @@ class LockClient:
                 "in each loop",
             )
         return here
+
+    def _unusable_error(self) -> ConfigError:
+        return ConfigError(setting="client", value=self.url, reason=f"{self._unusable}; connect again")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.ensure_future(coroutine)

@@ -41,6 +41,12 @@ class _Running(Generic[T]):
 _running: Final[dict[asyncio.Task[Any], _Running[Any]]] = {}
 
 
+def cancel_call(task: asyncio.Task[Any]) -> None:
+    """Cancel the call that runs as ``task``, once it may be interrupted."""
+    if (call := _running.get(task)) is not None:
+        call.cancel()
+
+
 class uninterrupted:  # noqa: N801  used like contextlib.suppress
     """A body that a cancelled call finishes before the cancellation is raised, at its end."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.events import logger
@@ -11,7 +11,7 @@ from asynclock.host import run_on
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from types import TracebackType
     from typing import Self
 
@@ -32,13 +32,20 @@ class Lease:
     """
 
     def __init__(
-        self, tenure: Tenure, *, name: str, loop: asyncio.AbstractEventLoop, fencing: bool = True
+        self,
+        tenure: Tenure,
+        *,
+        name: str,
+        loop: asyncio.AbstractEventLoop,
+        release: Callable[[Tenure], Coroutine[Any, Any, bool]],
+        fencing: bool = True,
     ) -> None:
         self.name = name
         self.key = tenure.key
         self.owner = tenure.owner
         self._tenure = tenure
         self._loop = loop
+        self._end = release
         self._fencing = fencing
 
     @property
@@ -97,8 +104,10 @@ class Lease:
     async def release(self) -> None:
         """Free the lock: one conditional write that keeps the token; twice is a no-op.
 
-        Where the store does not answer, this returns after two request timeouts and goes on
-        trying in the background; the lock frees itself after its validity at the latest.
+        Where another coroutine or thread of this client waits, the lock is handed on to it
+        instead, by one write of its own under a new token. Where the store does not answer, this
+        returns after three request timeouts and goes on trying in the background; the lock frees
+        itself after its validity at the latest.
 
         Raises:
             LeaseLostError: It was lost before; nothing was written.
@@ -106,9 +115,7 @@ class Lease:
         await run_on(self._loop, self._release)
 
     async def _release(self) -> None:
-        if self._tenure.end_belief():
-            await self._tenure.release()
-        elif self._tenure.lost is not None:
+        if not await self._end(self._tenure) and self._tenure.lost is not None:
             self._raise()
 
     def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
@@ -164,7 +171,7 @@ def _call_in_thread(callback: Callable[[LeaseLostError], object], loss: LeaseLos
     def run() -> None:
         try:
             callback(loss)
-        except Exception:
+        except Exception:  # noqa: BLE001  the user's: logged, and nobody is there to catch it
             logger.exception("an on_lost callback of %s failed", loss.key)
 
     threading.Thread(target=run, name="asynclock-on-lost", daemon=True).start()

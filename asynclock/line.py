@@ -4,56 +4,92 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asynclock.protocol.tenure import Tenure
     from asynclock.protocol.terms import Terms
 
-_IMMEDIATE_POLLS = 2
-_AWAY_POLLS = 2
+_IMMEDIATE_POLLS: Final = 2
+_AWAY_POLLS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The head of the line: it may talk to the store.
+
+    Attributes:
+        baton: A tenure whose belief has ended and whose record its receiver writes over, or
+            frees; None: the lock is to be had from the store.
+    """
+
+    baton: Tenure | None = None
 
 
 class Line:
-    """First come, first served; only its head talks to the store. One loop only."""
+    """First come, first served; only its head talks to the store. One loop only.
 
-    def __init__(self) -> None:
+    Args:
+        orphaned: Called with a turn whose receiver was cancelled while it was handed over,
+            where nobody else waits: free its baton, then ``leave``.
+    """
+
+    def __init__(self, orphaned: Callable[[Turn], object]) -> None:
+        self._orphaned = orphaned
         self._busy = False
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[Turn]] = deque()
 
-    def try_enter(self) -> bool:
+    def try_enter(self) -> Turn | None:
         """Become the head if nobody is."""
         if self._busy:
-            return False
+            return None
         self._busy = True
-        return True
+        return Turn()
 
-    async def enter(self, until: float | None) -> bool:
-        """Wait to become the head; False once loop time ``until`` has passed."""
-        if self.try_enter():
-            return True
-        waiter = asyncio.get_running_loop().create_future()
+    async def enter(self, until: float | None) -> Turn | None:
+        """Wait to become the head; None once loop time ``until`` has passed."""
+        if (turn := self.try_enter()) is not None:
+            return turn
+        waiter: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
             async with asyncio.timeout_at(until):
-                await waiter
-        except BaseException as error:
+                return await waiter
+        except TimeoutError:
             if waiter.done() and not waiter.cancelled():
-                self.leave()  # our turn came at the same instant: pass it on
-            else:
+                return waiter.result()  # our turn came at the same instant
+            self._waiters.remove(waiter)
+            return None
+        except asyncio.CancelledError:
+            if not waiter.done() or waiter.cancelled():
                 self._waiters.remove(waiter)
-            if isinstance(error, TimeoutError):
-                return False
+            elif not self.hand(waiter.result()):
+                self._orphaned(waiter.result())
             raise
-        return True
 
-    def leave(self) -> None:
-        """Let the next one become the head."""
+    def hand(self, turn: Turn) -> bool:
+        """Give the turn to the next one; False if nobody waits, and the turn stays where it is."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
-                waiter.set_result(None)
-                return
-        self._busy = False
+                waiter.set_result(turn)
+                return True
+        return False
+
+    def leave(self) -> None:
+        """Let the next one become the head."""
+        if not self.hand(Turn()):
+            self._busy = False
+
+    def fail(self, error: Exception) -> None:
+        """Let everybody who waits fail."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_exception(error)
 
 
 class Turns:
@@ -79,6 +115,14 @@ class Turns:
         if self._run_owner is None or predecessor != self._run_owner or not immediate:
             self._run_began = now
         self._run_owner = owner
+
+    def may_hand_on(self, now: float) -> bool:
+        """Whether the run may go on by a hand-off inside of the client."""
+        return now - self._run_began < self._terms.run_length
+
+    def handed_on(self, now: float) -> None:
+        """Note a hand-off: the run goes on."""
+        self._ended_at = now
 
     def ended(self, now: float, *, jitter: float) -> None:
         """Note a release; ``jitter`` is 0.5 to 1."""

@@ -27,9 +27,9 @@ from asynclock.errors import (
     LockChangedError,
     RecordCorruptError,
 )
-from asynclock.host import run_on
+from asynclock.host import cancel_call, run_on, uninterrupted
 from asynclock.lease import Lease
-from asynclock.line import Line, Turns
+from asynclock.line import Line, Turn, Turns
 from asynclock.protocol.acquisition import Acquisition, LockState
 from asynclock.protocol.attempts import Attempt
 from asynclock.protocol.judgement import judge
@@ -92,9 +92,11 @@ class LockCore:
         self._scheduler = scheduler
         self._spawn = spawn
         self._state = LockState()
-        self._line = Line()
+        self._line = Line(self._orphaned)
         self._turns = Turns(store.terms)
         self._tenure: Tenure | None = None
+        self._acquiring: asyncio.Task[object] | None = None
+        self._closed: ConfigError | None = None
 
     async def acquire(
         self, *, timeout: float | None, once: bool = False, fencing: bool = True
@@ -106,7 +108,8 @@ class LockCore:
         """
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
-        if not (self._line.try_enter() if once else await self._line.enter(until)):
+        turn = self._line.try_enter() if once else await self._line.enter(until)
+        if turn is None:
             return self._not_acquired(timeout, once=once, error=None)
         try:
             acquisition = Acquisition(
@@ -118,11 +121,18 @@ class LockCore:
                 until=until,
                 once=once or timeout == 0,
                 fencing=fencing,
+                baton=turn.baton,
             )
-            tenure = await acquisition.run() if await self._make_way(until, once=once) else None
-        except BaseException:
+            self._acquiring = asyncio.current_task()
+            may_try = turn.baton is not None or await self._make_way(until, once=once)
+            tenure = await acquisition.run() if may_try else None
+        except BaseException as error:
             self._line.leave()
+            if self._closed is not None and isinstance(error, asyncio.CancelledError):
+                raise self._closed from error
             raise
+        finally:
+            self._acquiring = None
         if tenure is None:
             self._line.leave()
             return self._not_acquired(timeout, once=once, error=acquisition.error)
@@ -130,6 +140,45 @@ class LockCore:
         self._tenure = tenure
         tenure.on_end.append(lambda _: self._ended(tenure))
         return tenure
+
+    async def release(self, tenure: Tenure) -> bool:
+        """End a tenure: hand it on to the next in line, or free the lock; False if it had ended."""
+        if not tenure.end_belief():
+            return False
+        with uninterrupted():
+            await tenure.settle()
+            now = asyncio.get_running_loop().time()
+            may_hand_on = tenure is self._tenure and tenure.may_hand_on() and self._turns.may_hand_on(now)
+            if may_hand_on and self._line.hand(Turn(tenure)):
+                self._tenure = None
+                self._scheduler.discard(tenure)
+                self._turns.handed_on(now)
+                tenure.handed_on()
+            else:
+                await tenure.release()
+        return True
+
+    def _orphaned(self, turn: Turn) -> None:
+        if turn.baton is None:
+            self._line.leave()
+        else:
+            self._spawn(self._free_baton(turn.baton))
+
+    async def _free_baton(self, baton: Tenure) -> None:
+        try:
+            await baton.release()
+            self._state.freed = baton.freed
+        finally:
+            self._line.leave()
+
+    def close(self, error: ConfigError) -> list[asyncio.Task[object]]:
+        """Let everybody who waits for the lock fail; returns what is still cleaning up."""
+        self._closed = error
+        self._line.fail(error)
+        if self._acquiring is None:
+            return []
+        cancel_call(self._acquiring)
+        return [self._acquiring]
 
     async def _make_way(self, until: float | None, *, once: bool) -> bool:
         loop = asyncio.get_running_loop()
@@ -142,6 +191,8 @@ class LockCore:
         return until is None or loop.time() < until
 
     def _ended(self, tenure: Tenure) -> None:
+        if tenure is not self._tenure:
+            return  # handed on
         self._tenure = None
         self._scheduler.discard(tenure)
         self._state.freed = tenure.freed
@@ -289,11 +340,21 @@ class Lock:
         return await run_on(
             self._home(),
             lambda: self._core.acquire(timeout=timeout, once=once, fencing=fencing),
-            undo=_undo,
+            undo=self._undo,
         )
 
+    async def _undo(self, tenure: Tenure | None) -> None:
+        if tenure is not None:
+            await self._core.release(tenure)
+
     def _lease(self, tenure: Tenure, *, fencing: bool = True) -> Lease:
-        return Lease(tenure, name=self.name, loop=self._home(), fencing=fencing)
+        return Lease(
+            tenure,
+            name=self.name,
+            loop=self._home(),
+            release=self._core.release,
+            fencing=fencing,
+        )
 
     def hold(self, *, timeout: float | None = None) -> AbstractAsyncContextManager[Lease]:
         """Hold the lock for the body of ``async with``.
@@ -426,11 +487,6 @@ class _Hold(AbstractAsyncContextManager[Lease]):
             assert self._lease.lost is not None  # noqa: S101  the reason for our cancellation
             raise self._lease.lost.with_traceback(None) from error
         return error
-
-
-async def _undo(tenure: Tenure | None) -> None:
-    if tenure is not None and tenure.end_belief():
-        await tenure.release()
 
 
 def checked_timeout(timeout: float | None) -> float | None:

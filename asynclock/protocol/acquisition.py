@@ -59,6 +59,8 @@ class Acquisition:
         until: Loop time at which to give up; None: never.
         once: One round only.
         fencing: Whether the token will be handed out (rule 11).
+        baton: A tenure of this client that is handed on (rule 15): its record is written over,
+            or freed.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Acquisition:
         until: float | None,
         once: bool,
         fencing: bool = True,
+        baton: Tenure | None = None,
     ) -> None:
         self._store = store
         self._terms = store.terms
@@ -82,6 +85,7 @@ class Acquisition:
         self._until = math.inf if until is None else until
         self._once = once
         self._fencing = fencing
+        self._baton = baton
         self._loop = asyncio.get_running_loop()
         self._owner = store.fresh_owner()
         self._attempts = Attempts()
@@ -121,6 +125,9 @@ class Acquisition:
         seen = self._cached()
         while True:
             try:
+                if self._baton is not None and not self._baton.may_hand_on():
+                    await self._drop_baton()
+                    seen = None
                 if seen is None:
                     seen = await self._look()
                 wait, seen = await self._round(seen)
@@ -158,12 +165,21 @@ class Acquisition:
         return 0.0, back
 
     def _cached(self) -> Seen | None:
-        """Return our own last release as if it had just been read."""
+        """Return what is handed on, or our own last release, as if it had just been read."""
         freed, now = self._state.freed, self._store.now()
-        known = self._store.time.dateless or self._store.time.bounds(now) is not None
-        if freed is None or freed.version is None or not known:
+        if not self._store.time.dateless and self._store.time.bounds(now) is None:
+            return None
+        if self._baton is not None:
+            return Seen(*self._baton.head, None, None, now)
+        if freed is None or freed.version is None:
             return None
         return Seen(freed.record, freed.version, None, None, now)
+
+    async def _drop_baton(self) -> None:
+        """Free what was handed on: past the giver's deadline nothing is built on it."""
+        baton, self._baton = self._baton, None
+        if baton is not None:
+            await baton.release()
 
     async def _look(self) -> Seen:
         """Read the object; adopt it if it bears a nonce of ours (rule 2)."""
@@ -174,11 +190,15 @@ class Acquisition:
             await self._take(mine, "adopted")
         elif self._attempts.open_on(seen.version) is None:
             self._attempts.forget()
+        if self._baton is not None and not self._baton.bears(seen):
+            self._baton = None
         return seen
 
     def _judge(self, seen: Seen) -> Verdict:
         if self._attempts.find(seen) is not None:
             # Ours, but nothing is left of it: a new attempt with a new token over that version.
+            return Verdict(free=True, wait=0.0)
+        if self._baton is not None and self._baton.bears(seen):
             return Verdict(free=True, wait=0.0)
         verdict = judge(seen, self._state.observation, self._terms)
         self._state.last = seen, verdict
@@ -202,11 +222,11 @@ class Acquisition:
         return token
 
     async def _write(self, seen: Seen, token: Token) -> bool:
-        """Write once on what was seen; False if there is no usable Date to publish by."""
+        """Write once on what was seen; False if there is no usable Date, or the baton is too old."""
         await self._store.pace(self._key)
         now = self._store.now()
         valid_until = self._store.promise(now)
-        if valid_until is None:
+        if valid_until is None or (self._baton is not None and not self._baton.may_hand_on()):
             return False
         record = LockRecord(
             expired=False,
@@ -234,6 +254,7 @@ class Acquisition:
     async def _take(self, attempt: Attempt, kind: Kind) -> None:
         """Become the holder by a write that landed, if enough is left of it (rule 7)."""
         self._attempts.settle_on(attempt)
+        self._baton = None
         left = self._terms.belief - self._store.now().elapsed(attempt.sent)
         if left <= 0:
             return
@@ -286,11 +307,17 @@ class Acquisition:
         if self._tenure is not None:
             self._tenure.end_belief()
             await self._tenure.release()
-        elif (attempt := self._attempts.last()) is not None:
-            landed = attempt.version is not None
-            base = attempt.version if landed else attempt.base
-            reaping = self._spawn(
-                free(self._store, self._key, record=attempt.record, base=base, attempts=self._attempts)
-            )
-            if landed:
+            return
+        attempt = self._attempts.last()
+        if attempt is not None:
+            reaping = self._spawn(self._reap(attempt))
+            if attempt.version is not None:
                 await asyncio.wait([reaping], timeout=self._terms.request_timeout)
+        elif self._baton is not None:
+            await self._drop_baton()
+
+    async def _reap(self, attempt: Attempt) -> None:
+        base = attempt.base if attempt.version is None else attempt.version
+        await free(self._store, self._key, record=attempt.record, base=base, attempts=self._attempts)
+        # A write of the giver that was thought lost may have moved the base.
+        await self._drop_baton()

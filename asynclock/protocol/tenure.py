@@ -253,18 +253,39 @@ class Tenure:
             self._ended = True
         return True
 
+    async def settle(self) -> None:
+        """Await the write in flight, for at most a request timeout (rule 6)."""
+        if self._flight is not None and not self._flight.done():
+            await asyncio.wait([self._flight], timeout=self._store.terms.request_timeout)
+
     async def release(self) -> None:
         """Free the lock after ``end_belief``: settle the write in flight, then one conditional write.
 
         Waits at most three request timeouts; what is not settled then goes on in the background,
         bounded by rule 3. A cancelled call finishes this first.
         """
-        limit = self._store.terms.request_timeout
         with uninterrupted():
-            if self._flight is not None and not self._flight.done():
-                await asyncio.wait([self._flight], timeout=limit)
-            if not await self._free("released", limit):
+            await self.settle()
+            if not await self._free("released", 2 * self._store.terms.request_timeout):
                 self._spawn(self._free("released", None))
+
+    # Hand-off (rule 15): belief has ended, another acquisition writes over the record.
+
+    def may_hand_on(self) -> bool:
+        """Whether a successor may write over the record: before the deadline, with a settled token."""
+        return self._left() > 0 and self.until_settled() <= 0
+
+    def handed_on(self) -> None:
+        """Tell that the lease has ended; the record is its receiver's to write over or to free."""
+        self._emit("released", "handed on")
+        self._tell(None)
+
+    def bears(self, seen: Seen) -> bool:
+        """Whether the object shows a live record of this tenure, be it of a write thought lost."""
+        mine = self._attempts.find(seen)
+        if mine is not None:
+            self._head = mine
+        return mine is not None
 
     async def _free(self, kind: Kind, limit: float | None) -> bool:
         """Write the free record; tell that it has ended once that is settled or hopeless."""
@@ -295,6 +316,8 @@ class Tenure:
         self._tell(error)
 
     def _tell(self, loss: LeaseLostError | None) -> None:
+        if self.told:
+            return
         self.told = True
         for call in self.on_end:
             call(loss)
