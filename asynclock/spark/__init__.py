@@ -13,6 +13,7 @@ from asynclock.spark.load import load_spec as load_spec
 
 # Eager, though the module has the function's name: whichever is bound last is what users get.
 from asynclock.spark.session import session as session
+from asynclock.spark.session import session_conf as session_conf
 
 if TYPE_CHECKING:
     from asynclock.spark.services import run_services as run_services
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from asynclock.spark.validation import validate as validate
     from asynclock.spark.view import read as read
 
-__all__ = ["Splice", "load_spec", "read", "run", "run_services", "session", "validate"]
+__all__ = ["Splice", "load_spec", "read", "run", "run_services", "session", "session_conf", "validate"]
 
 _NEEDS_SPARK: Final = {
     "Splice": "splice",

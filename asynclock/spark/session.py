@@ -57,7 +57,8 @@ def session(
     """A session that writes, reads and compacts splice tables, in Python and in SQL.
 
     On a ``local`` master also the settings of a single machine: loopback only, no UI, 2 GB of memory, four
-    shuffle partitions. An already running session is returned as it is, if it carries the jars.
+    shuffle partitions. An already running session that carries the jars is kept; of the settings it takes
+    those that can still change.
 
     Args:
         app: The application's name.
@@ -166,5 +167,5 @@ def _require_merger(spark: SparkSession) -> None:
                 setting="spark",
                 value=spark.sparkContext.appName,
                 reason=f"a session without {name} is already running; stop it, or start it with"
-                " asynclock.spark.session_conf()",
+                " asynclock.spark.session_conf()'s settings",
             )

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     from asynclock.spark.options import QueryType
 
+# Dozens of commits each, on machines that do other things too.
+pytestmark = pytest.mark.timeout(300)
+
 Key = tuple[str, ...]
 Batch = list[tuple[Key, Arrival]]
 

@@ -120,6 +120,29 @@ def test_a_missing_merger_jar_says_how_to_get_it(tmp_path: Path, monkeypatch: py
         session()
 
 
+def test_a_running_session_without_the_jars_is_refused() -> None:
+    """Its reads would fail later, far from the cause."""
+    code = (
+        "from pyspark.sql import SparkSession; from asynclock.spark import session;"
+        "SparkSession.builder.master('local[1]').appName('bare').getOrCreate(); session()"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+
+    assert ended.returncode == 1
+    assert f"ConfigError: spark='bare': a session without {MERGER_CLASS} is already running" in ended.stderr
+
+
+def test_the_merger_is_built_against_the_bundle_it_runs_with() -> None:
+    """The build and the session name one version of Hudi."""
+    pom = MERGER_JAR.parents[1].joinpath("java", "pom.xml").read_text()
+    _, artifact, version = HUDI_BUNDLE.split(":")
+
+    assert f"<hudi.version>{version}</hudi.version>" in pom
+    assert artifact.rpartition("_")[0] in pom
+    assert f"<scala.binary>{artifact.rpartition('_')[2]}</scala.binary>" in pom
+
+
 def test_a_missing_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of pyspark's own message about a gateway."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
