@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -93,9 +93,10 @@ class LeaseSettings:
 
     @staticmethod
     def _number(name: str, value: object, *, zero: bool = False) -> float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or value < 0 or (value == 0 and not zero):  # type: ignore[arg-type,operator]
-            least = "0 or more" if zero else "more than 0"
-            reason = f"must be a finite number of seconds, {least}"
-            raise ConfigError(setting=name, value=value, reason=reason)
-        return float(value)  # type: ignore[arg-type]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            # Compared before it is converted: a whole number may be too large for a float.
+            if 0 < value <= sys.float_info.max or (zero and value == 0):
+                return float(value)
+        least = "0 or more" if zero else "more than 0"
+        reason = f"must be a finite number of seconds, {least}"
+        raise ConfigError(setting=name, value=value, reason=reason)
