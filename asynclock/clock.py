@@ -161,7 +161,7 @@ class StoreTime:
     def _has_witnesses(self, value: float, sent: Instant, arrived: Instant) -> bool:
         agreeing = 0
         for other in self._recent:
-            if sent.boot - other.arrived.boot < WITNESS_SPACING:
+            if not WITNESS_SPACING <= sent.boot - other.arrived.boot <= CARRY_SECONDS:
                 continue
             latest = other.value + self._resolution + (arrived.boot - other.sent.boot)
             earliest = other.value + (sent.boot - other.arrived.boot)

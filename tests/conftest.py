@@ -1,0 +1,31 @@
+"""What every suite shares."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from blockbuster import blockbuster_ctx
+
+from asynclock.testing.clocks import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_calls(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail an async test in which asynclock blocks the loop."""
+    function = getattr(request.node, "obj", None)
+    if not asyncio.iscoroutinefunction(function) or request.node.get_closest_marker("blocks"):
+        yield
+        return
+    with blockbuster_ctx("asynclock"):
+        yield
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Return clocks that move only when told to."""
+    return ManualClock()
