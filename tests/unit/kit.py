@@ -1,0 +1,157 @@
+"""A store, machines and clients in virtual time, for tests that are about time and failure."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from random import Random
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+from asynclock import Lease, LeaseSettings, LockClient
+from asynclock.record import LockRecord, parse_record
+from asynclock.testing.clocks import EPOCH, VirtualClock
+from asynclock.testing.faulty import FaultyBackend
+from asynclock.testing.store import SimulatedStore, StoreProfile
+from asynclock.testing.virtual import VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from asynclock.events import Event
+    from asynclock.testing.store import Operation
+
+P = ParamSpec("P")
+SETTINGS = LeaseSettings(validity=10.0, safety_margin=1.0, max_clock_skew=1.0, poll_interval=0.25)
+KEY = "orders.json"
+STEADY = StoreProfile(latency=(0.01, 0.0), slow=0.0)
+"""Each request takes 20 ms, half of it each way, and the store's clock is right."""
+
+
+class World:
+    """One store in virtual time, and clients of it on machines of their own.
+
+    Attributes:
+        loop: Its time is true time.
+        store: Its journal says what was applied.
+        events: What the clients told, in order.
+    """
+
+    def __init__(self, profile: StoreProfile = STEADY) -> None:
+        self.loop = VirtualLoop(seed=1)
+        self.store = SimulatedStore(self.loop, Random(1), profile)
+        self.events: list[Event] = []
+        self._clients = 0
+
+    def client(
+        self,
+        settings: LeaseSettings = SETTINGS,
+        *,
+        wall_error: float = 0.0,
+        holder: str | None = None,
+    ) -> LockClient:
+        """Return a client on a machine whose wall clock is ``wall_error`` ahead."""
+        self._clients += 1
+        backend = FaultyBackend(self.store.backend(self.loop.world), seed=self._clients)
+        return LockClient(
+            url="sim://store",
+            backend=backend,
+            settings=settings,
+            renewal="loop",
+            clock=VirtualClock(self.loop, offset=wall_error),
+            rng=Random(self._clients),
+            events=self.events.append,
+            holder=holder,
+        )
+
+    @property
+    def now(self) -> float:
+        """The true time, in epoch seconds."""
+        return EPOCH + self.loop.time()
+
+    def record(self, key: str = KEY) -> LockRecord:
+        """Return the lock as it is in the store now."""
+        body = self.store.body(key)
+        assert body is not None
+        return parse_record(body)
+
+    def put(self, body: bytes, key: str = KEY) -> str:
+        """Write an object by another hand and return its version."""
+        self.store.serve("stranger", "put", key, body, None)
+        return self.journal[-1].version or ""
+
+    @property
+    def journal(self) -> list[Operation]:
+        """Every request that reached the store."""
+        return self.store.journal
+
+    def writes(self) -> list[Operation]:
+        """Return the writes that changed a lock, in order."""
+        return [each for each in self.journal if each.applied and each.kind.startswith("put")]
+
+    def told(self) -> list[str]:
+        """Return the kinds of the events so far."""
+        return [event.kind for event in self.events]
+
+
+def faulty(client: LockClient) -> FaultyBackend:
+    """Return the client's backend, to inject faults."""
+    assert isinstance(client.backend, FaultyBackend)
+    return client.backend
+
+
+def clock_of(client: LockClient) -> VirtualClock:
+    """Return the clocks of the client's machine."""
+    clock = client._store.clock
+    assert isinstance(clock, VirtualClock)
+    return clock
+
+
+def in_virtual_time(
+    test: Callable[Concatenate[World, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[World, P], None]:
+    """Run an async test on the loop of its ``world``."""
+
+    @functools.wraps(test)
+    def run(world: World, *args: P.args, **kwargs: P.kwargs) -> None:
+        world.loop.run_until_complete(test(world, *args, **kwargs))
+
+    del run.__wrapped__  # type: ignore[attr-defined]  # else pytest-asyncio takes it for a coroutine
+    run.__signature__ = inspect.signature(test)  # type: ignore[attr-defined]
+    return run
+
+
+async def until_lost(lease: Lease, limit: float = 60.0) -> float:
+    """Wait until the lease is lost and return how long that took, to a hundredth of a second."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while lease.held and loop.time() < began + limit:
+        await asyncio.sleep(0.01)
+    assert not lease.held
+    return loop.time() - began
+
+
+def hudi_record(valid_until: float, *, expired: bool = False, owner: str = "hudi-writer") -> bytes:
+    """Return the bytes that Hudi's own lock provider writes; ``valid_until`` in epoch seconds."""
+    return LockRecord(expired=expired, valid_until_ms=round(valid_until * 1000), owner=owner).encode()
+
+
+def our_record(
+    *,
+    valid_until: float,
+    expired: bool = False,
+    epoch: int = 1_600_000_000_000_000,
+    lease_ms: int = 10_000,
+    owner: str = "another",
+    nonce: str = "0" * 32,
+) -> bytes:
+    """Return the bytes that another client of ours writes; ``valid_until`` in epoch seconds."""
+    return LockRecord(
+        expired=expired,
+        valid_until_ms=round(valid_until * 1000),
+        owner=owner,
+        nonce=nonce,
+        epoch=epoch,
+        lease_ms=lease_ms,
+        holder="host:1:other",
+    ).encode()

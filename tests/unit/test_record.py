@@ -1,0 +1,189 @@
+"""The wire format: exact bytes out, strict reading in (protocol rule 9)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from asynclock import RecordCorruptError
+from asynclock.record import MAX_BODY, LockRecord, parse_record
+
+OURS = (
+    b'{"expired":false,"validUntil":1700000000000,"owner":"3f1c0000-0000-4000-8000-000000000001",'
+    b'"nonce":"0123456789abcdef0123456789abcdef","epoch":1700000000000000,"leaseMs":300000,'
+    b'"holder":"host:12:job"}'
+)
+HUDI = b'{"expired":false,"validUntil":1700000000000,"owner":"3f1c0000-0000-4000-8000-000000000001"}'
+NOW = 1_700_000_000.0
+
+
+def record() -> LockRecord:
+    return LockRecord(
+        expired=False,
+        valid_until_ms=1_700_000_000_000,
+        owner="3f1c0000-0000-4000-8000-000000000001",
+        nonce="0123456789abcdef0123456789abcdef",
+        epoch=1_700_000_000_000_000,
+        lease_ms=300_000,
+        holder="host:12:job",
+    )
+
+
+def changed(**fields: object) -> bytes:
+    """Return our record with some fields set; an ellipsis leaves one out."""
+    all_fields: dict[str, Any] = json.loads(OURS) | fields
+    kept = {name: value for name, value in all_fields.items() if value is not ...}
+    return json.dumps(kept, separators=(",", ":")).encode()
+
+
+def test_our_record_has_exactly_these_bytes() -> None:
+    """A lock is written as compact JSON, Hudi's three fields first."""
+    assert record().encode() == OURS
+
+
+def test_a_record_without_our_fields_has_exactly_hudis_bytes() -> None:
+    """What Hudi's StorageBasedLockProvider writes is what we write for it."""
+    hudi = LockRecord(
+        expired=False, valid_until_ms=1_700_000_000_000, owner="3f1c0000-0000-4000-8000-000000000001"
+    )
+
+    assert hudi.encode() == HUDI
+
+
+@pytest.mark.parametrize("body", [OURS, HUDI])
+def test_reading_gives_back_what_was_written(body: bytes) -> None:
+    """A record survives the way into the store and back."""
+    assert parse_record(body).encode() == body
+
+
+def test_fields_of_others_are_read_over_and_not_written_back() -> None:
+    """A newer writer may add fields; we neither refuse nor repeat them."""
+    assert parse_record(changed(extra={"a": [1, 2.5, None]})).encode() == OURS
+
+
+def test_a_release_keeps_owner_token_and_validity() -> None:
+    """Freeing a lock changes ``expired`` and the nonce, nothing else."""
+    freed = record().released(nonce="f" * 32)
+
+    assert json.loads(freed.encode()) == json.loads(OURS) | {"expired": True, "nonce": "f" * 32}
+
+
+def test_a_release_without_token_looks_like_hudis() -> None:
+    """A token from the future is dropped with all four of our fields."""
+    assert record().released(nonce=None).encode() == HUDI.replace(b"false", b"true")
+
+
+CORRUPT = {
+    "empty": b"",
+    "blank": b"  \n",
+    "not JSON": b"{",
+    "two values": OURS + OURS,
+    "an array": b"[]",
+    "a string": b'"lock"',
+    "null": b"null",
+    "not UTF-8": b'{"expired":false,"validUntil":1,"owner":"\xff"}',
+    "byte order mark": b"\xef\xbb\xbf" + OURS,
+    "NUL padding": OURS + b"\0\0",
+    "nested without end": b"[" * 30_000,
+    "over 64 KiB": changed(holder="x" * (MAX_BODY + 1)),
+    "duplicate key": OURS.replace(b'"owner"', b'"expired":true,"owner"'),
+    "duplicate key inside an unknown field": changed()[:-1] + b',"more":{"a":1,"a":2}}',
+    "NaN": OURS.replace(b"1700000000000,", b"NaN,", 1),
+    "infinity": OURS.replace(b"1700000000000,", b"-Infinity,", 1),
+    "NaN in an unknown field": changed()[:-1] + b',"more":NaN}',
+    "expired missing": changed(expired=...),
+    "expired as a number": changed(expired=0),
+    "expired as text": changed(expired="false"),
+    "expired null": changed(expired=None),
+    "validUntil missing": changed(validUntil=...),
+    "validUntil as text": changed(validUntil="1700000000000"),
+    "validUntil as a float": changed(validUntil=1.7e12),
+    "validUntil as a bool": changed(validUntil=True),
+    "validUntil negative": changed(validUntil=-1),
+    "validUntil too large": changed(validUntil=2**53),
+    "validUntil over-long": changed(validUntil=10**400),
+    "validUntil wraps 64 bits": changed(validUntil=2**64 + 1_700_000_000_000),
+    "owner missing": changed(owner=...),
+    "owner null": changed(owner=None),
+    "owner a number": changed(owner=7),
+    "owner a lone surrogate": OURS.replace(b"3f1c", b"\\ud800"),
+    "nonce missing": changed(nonce=...),
+    "nonce null": changed(nonce=None),
+    "nonce too short": changed(nonce="0" * 31),
+    "nonce not hex": changed(nonce="g" * 32),
+    "nonce with a line end": changed(nonce="0" * 32 + "\n"),
+    "epoch missing": changed(epoch=...),
+    "epoch negative": changed(epoch=-1),
+    "epoch too large": changed(epoch=2**53),
+    "epoch a float": changed(epoch=1.5),
+    "leaseMs missing": changed(leaseMs=...),
+    "leaseMs below 100 ms": changed(leaseMs=99),
+    "leaseMs above 7 days": changed(leaseMs=7 * 86_400_000 + 1),
+    "leaseMs a bool": changed(leaseMs=True),
+    "holder missing": changed(holder=...),
+    "holder a number": changed(holder=1),
+    "only one field of ours": HUDI[:-1] + b',"epoch":1700000000000000}',
+}
+
+
+@pytest.mark.parametrize("body", CORRUPT.values(), ids=CORRUPT.keys())
+def test_what_is_not_exactly_a_record_is_corrupt(body: bytes) -> None:
+    """Anything but a record is neither held nor free, and the error names object and version."""
+    with pytest.raises(RecordCorruptError) as caught:
+        parse_record(body, key="orders.json", version="v7", store_time=NOW)
+
+    assert (caught.value.key, caught.value.version) == ("orders.json", "v7")
+    assert "orders.json" in str(caught.value)
+    assert "break_lock()" in str(caught.value)
+    assert "nothing was written" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        changed(leaseMs=100),
+        changed(leaseMs=7 * 86_400_000),
+        changed(epoch=0),
+        changed(validUntil=0),
+        changed(holder="x" * 60_000),
+        changed(holder="Zoë 🔒"),
+    ],
+    ids=["least lease", "longest lease", "token 0", "validUntil 0", "long holder", "unicode holder"],
+)
+def test_values_at_the_bounds_are_no_corruption(body: bytes) -> None:
+    """Each bound itself is allowed."""
+    parse_record(body, store_time=NOW)
+
+
+def test_the_largest_body_is_read() -> None:
+    """64 KiB are allowed, one byte more is not."""
+    body = changed(holder="") + b" " * (MAX_BODY - len(changed(holder="")))
+    parse_record(body)
+
+    with pytest.raises(RecordCorruptError, match="64 KiB"):
+        parse_record(body + b" ")
+
+
+def test_valid_until_more_than_8_days_ahead_is_corrupt() -> None:
+    """A record that would block everybody for weeks is not believed."""
+    limit = round((NOW + 8 * 86_400) * 1000)
+    parse_record(changed(validUntil=limit), store_time=NOW)
+
+    with pytest.raises(RecordCorruptError, match="8 days"):
+        parse_record(changed(validUntil=limit + 1), store_time=NOW)
+
+
+def test_a_token_more_than_a_day_ahead_is_corrupt() -> None:
+    """A token far in the future would shut out every later holder."""
+    limit = round((NOW + 86_400) * 1_000_000)
+    parse_record(changed(epoch=limit), store_time=NOW)
+
+    with pytest.raises(RecordCorruptError, match="a day ahead"):
+        parse_record(changed(epoch=limit + 1), store_time=NOW)
+
+
+def test_without_store_time_the_future_is_not_judged() -> None:
+    """A store that tells no time cannot call a record too far ahead."""
+    parse_record(changed(validUntil=2**53 - 1, epoch=2**53 - 1))
