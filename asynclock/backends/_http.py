@@ -43,6 +43,7 @@ CONNECT_TIMEOUT: Final = 10.0
 READ_TIMEOUT: Final = 30.0
 _READS: Final = frozenset({"get", "list"})
 _CODE_SHOWN: Final = 64
+_REDIRECT: Final = 3
 
 _BY_STATUS: Final[Mapping[int, type[BackendError]]] = {
     400: UnsupportedBackendError,
@@ -283,7 +284,7 @@ class CloudBackend(ABC, Generic[C]):
 
     def _failure(self, operation: str, key: str, error: Exception, current: Exchange) -> BackendError:
         status, code, transport = self._read_failure(error)
-        if isinstance(error, RedirectRefusedError) or isinstance(transport, RedirectRefusedError):
+        if isinstance(error, RedirectRefusedError) or (status or 0) // 100 == _REDIRECT:
             kind: type[BackendError] = UnsupportedBackendError
             detail = "the endpoint answered with a redirect, which is not followed; check region and endpoint"
         elif status is not None or code:

@@ -1,0 +1,413 @@
+"""``az://``, ``abfs[s]://`` and ``wasb[s]://``: Azure Blob Storage, through azure-storage-blob.
+
+One PutBlob or GetBlob a call: the SDK's retries, its second read after a cut body, aiohttp's
+re-send and redirects are off. What an answer means, by its code first:
+
+====================================================  ===========================
+Answer                                                Becomes
+====================================================  ===========================
+``BlobAlreadyExists`` (409, or 412), 412              ``PreconditionFailedError``
+404 ``BlobNotFound`` to a write                       ``PreconditionFailedError``
+404 ``BlobNotFound`` to a read                        None
+404 ``ContainerNotFound``                             ``UnsupportedBackendError``
+412 ``LeaseIdMissing``                                ``UnsupportedBackendError``
+409 ``BlobImmutableDueToPolicy``, ``UnauthorizedBlobOverwrite``  ``UnsupportedBackendError``
+409 ``ContainerBeingDeleted``, other 409, 5xx         ``OutcomeUnknownError``
+429                                                   ``BackendUnavailableError``
+401, 403                                              ``AccessDeniedError``
+400, 405, 501, redirects                              ``UnsupportedBackendError``
+no connection, no token yet                           ``BackendUnavailableError``
+connection lost after sending, timeout                ``OutcomeUnknownError``
+====================================================  ===========================
+
+A read has no outcome that could be unknown: there ``OutcomeUnknownError`` is
+``BackendUnavailableError``.
+
+Source: Azure Storage REST API, "Specifying conditional headers for Blob service operations".
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+import aiohttp
+from azure.core import MatchConditions
+from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
+from azure.core.exceptions import HttpResponseError, ResourceNotFoundError, ServiceRequestError
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.storage.blob import ContentSettings
+from azure.storage.blob.aio import BlobServiceClient
+
+from asynclock.backend import MAX_BODY, Entry, Stored, Written, note_date
+from asynclock.backends._http import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    CloudBackend,
+    Joined,
+    check_endpoint,
+    exchange,
+    http_date,
+    read_capped,
+    server_time,
+    without_resend,
+)
+from asynclock.backends._url import object_prefix, take_options
+from asynclock.errors import (
+    BackendError,
+    ConfigError,
+    OutcomeUnknownError,
+    PreconditionFailedError,
+    UnsupportedBackendError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from urllib.parse import SplitResult
+
+Sdk: TypeAlias = Any
+"""Something of the SDK, which has no types here."""
+_SUFFIX: Final = "core.windows.net"
+_DEVELOPMENT: Final = (
+    "http://127.0.0.1:10000/devstoreaccount1",
+    # The emulator's key, the same on every machine and published by Microsoft.
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
+)
+_NOT_PROCESSED: Final = frozenset({401, 416})
+"""Answers after which the SDK may send once more: with a token, or without a range."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Account:
+    """Where the account is and how to be let in; no repr, it bears secrets."""
+
+    url: str
+    credential: Sdk | None
+
+
+class AzureBackend(CloudBackend[Sdk]):
+    """Blobs in one container under a prefix."""
+
+    name = "azure"
+    codes: Mapping[str, type[BackendError]] = {
+        "BlobAlreadyExists": PreconditionFailedError,
+        "ConditionNotMet": PreconditionFailedError,
+        "BlobNotFound": PreconditionFailedError,
+        "ContainerNotFound": UnsupportedBackendError,
+        "ContainerBeingDeleted": OutcomeUnknownError,
+        "LeaseIdMissing": UnsupportedBackendError,
+        "BlobImmutableDueToPolicy": UnsupportedBackendError,
+        "UnauthorizedBlobOverwrite": UnsupportedBackendError,
+    }
+    hints: Mapping[str, str] = {
+        "BlobNotFound": "the blob is missing",
+        "ContainerNotFound": "the container does not exist",
+        "LeaseIdMissing": "somebody holds an Azure lease on the blob; break it",
+        "BlobImmutableDueToPolicy": "the container retains blobs; a lock needs to be overwritten",
+        "UnauthorizedBlobOverwrite": "the permission to create does not cover overwriting",
+        "AuthenticationFailed": "the key, token or signature is wrong or expired",
+        "403": "needs Storage Blob Data Contributor on the container, or a signature with rcwl",
+    }
+
+    def __init__(
+        self,
+        container: str,
+        account: _Account,
+        *,
+        prefix: str = "",
+        min_write_interval: float = 0.0,
+        trust_env: bool = False,
+    ) -> None:
+        super().__init__(prefix=prefix, min_write_interval=min_write_interval)
+        self._container = container
+        self._account = account
+        self._trust_env = trust_env
+        self._content = ContentSettings(content_type="application/json")
+        self._shared: _SharedCredential | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def get(self, key: str) -> Stored | None:
+        """Read a blob; see ``Backend.get``."""
+        with self._call("get", key) as current:
+            container = await self._ready()
+            try:
+                found = await container.get_blob_client(self._prefix + key).download_blob()
+            except ResourceNotFoundError as error:
+                if error.error_code != "BlobNotFound":
+                    raise
+                note_date(server_time(current.headers))
+                return None
+            headers = current.headers
+            data = await read_capped(found.read, bool)
+            modified = headers.get("Last-Modified")
+            return Stored(
+                data, headers["ETag"], None if modified is None else http_date(modified), server_time(headers)
+            )
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:
+        """Create a blob; see ``Backend.put_if_absent``."""
+        # overwrite=False is If-None-Match: *; MatchConditions.IfPresent writes on some servers.
+        return await self._put("put_if_absent", key, body, overwrite=False)
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Replace one version of a blob; see ``Backend.put_if_match``."""
+        condition = {"etag": version, "match_condition": MatchConditions.IfNotModified}
+        return await self._put("put_if_match", key, body, overwrite=True, **condition)
+
+    async def put(self, key: str, body: bytes) -> Written:
+        """Write without a condition; see ``Backend.put``."""
+        return await self._put("put", key, body, overwrite=True)
+
+    async def _put(self, operation: str, key: str, body: bytes, **condition: Sdk) -> Written:
+        with self._call(operation, key) as current:
+            container = await self._ready()
+            blob = container.get_blob_client(self._prefix + key)
+            await blob.upload_blob(body, length=len(body), content_settings=self._content, **condition)
+            return Written(current.headers["ETag"], server_time(current.headers))
+
+    async def list(self, prefix: str) -> AsyncIterator[Entry]:
+        """Yield the blobs under ``prefix``; see ``Backend.list``."""
+        token: str | None = None
+        while True:
+            with self._call("list", prefix):
+                container = await self._ready()
+                listing = container.list_blobs(name_starts_with=self._prefix + prefix)
+                pages = listing.by_page(continuation_token=token)
+                found = [item async for item in await anext(pages)]
+                token = pages.continuation_token
+            for item in found:
+                modified = item.last_modified
+                yield Entry(
+                    item.name[len(self._prefix) :], item.size, modified.timestamp() if modified else None
+                )
+            if not token:
+                return
+
+    async def delete(self, key: str) -> None:
+        """Delete a blob; see ``Backend.delete``."""
+        with self._call("delete", key):
+            container = await self._ready()
+            try:
+                await container.get_blob_client(self._prefix + key).delete_blob()
+            except ResourceNotFoundError as error:
+                if error.error_code != "BlobNotFound":
+                    raise
+
+    async def _open(self) -> Sdk:
+        self._session = without_resend(
+            aiohttp.ClientSession(
+                trust_env=self._trust_env, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+            )
+        )
+        credential = self._account.credential
+        if credential is None or hasattr(credential, "get_token"):
+            self._shared = credential = _SharedCredential(credential)
+        service = BlobServiceClient(
+            self._account.url,
+            credential=credential,
+            # Reading the proxies of the environment takes half a millisecond of each request.
+            transport=_OneRequestTransport(
+                session=self._session, session_owner=False, use_env_settings=self._trust_env
+            ),
+            retry_total=0,
+            connection_timeout=CONNECT_TIMEOUT,
+            read_timeout=READ_TIMEOUT,
+            max_single_get_size=MAX_BODY + 1,
+            max_chunk_get_size=MAX_BODY + 1,
+        )
+        return service.get_container_client(self._container)
+
+    async def _close(self, client: Sdk) -> None:
+        await client.close()
+        if self._shared is not None:
+            await self._shared.aclose()
+        if self._session is not None:
+            await self._session.close()
+
+    def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
+        if (
+            isinstance(error, HttpResponseError)
+            and (current := exchange.get()) is not None
+            and current.status
+        ):
+            # A str-enum or a str, which must not be formatted as the enum's name.
+            code = getattr(error, "error_code", None)
+            return error.status_code, str(getattr(code, "value", code) or ""), None
+        cause = getattr(error, "inner_exception", None)
+        return None, "", cause if isinstance(cause, Exception) else None
+
+
+class _OneRequestTransport(AioHttpTransport):  # type: ignore[misc]
+    """Sends one request a call, and leaves its answer's headers with the call."""
+
+    async def send(self, request: Sdk, **options: Sdk) -> Sdk:
+        current = exchange.get()
+        if current is None:
+            return await super().send(request, **options)
+        if current.sent and current.status not in _NOT_PROCESSED:
+            # The SDK reads a blob again whose body was cut.
+            message = "one request a call"
+            raise ServiceRequestError(message)
+        current.sent, current.status = True, None
+        answer = await super().send(request, **options)
+        current.status, current.headers = answer.status_code, answer.headers
+        return answer
+
+
+class _SharedCredential:
+    """A token fetched for all who wait at once, and beside those whom the old one serves.
+
+    The SDK fetches under a lock inside of a request five minutes before the token expires: a
+    fetch that hangs or is cancelled would cost every request, though the old token is good.
+
+    Args:
+        inner: An async credential; None for ``DefaultAzureCredential``, which is made on first use.
+    """
+
+    def __init__(self, inner: Sdk | None) -> None:
+        self._inner = inner
+        self._ours = inner is None
+        self._scopes: tuple[str, ...] = ()
+        self._last: Sdk | None = None
+        self._fetching: Joined[Sdk] = Joined(self._fetch)
+
+    async def get_token(self, *scopes: str, **_: object) -> AccessToken:
+        self._scopes = scopes
+        if self._last is not None and time.time() < self._last.expires_on:
+            self._fetching.start()
+            return self._last
+        return await self._fetching.join()
+
+    async def aclose(self) -> None:
+        await self._fetching.aclose()
+        if self._ours and self._inner is not None:
+            await self._inner.close()
+
+    async def _fetch(self) -> Sdk:
+        if self._inner is None:
+            from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415  200 ms, and seldom needed
+
+            self._inner = DefaultAzureCredential()
+        # Its requests are none of the running call's.
+        reset = exchange.set(None)
+        try:
+            self._last = await self._inner.get_token(*self._scopes)
+        finally:
+            exchange.reset(reset)
+        return self._last
+
+
+def open_azure(url: SplitResult, **options: object) -> AzureBackend:
+    """Open a container; no I/O, the session is made on first use.
+
+    Args:
+        url: ``az://container/prefix``, ``abfss://container@account.dfs.core.windows.net/prefix``
+            or ``wasbs://container@account.blob.core.windows.net/prefix``.
+        options: ``account_url``, ``connection_string``, ``sas_token``, ``credential`` (an account
+            key or an async token credential; default ``DefaultAzureCredential``), ``allow_http``,
+            ``trust_env`` (default False: proxies of the environment are not used),
+            ``min_write_interval`` (default 0). Without them ``AZURE_STORAGE_CONNECTION_STRING``, or
+            ``AZURE_STORAGE_ACCOUNT`` with ``AZURE_STORAGE_KEY`` or ``AZURE_STORAGE_SAS_TOKEN``.
+
+    Raises:
+        ConfigError: The URL or an option is wrong, or nothing names the account.
+    """
+    taken = take_options(
+        options,
+        account_url=str,
+        connection_string=str,
+        sas_token=str,
+        credential=object,
+        allow_http=bool,
+        min_write_interval=float,
+    )
+    container, _, host = url.netloc.partition("@")
+    if not container or not all(c.isascii() and (c.isalnum() or c in "-$") for c in container):
+        raise ConfigError(setting="url", value="…", reason=f"must be like {url.scheme}://container/prefix")
+    account = _account(host, taken)
+    allow_http = taken.get("allow_http", False)
+    address = check_endpoint("account_url", account.url, allow_http=allow_http, with_path=True)
+    if address.startswith("http:") and (
+        account.credential is None or hasattr(account.credential, "get_token")
+    ):
+        raise ConfigError(setting="account_url", value="…", reason="a token credential needs https")
+    return AzureBackend(
+        container,
+        _Account(address, account.credential),
+        prefix=object_prefix(url),
+        min_write_interval=taken.get("min_write_interval", 0.0),
+        trust_env=bool(options.get("trust_env", False)),
+    )
+
+
+def _account(host: str, taken: Mapping[str, Sdk]) -> _Account:
+    """Return the account that URL, options or environment name, in this order."""
+    given = {name: taken.get(name) for name in ("connection_string", "sas_token", "credential")}
+    if sum(value is not None for value in given.values()) > 1:
+        raise ConfigError(
+            setting="credential", value="…", reason="give one of connection_string, sas_token, credential"
+        )
+    if given["connection_string"] is not None:
+        return _from_connection_string(given["connection_string"])
+    address = taken.get("account_url") or _host_address(host)
+    sas, credential = given["sas_token"], given["credential"]
+    if address is None:
+        if (text := os.environ.get("AZURE_STORAGE_CONNECTION_STRING")) is not None:
+            return _from_connection_string(text)
+        if (name := os.environ.get("AZURE_STORAGE_ACCOUNT")) is None:
+            raise ConfigError(
+                setting="account_url",
+                value=None,
+                reason="names no account; set account_url, connection_string or AZURE_STORAGE_ACCOUNT",
+            )
+        address = f"https://{name}.blob.{_SUFFIX}"
+    if sas is None and credential is None:
+        credential, sas = os.environ.get("AZURE_STORAGE_KEY"), os.environ.get("AZURE_STORAGE_SAS_TOKEN")
+    if credential is None and sas is not None:
+        return _Account(address, AzureSasCredential(sas.removeprefix("?")))
+    return _Account(address, _key(address, credential) if isinstance(credential, str) else credential)
+
+
+def _host_address(host: str) -> str | None:
+    """Return the blob address of ``account.dfs.core.windows.net`` and the like; None without a host."""
+    if not host:
+        return None
+    name, _, rest = host.partition(".")
+    service, _, suffix = rest.partition(".")
+    if not name or service not in {"dfs", "blob"} or not suffix:
+        raise ConfigError(setting="url", value="…", reason=f"the account must be like account.blob.{_SUFFIX}")
+    return f"https://{name}.blob.{suffix}"
+
+
+def _from_connection_string(text: str) -> _Account:
+    parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
+    if parts.get("UseDevelopmentStorage", "").lower() == "true":
+        return _Account(_DEVELOPMENT[0], _key(*_DEVELOPMENT))
+    name, address = parts.get("AccountName"), parts.get("BlobEndpoint")
+    if address is None and name is not None:
+        protocol = parts.get("DefaultEndpointsProtocol", "https")
+        address = f"{protocol}://{name}.blob.{parts.get('EndpointSuffix', _SUFFIX)}"
+    key, sas = parts.get("AccountKey"), parts.get("SharedAccessSignature")
+    if address is None or (key is None) == (sas is None):
+        raise ConfigError(
+            setting="connection_string",
+            value="…",
+            reason="needs AccountName or BlobEndpoint, and AccountKey or SharedAccessSignature",
+        )
+    if sas is not None:
+        return _Account(address, AzureSasCredential(sas.removeprefix("?")))
+    return _Account(address, _key(address, key or "", name))
+
+
+def _key(address: str, key: str, name: str | None = None) -> AzureNamedKeyCredential:
+    """Return an account key; the account is the first label of the host, or an emulator's path."""
+    try:
+        base64.b64decode(key, validate=True)
+    except ValueError:
+        raise ConfigError(setting="credential", value="…", reason="the account key is not base64") from None
+    parts = urlsplit(address)
+    return AzureNamedKeyCredential(name or parts.path.strip("/") or (parts.hostname or "").split(".")[0], key)

@@ -1,0 +1,374 @@
+"""``gs://``: Google Cloud Storage, through gcloud-aio-storage.
+
+gcloud-aio-storage brings the credentials and the session; its ``upload()`` and ``download()``
+drop the answer's headers, so the requests of the JSON API are sent here, each once and without
+following redirects. What an answer means:
+
+===============================================  ===========================
+Answer                                           Becomes
+===============================================  ===========================
+412 to a write                                   ``PreconditionFailedError``
+404 to a read                                    None
+404 to a write (bucket), 400, 405, 501           ``UnsupportedBackendError``
+403 ``retentionPolicyNotMet``, ``objectUnderHold``  ``UnsupportedBackendError``
+429, 403 ``rateLimitExceeded``                   ``BackendUnavailableError``
+401, 403                                         ``AccessDeniedError``
+408, 5xx, connection lost after sending          ``OutcomeUnknownError``
+no connection, no token yet                      ``BackendUnavailableError``
+===============================================  ===========================
+
+A read has no outcome that could be unknown: there ``OutcomeUnknownError`` is
+``BackendUnavailableError``. Objects are written with ``Cache-Control: no-store``, since a
+publicly readable object may be answered from a cache otherwise.
+
+Source: Cloud Storage JSON API, "Objects: insert"; "Request preconditions".
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from urllib.parse import quote
+
+import aiohttp
+import orjson
+from gcloud.aio.auth import Token
+from gcloud.aio.storage import Storage
+from yarl import URL
+
+from asynclock.backend import Entry, Stored, Written, note_date
+from asynclock.backends._http import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    CloudBackend,
+    Joined,
+    bucket_of,
+    check_endpoint,
+    http_date,
+    note_sent,
+    read_capped,
+    server_time,
+    without_resend,
+)
+from asynclock.backends._url import object_prefix, take_options
+from asynclock.errors import (
+    BackendError,
+    BackendUnavailableError,
+    ConfigError,
+    PreconditionFailedError,
+    UnsupportedBackendError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from urllib.parse import SplitResult
+
+_ENDPOINT: Final = "https://storage.googleapis.com"
+_EMULATOR: Final = "STORAGE_EMULATOR_HOST"
+_SCOPES: Final = ["https://www.googleapis.com/auth/devstorage.read_write"]
+_WRITE_INTERVAL: Final = 1.0
+"""Cloud Storage takes one write a second of one object and answers 429 to more."""
+_BOUNDARY: Final = b"asynclock-7f3c1d9be2a84056"
+_MULTIPART: Final = f"multipart/related; boundary={_BOUNDARY.decode()}"
+_ERROR_BODY: Final = 4096
+
+
+class AccessTokens(Protocol):
+    """Where access tokens come from: ``gcloud.aio.auth.Token`` or anything like it."""
+
+    async def get(self) -> str | None:
+        """Return a token that is valid now."""
+        ...
+
+    async def close(self) -> None:
+        """Free what it holds."""
+        ...
+
+
+class GcsBackend(CloudBackend[Storage]):
+    """Objects in one bucket of Cloud Storage under a prefix."""
+
+    name = "gcs"
+    codes: Mapping[str, type[BackendError]] = {
+        "conditionNotMet": PreconditionFailedError,
+        "rateLimitExceeded": BackendUnavailableError,
+        "userRateLimitExceeded": BackendUnavailableError,
+        "retentionPolicyNotMet": UnsupportedBackendError,
+        "objectUnderActiveHold": UnsupportedBackendError,
+    }
+    hints: Mapping[str, str] = {
+        "404": "the bucket does not exist",
+        "401": "the access token was refused",
+        "403": "needs storage.objects.get, create and delete (an overwrite is a delete), and list",
+        "429": "more than one write a second of one object",
+        "retentionPolicyNotMet": "the bucket retains objects; a lock needs to be overwritten",
+        "objectUnderActiveHold": "the object is under a hold; a lock needs to be overwritten",
+    }
+
+    def __init__(
+        self,
+        bucket: str,
+        *,
+        prefix: str = "",
+        min_write_interval: float = _WRITE_INTERVAL,
+        endpoint_url: str = _ENDPOINT,
+        token: AccessTokens | None = None,
+        user_project: str | None = None,
+        trust_env: bool = False,
+    ) -> None:
+        super().__init__(prefix=prefix, min_write_interval=min_write_interval)
+        self._endpoint = endpoint_url
+        # Without a token a loopback address is an emulator, which knows no credentials.
+        self._anonymous = token is None and endpoint_url.startswith("http://")
+        self._token = token
+        self._trust_env = trust_env
+        self._billed = {"userProject": user_project} if user_project else {}
+        self._objects = f"{endpoint_url}/storage/v1/b/{bucket}/o"
+        self._uploads = f"{endpoint_url}/upload/storage/v1/b/{bucket}/o"
+
+    async def get(self, key: str) -> Stored | None:
+        """Read an object, body and generation of one answer; see ``Backend.get``."""
+        with self._call("get", key):
+            async with await self._send("GET", self._object(key), alt="media") as answer:
+                headers = answer.headers
+                if answer.status == 404:  # noqa: PLR2004  not found
+                    note_date(server_time(headers))
+                    if b"bucket does not exist" in await answer.content.read(_ERROR_BODY):
+                        raise _Answered(404, "")
+                    return None
+                await _check(answer)
+                data = await read_capped(answer.content.read, answer.close)
+                modified = headers.get("Last-Modified")
+                return Stored(
+                    data,
+                    headers["X-Goog-Generation"],
+                    None if modified is None else http_date(modified),
+                    server_time(headers),
+                )
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:
+        """Create an object; see ``Backend.put_if_absent``."""
+        return await self._put("put_if_absent", key, body, ifGenerationMatch="0")
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Replace one generation of an object; see ``Backend.put_if_match``."""
+        if not version.isdecimal() or int(version) == 0:
+            # Generation 0 is the spelling of "absent": it would create where nothing is.
+            raise PreconditionFailedError(
+                backend=self.name,
+                operation="put_if_match",
+                key=key,
+                detail="the version is no generation",
+                written="no",
+            )
+        return await self._put("put_if_match", key, body, ifGenerationMatch=version)
+
+    async def put(self, key: str, body: bytes) -> Written:
+        """Write without a condition; see ``Backend.put``."""
+        return await self._put("put", key, body)
+
+    async def _put(self, operation: str, key: str, body: bytes, **condition: str) -> Written:
+        with self._call(operation, key):
+            data = _multipart(self._prefix + key, body)
+            sending = self._send("POST", self._uploads, data, uploadType="multipart", **condition)
+            async with await sending as answer:
+                await _check(answer)
+                written = orjson.loads(await answer.read())
+                return Written(str(written["generation"]), server_time(answer.headers))
+
+    async def list(self, prefix: str) -> AsyncIterator[Entry]:
+        """Yield the objects under ``prefix``; see ``Backend.list``."""
+        more: dict[str, str] = {}
+        while True:
+            with self._call("list", prefix):
+                sending = self._send("GET", self._objects, prefix=self._prefix + prefix, **more)
+                async with await sending as answer:
+                    await _check(answer)
+                    page = orjson.loads(await answer.read())
+                entries = [_entry(item, len(self._prefix)) for item in page.get("items", ())]
+            for entry in entries:
+                yield entry
+            if not page.get("nextPageToken"):
+                return
+            more = {"pageToken": page["nextPageToken"]}
+
+    async def delete(self, key: str) -> None:
+        """Delete an object; see ``Backend.delete``."""
+        with self._call("delete", key):
+            async with await self._send("DELETE", self._object(key)) as answer:
+                if answer.status != 404:  # noqa: PLR2004  missing is no error
+                    await _check(answer)
+
+    def _object(self, key: str) -> str:
+        return f"{self._objects}/{quote(self._prefix + key, safe='')}"
+
+    async def _send(
+        self, method: str, url: str, data: bytes | None = None, /, **query: str
+    ) -> aiohttp.ClientResponse:
+        storage = await self._ready()
+        headers = {} if self._anonymous else {"Authorization": f"Bearer {await storage.token.get()}"}
+        if data is not None:
+            headers["Content-Type"] = _MULTIPART
+        parameters = "&".join(
+            f"{name}={quote(value, safe='')}" for name, value in (query | self._billed).items()
+        )
+        # Encoded here: yarl would take %2F in a name for a separator.
+        address = URL(f"{url}?{parameters}" if parameters else url, encoded=True)
+        note_sent()
+        session: aiohttp.ClientSession = storage.session.session
+        return await session.request(method, address, headers=headers, data=data, allow_redirects=False)
+
+    async def _open(self) -> Storage:
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
+        session = without_resend(
+            aiohttp.ClientSession(
+                timeout=timeout, trust_env=self._trust_env, cookie_jar=aiohttp.DummyCookieJar()
+            )
+        )
+        try:
+            token = None if self._anonymous else self._token or _SharedToken(session)
+            # api_is_dev must be said: any api_root else turns credentials and TLS checks off.
+            return Storage(session=session, token=token, api_root=self._endpoint, api_is_dev=self._anonymous)
+        except BaseException:
+            await session.close()
+            raise
+
+    async def _close(self, client: Storage) -> None:
+        if isinstance(client.token, _SharedToken):
+            await client.token.close()
+        await client.session.session.close()
+
+    def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
+        if isinstance(error, _Answered):
+            return error.status, error.code, None
+        return None, "", error
+
+
+class _Answered(Exception):  # noqa: N818  never leaves this module
+    """An answer that is not a success."""
+
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(status, code)
+        self.status, self.code = status, code
+
+
+class _SharedToken:
+    """The SDK's token, refreshed for all who wait at once and beside those whom the old one serves.
+
+    The SDK shares one refresh task and lets any waiter's cancellation kill it for all; and it
+    waits for the refresh though the present token is valid for minutes yet.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._inner = Token(session=session, scopes=_SCOPES)
+        self._refresh: Joined[str | None] = Joined(self._inner.get)
+
+    async def get(self) -> str | None:
+        inner, now = self._inner, time.time()
+        if inner.access_token and now < inner.access_token_refresh_after:
+            if now > inner.access_token_preempt_after:
+                self._refresh.start()
+            return cast("str", inner.access_token)
+        if inner.access_token:
+            expires = inner.access_token_acquired_at.timestamp() + inner.access_token_duration
+            if now < expires:
+                self._refresh.start()
+                return cast("str", inner.access_token)
+        return await self._refresh.join()
+
+    async def close(self) -> None:
+        await self._refresh.aclose()
+        if (running := self._inner.acquiring) is not None:
+            running.cancel()
+
+
+class _FixedToken:
+    """An access token given as text; whoever gave it replaces it before it expires."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    async def get(self) -> str:
+        return self._text
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+def open_gcs(url: SplitResult, **options: object) -> GcsBackend:
+    """Open ``gs://bucket/prefix``; no I/O, the session is made on first use.
+
+    Args:
+        url: ``gs://bucket/prefix``.
+        options: ``endpoint_url`` (default: ``STORAGE_EMULATOR_HOST``, else Google), ``token`` (an
+            access token, or an object with ``async get()``; default: the SDK's chain),
+            ``user_project`` or ``project`` (billed where the requester pays), ``allow_http``,
+            ``trust_env`` (default False: proxies of the environment are not used),
+            ``min_write_interval`` (default 1 s, what Cloud Storage takes).
+
+    Raises:
+        ConfigError: The URL or an option is wrong.
+    """
+    taken = take_options(
+        options,
+        endpoint_url=str,
+        token=object,
+        project=str,
+        user_project=str,
+        allow_http=bool,
+        min_write_interval=float,
+    )
+    endpoint = taken.get("endpoint_url") or os.environ.get(_EMULATOR) or _ENDPOINT
+    if "://" not in endpoint:
+        endpoint = f"http://{endpoint}"
+    endpoint = check_endpoint("endpoint_url", endpoint, allow_http=taken.get("allow_http", False))
+    token = taken.get("token")
+    if isinstance(token, str):
+        token = _FixedToken(token)
+    elif token is not None and not callable(getattr(token, "get", None)):
+        raise ConfigError(setting="token", value="…", reason="must be a str or have async get()")
+    return GcsBackend(
+        bucket_of(url),
+        prefix=object_prefix(url),
+        min_write_interval=taken.get("min_write_interval", _WRITE_INTERVAL),
+        endpoint_url=endpoint,
+        token=token,
+        user_project=taken.get("user_project") or taken.get("project"),
+        trust_env=bool(options.get("trust_env", False)),
+    )
+
+
+def _multipart(name: str, body: bytes) -> bytes:
+    """Return metadata and body as one upload; the boundary is checked, bodies come from anyone."""
+    if _BOUNDARY in body:
+        raise ConfigError(setting="body", value="…", reason="it contains the multipart boundary")
+    about = orjson.dumps({"name": name, "cacheControl": "no-store", "contentType": "application/json"})
+    return b"".join(
+        (
+            b"--" + _BOUNDARY + b"\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n",
+            about,
+            b"\r\n--" + _BOUNDARY + b"\r\nContent-Type: application/json\r\n\r\n",
+            body,
+            b"\r\n--" + _BOUNDARY + b"--\r\n",
+        )
+    )
+
+
+async def _check(answer: aiohttp.ClientResponse) -> None:
+    if answer.status < 300:  # noqa: PLR2004  success
+        return
+    raise _Answered(answer.status, _reason(await answer.content.read(_ERROR_BODY)))
+
+
+def _reason(body: bytes) -> str:
+    """Return the machine-readable reason of an error answer, or an empty string."""
+    try:
+        return str(orjson.loads(body)["error"]["errors"][0]["reason"])
+    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError):
+        return ""
+
+
+def _entry(item: Mapping[str, Any], start: int) -> Entry:
+    return Entry(item["name"][start:], int(item["size"]), datetime.fromisoformat(item["updated"]).timestamp())
