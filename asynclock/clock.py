@@ -72,7 +72,7 @@ class Instant(NamedTuple):
     @classmethod
     def now(cls, clock: Clock) -> Instant:
         """Read the three clocks of ``clock``."""
-        return cls(clock.monotonic(), clock.boot(), clock.wall())
+        return tuple.__new__(cls, (clock.monotonic(), clock.boot(), clock.wall()))
 
     def elapsed(self, since: Instant) -> float:
         """Return the largest time that any of the clocks counted since ``since``, in seconds."""

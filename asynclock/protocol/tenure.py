@@ -79,6 +79,7 @@ class Tenure:
         self.told = False
         """Whether ``on_end`` has been called."""
         self._store = store
+        self._belief = store.terms.belief
         self._spawn = spawn
         self._settled_at = settled_at
         self._loop = asyncio.get_running_loop()
@@ -96,13 +97,14 @@ class Tenure:
 
     def remaining(self) -> float:
         """Return seconds until belief ends; 0.0 once it has."""
+        # Without the mutex first: a renewal that lands meanwhile only makes the answer too small.
+        if not self._ended and (left := self._left()) > 0:
+            return left
         with self._mutex:
-            if self._ended:
-                return 0.0
-            left = self._left()
-            if left > 0:
-                return left
-            self._lose(self._error(LeaseExpiredError, _EXPIRED))
+            if not self._ended:
+                if (left := self._left()) > 0:
+                    return left
+                self._lose(self._error(LeaseExpiredError, _EXPIRED))
         return 0.0
 
     def until_settled(self) -> float:
@@ -122,7 +124,10 @@ class Tenure:
             self.lost = self._error(LeaseLostError, reason)
 
     def _left(self) -> float:
-        return self._store.terms.belief - self._store.now().elapsed(self._sent)
+        clock, sent = self._store.clock, self._sent
+        return self._belief - max(
+            clock.monotonic() - sent.monotonic, clock.boot() - sent.boot, clock.wall() - sent.wall
+        )
 
     def _lose(self, error: LeaseLostError) -> None:
         """Make the loss final; the mutex is held."""
