@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 JAR := asynclock/spark/jars/asynclock-hudi.jar
 JAVA_SOURCES := asynclock/spark/java/pom.xml $(shell find asynclock/spark/java/src -name '*.java' 2>/dev/null)
 
-.PHONY: help demo test jar simulate mutants soak-kill soak-cut bench lint clean
+.PHONY: help demo test jar simulate mutants soak-kill soak-cut bench lint dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
@@ -21,7 +21,7 @@ help:
 	@echo "make soak-kill [KILLS=n] kill -9 of processes that contend for file:// locks"
 	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
 	@echo "make bench [ONLY=name]   benchmarks beside their references"
-	@echo "make jar | lint | clean"
+	@echo "make jar | lint | dist | clean"
 
 demo: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS))
@@ -49,6 +49,9 @@ lint: $(VENV)/ready
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports > $(VENV)/lint-imports.log || { cat $(VENV)/lint-imports.log; exit 1; }
+
+dist: $(VENV)/ready $(JAR)
+	@ASYNCLOCK_RELEASE=1 $(BIN)/python -m build --wheel --outdir dist
 
 jar: $(JAR)
 
