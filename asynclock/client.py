@@ -12,10 +12,12 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
+import anyio
+
 from asynclock import exits
 from asynclock.backends import open_backend
 from asynclock.clock import SystemClock
-from asynclock.errors import ConfigError
+from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
 from asynclock.host import Host, run_on
 from asynclock.lock import Lock, LockCore, LockStatus
@@ -137,7 +139,10 @@ class LockClient:
         Raises:
             ConfigError: The name is not like that.
         """
-        core = self._cores.get(checked_name(name))
+        return Lock(self._core(checked_name(name)), self._home)
+
+    def _core(self, name: str) -> LockCore:
+        core = self._cores.get(name)
         if core is None:
             core = self._cores[name] = LockCore(
                 name=name,
@@ -146,7 +151,7 @@ class LockClient:
                 scheduler=self._scheduler,
                 spawn=self._spawn,
             )
-        return Lock(core, self._home)
+        return core
 
     async def list(self, prefix: str = "") -> list[LockStatus]:
         """Read the locks whose name starts with ``prefix``, in the order of their names.
@@ -162,11 +167,25 @@ class LockClient:
             async for entry in self.backend.list(prefix)
             if entry.key.endswith(_SUFFIX) and _NAME.fullmatch(entry.key.removesuffix(_SUFFIX))
         ]
-        found: builtins.list[LockStatus] = []
-        for start in range(0, len(names), _LISTED_AT_ONCE):
-            batch = [self.lock(name)._core for name in names[start : start + _LISTED_AT_ONCE]]  # noqa: SLF001  our own class
-            found += await asyncio.gather(*(core.status() for core in batch))
-        return found
+        found: dict[str, LockStatus] = {}
+        limit = anyio.CapacityLimiter(_LISTED_AT_ONCE)
+
+        errors: builtins.list[AsyncLockError] = []
+
+        async def read(name: str) -> None:
+            try:
+                async with limit:
+                    found[name] = await self._core(name).status()
+            except AsyncLockError as error:
+                errors.append(error)
+                tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                tasks.start_soon(read, name)
+        if errors:
+            raise errors[0]
+        return [found[name] for name in names]
 
     async def aclose(self) -> None:
         """Release what is held, end all tasks and close the backend; twice is a no-op.

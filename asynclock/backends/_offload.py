@@ -1,7 +1,8 @@
 """Blocking calls on a few threads of a backend's own.
 
 Not an executor: executors refuse work once the interpreter has begun to shut down, which is
-when held locks are released.
+when held locks are released. Not ``anyio.to_thread``: its threads end with the task that began
+them, and here every request is a task.
 """
 
 from __future__ import annotations
