@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
 import time
+import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import AcquireTimeoutError
+from asynclock.spark.cancel import Cancellable
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.report import BatchReport, StreamReport
 from asynclock.spark.source import FILE, RAW, REASON, Source, in_order
 from asynclock.spark.splice import Splice, stream_lock
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
@@ -84,8 +86,7 @@ class Feed:
         self._on_batch = on_batch
         self._source = Source(spec, stream, spark)
         self._splice = Splice(spec, spark)
-        # Held by a batch from its start to its commit.
-        self._turn = threading.Lock()
+        self._batches = Cancellable(spark, f"asynclock stream {stream.name} {uuid.uuid4()}")
         self._failure: BaseException | None = None
 
     def work(self) -> None:
@@ -122,6 +123,8 @@ class Feed:
             lease.on_lost(lambda loss: self._abandon(query, loss))
             self._await_end(query)
         finally:
+            # A query counts as ended as soon as somebody stops it, with its batch still running.
+            self._batches.settle()
             self.report = dataclasses.replace(self.report, seconds=time.monotonic() - started)
         if lease.lost is not None:
             raise lease.lost
@@ -136,8 +139,7 @@ class Feed:
         try:
             while not query.awaitTermination(_STOP_SECONDS):
                 if self._stop.is_set():
-                    with self._turn:
-                        pass  # the running batch commits; the next one sees the stop and leaves
+                    self._batches.settle()  # the next batch sees the stop and leaves
                     query.stop()
         except StreamingQueryException:
             # Of what a batch raises in Python only the text reaches Spark.
@@ -149,13 +151,14 @@ class Feed:
     def _abandon(self, query: StreamingQuery, loss: LeaseLostError) -> None:
         """Stop at once: another writer may have begun."""
         log.error("stream %s: %s", self.name, loss)
-        self._spark.sparkContext.cancelJobGroup(query.runId)
+        # First the jobs: query.stop() interrupts the driver's side only, which Hudi may overlook.
+        self._batches.cancel()
         query.stop()
 
     def _batch(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> None:
         try:
             waited = self._await_reservation(lease)
-            with self._turn:
+            with self._batches.running():
                 self._proceed(lease)
                 done = self._commit(frame, batch_id, lease, waited)
         except BaseException as error:

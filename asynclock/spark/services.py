@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock import sync
 from asynclock.errors import AcquireTimeoutError
+from asynclock.spark.cancel import Cancellable
 from asynclock.spark.options import cleaning_options, compaction_options
 from asynclock.spark.report import ServicesReport
 from asynclock.spark.session import session
@@ -235,13 +236,12 @@ class _Leader:
 
     def _serve(self, lease: sync.Lease) -> None:
         log.info("leading %s, lease %d", self.name, lease.fencing_token)
-        context = self._spark.sparkContext
-        group = f"asynclock {self.name} {lease.owner}"
-        context.setJobGroup(group, f"{self.name} of the splice table", interruptOnCancel=True)
-        lease.on_lost(lambda _: context.cancelJobGroup(group))
+        steps = Cancellable(self._spark, f"asynclock {self.name} {lease.owner}")
+        lease.on_lost(lambda _: steps.cancel())
         while True:
-            lease.check()
-            self._step(lease)
+            with steps.running():
+                lease.check()
+                self._step(lease)
             if self._once or self._stop.wait(_LOOK_SECONDS):
                 return
 

@@ -210,7 +210,7 @@ def test_lost_lease_cancels_the_batch_and_ends_the_run(pipeline: Pipeline) -> No
     """When another takes the lease in the middle of a batch, its jobs are cancelled and nothing commits."""
     keys = (f"N{number}" for number in range(300_000))
     pipeline.deliver("a", *({"k": key, "at": 1, "x": 1, "note": "x" * 40} for key in keys))
-    spec = pipeline.spec({"validity = 5.0": "validity = 1.0"})
+    spec = pipeline.spec({"validity = 5.0": "validity = 2.0"})
     running = Background(lambda: pipeline.run(spec, streams=["a"]))
     wait_for(lambda: pipeline.timeline(spec).pending())
 
