@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
 
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
-_CONTROL = re.compile(r"[\x00-\x20\x7f\\]")
+_CONTROL: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_LIKE: Final = "must be like s3://bucket/prefix, file:///folder or memory://name"
 
 
 def split_url(url: str) -> SplitResult:
@@ -20,6 +21,8 @@ def split_url(url: str) -> SplitResult:
     Raises:
         ConfigError: It has no scheme, bears a password, a query or characters that URLs have not.
     """
+    if not isinstance(url, str):
+        raise ConfigError(setting="url", value=url, reason=_LIKE)
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -27,12 +30,8 @@ def split_url(url: str) -> SplitResult:
     if "@" in parts.netloc and ":" in parts.netloc.rpartition("@")[0]:
         # The value is left out: it bears a secret.
         raise ConfigError(setting="url", value="…", reason="a URL must not bear a password; use options")
-    if not parts.scheme or _CONTROL.search(url):
-        raise ConfigError(
-            setting="url",
-            value=url,
-            reason="must be like s3://bucket/prefix, file:///folder or memory://name",
-        )
+    if not parts.scheme or not url.startswith("://", len(parts.scheme)) or _CONTROL.search(url):
+        raise ConfigError(setting="url", value=url, reason=_LIKE)
     if parts.query or parts.fragment:
         raise ConfigError(setting="url", value=url, reason="must have no ? or #; give options by name")
     return parts
@@ -47,7 +46,7 @@ def object_prefix(url: SplitResult) -> str:
     segments = url.path.strip("/").split("/")
     if segments == [""]:
         return ""
-    if any(segment in {"", ".", ".."} for segment in segments):
+    if any(unquote(segment) in {"", ".", ".."} for segment in segments):
         raise ConfigError(
             setting="url", value=url.geturl(), reason="the path must have no empty segment, '.' or '..'"
         )
@@ -73,7 +72,7 @@ def take_options(options: dict[str, object], **allowed: type) -> dict[str, Any]:
         accepted = (int, float) if kind is float else kind
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
             raise ConfigError(setting=name, value="…", reason=f"must be of type {kind.__name__}")
-        taken[name] = kind(value) if kind in {float, int, str, bool} else value
+        taken[name] = float(value) if isinstance(value, int | float) and kind is float else value
     interval = taken.get("min_write_interval")
     if interval is not None and not 0 <= interval < 60:  # noqa: PLR2004  a minute is no pacing any more
         raise ConfigError(setting="min_write_interval", value=interval, reason="must be 0 to 60 s")

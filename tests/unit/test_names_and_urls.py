@@ -1,0 +1,200 @@
+"""Bad input is told at once, with the offending name and the remedy, and nothing is created."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import asynclock
+from asynclock import BackendNotInstalledError, ConfigError, LeaseSettings
+from asynclock.client import LockClient
+
+BAD_NAMES = {
+    "empty": "",
+    "dot": ".",
+    "dots": "..",
+    "up": "../orders",
+    "up inside": "a/../orders",
+    "dot inside": "a/./orders",
+    "absolute": "/orders",
+    "trailing slash": "orders/",
+    "empty segment": "a//b",
+    "space": "my orders",
+    "backslash": "a\\b",
+    "NUL": "a\0b",
+    "line end": "orders\n",
+    "colon": "a:b",
+    "unicode": "bestellungen-ä",
+    "percent": "a%2fb",
+    "too long": "x" * 513,
+    "number": 7,
+    "bytes": b"orders",
+    "None": None,
+}
+
+
+@pytest.mark.parametrize("url", ["memory://", "file://{folder}"])
+@pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.keys())
+def test_a_bad_lock_name_is_refused(name: object, url: str, tmp_path: Path) -> None:
+    """The error shows the name and what a name may be; no file appears."""
+    folder = tmp_path / "locks"
+    client = asynclock.connect(url.format(folder=folder))
+
+    with pytest.raises(ConfigError, match="1 to 512 characters") as caught:
+        client.lock(name)  # type: ignore[arg-type]
+
+    assert caught.value.setting == "name"
+    assert caught.value.value == name
+    assert repr(name)[:8] in str(caught.value).replace("\\\\", "\\")
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-d=e", "year=2024/month=01/orders", "...", "a/..b", "x" * 512])
+def test_a_good_lock_name_is_an_object_of_that_name(name: str) -> None:
+    """``a/b`` is the object ``a/b.json``."""
+    lock = asynclock.connect("memory://").lock(name)
+
+    assert (lock.name, lock.key) == (name, f"{name}.json")
+
+
+BAD_URLS = {
+    "no scheme": ("orders", "must be like"),
+    "empty": ("", "must be like"),
+    "unknown scheme": ("ftp://host/locks", "unknown scheme"),
+    "no slashes": ("memory:orders", "must be like"),
+    "a space": ("memory://my locks", "must be like"),
+    "a query": ("memory://x?timeout=3", "options by name"),
+    "a fragment": ("memory://x#y", "options by name"),
+    "a relative folder": ("file://locks/here", "file:///absolute/folder"),
+    "no folder": ("file:///", "file:///absolute/folder"),
+    "folder with dots": ("file:///data/../locks", "empty segment, '.' or '..'"),
+    "folder with hidden dots": ("file:///data/%2e%2e/locks", "empty segment, '.' or '..'"),
+    "a port": ("memory://x:1", "memory://NAME"),
+    "None": (None, "must be like"),
+    "a Path": (Path("/data"), "must be like"),
+    "bytes": (b"memory://x", "must be like"),
+    "brackets": ("memory://[x", "url="),
+}
+
+
+@pytest.mark.parametrize(("url", "remedy"), BAD_URLS.values(), ids=BAD_URLS.keys())
+def test_a_bad_url_is_refused(url: object, remedy: str) -> None:
+    """``connect`` raises at once, shows the URL and says how one looks."""
+    with pytest.raises(ConfigError) as caught:
+        asynclock.connect(url)  # type: ignore[arg-type]
+
+    assert caught.value.setting == "url"
+    assert remedy in str(caught.value)
+    assert str(url)[:5] in str(caught.value)
+
+
+def test_a_password_in_a_url_is_refused_and_not_shown() -> None:
+    """A secret in a URL would end up in logs, so neither text nor fields repeat it."""
+    with pytest.raises(ConfigError, match="password") as caught:
+        asynclock.connect("s3://key:s3cret@bucket/locks")
+
+    assert "s3cret" not in str(caught.value)
+    assert "s3cret" not in repr(caught.value.__reduce__())
+
+
+BAD_OPTIONS = {
+    "unknown option": ({"regoin": "eu"}, "regoin", "there are: min_write_interval"),
+    "wrong type": ({"min_write_interval": "1"}, "min_write_interval", "of type float"),
+    "a bool for a number": ({"min_write_interval": True}, "min_write_interval", "of type float"),
+    "negative interval": ({"min_write_interval": -1.0}, "min_write_interval", "0 to 60"),
+    "NaN interval": ({"min_write_interval": float("nan")}, "min_write_interval", "0 to 60"),
+    "renewal": ({"renewal": "process"}, "renewal", '"thread" or "loop"'),
+    "settings": ({"settings": {"validity": 3}}, "settings", "LeaseSettings"),
+    "empty holder": ({"holder": ""}, "holder", "1 to 256 printable"),
+    "long holder": ({"holder": "x" * 257}, "holder", "1 to 256 printable"),
+    "unprintable holder": ({"holder": "a\x1b"}, "holder", "1 to 256 printable"),
+}
+
+
+@pytest.mark.parametrize(("options", "setting", "remedy"), BAD_OPTIONS.values(), ids=BAD_OPTIONS.keys())
+def test_a_bad_option_is_refused(options: dict[str, object], setting: str, remedy: str) -> None:
+    """Each argument of ``connect`` is checked there, without I/O."""
+    with pytest.raises(ConfigError) as caught:
+        asynclock.connect("memory://", **options)  # type: ignore[arg-type]
+
+    assert caught.value.setting == setting
+    assert setting in str(caught.value)
+    assert remedy in str(caught.value)
+
+
+def test_validity_must_cover_skew_and_resolution_of_the_backend() -> None:
+    """The check that needs the backend's clock is made by ``connect`` too."""
+
+    class WholeSeconds:
+        clock_resolution = 1.0
+
+    with pytest.raises(ConfigError, match="clock resolution") as caught:
+        LockClient(
+            url="x://y",
+            backend=WholeSeconds(),  # type: ignore[arg-type]
+            settings=LeaseSettings(validity=2.0),
+        )
+
+    assert caught.value.setting == "validity"
+
+
+def test_the_default_holder_says_host_process_and_program(tmp_path: Path) -> None:
+    """Without ``holder`` a reader of the bucket sees who it is."""
+    import os
+    import socket
+
+    holder = asynclock.connect(f"file://{tmp_path}")._store.holder
+
+    assert holder.startswith(f"{socket.gethostname()}:{os.getpid()}:")
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.001, float("nan"), "3"], ids=repr)
+async def test_a_bad_timeout_is_refused(timeout: object) -> None:
+    """A timeout is a number of seconds, 0 or more, or None."""
+    async with asynclock.connect("memory://", renewal="loop") as client:
+        with pytest.raises(ConfigError, match="0 or more") as caught:
+            await client.lock("orders").acquire(timeout=timeout)  # type: ignore[arg-type]
+
+        assert caught.value.setting == "timeout"
+        assert await client.list() == []
+
+
+def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheme whose SDK is not installed says what to install."""
+    import asynclock.backends
+
+    class Point:
+        name = "s3"
+
+        def load(self) -> None:
+            raise ModuleNotFoundError("No module named 'aiobotocore'")
+
+    monkeypatch.setattr(asynclock.backends, "entry_points", lambda group: [Point()])  # noqa: ARG005
+
+    with pytest.raises(BackendNotInstalledError) as caught:
+        asynclock.connect("s3://bucket/locks")
+
+    assert (caught.value.scheme, caught.value.extra) == ("s3", "s3")
+
+
+@pytest.mark.parametrize(
+    "thing", ["client", "lock", "lease", "sync client", "sync lock", "sync lease"]
+)
+def test_what_belongs_to_this_process_cannot_be_pickled(thing: str) -> None:
+    """A pickled lease would pretend to be held elsewhere: TypeError, with the remedy."""
+    import pickle
+
+    from asynclock import sync
+
+    with sync.connect("memory://") as client, client.lock("orders").hold() as lease:
+        things = {
+            "client": client._client,
+            "lock": client._client.lock("orders"),
+            "lease": lease._lease,
+            "sync client": client,
+            "sync lock": client.lock("orders"),
+            "sync lease": lease,
+        }
+        with pytest.raises(TypeError, match="cannot be pickled.*other process|another process"):
+            pickle.dumps(things[thing])
