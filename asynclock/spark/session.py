@@ -36,7 +36,7 @@ _HUDI: Final = {
     "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
     "spark.sql.session.timeZone": "UTC",
-    # Hudi measures its records with jol, which tries to attach to its own JVM, fails and says so on stdout.
+    # Hudi measures its records with jol, which would start processes to attach to this JVM, in vain.
     "spark.driver.extraJavaOptions": "-Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true",
 }
 _ONE_MACHINE: Final = {
