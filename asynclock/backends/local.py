@@ -9,10 +9,11 @@ locks and renames do not keep these promises.
 
 from __future__ import annotations
 
-import builtins
 import contextlib
+import errno
 import fcntl
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,13 +33,21 @@ from asynclock.errors import (
 )
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import AsyncIterator, Iterator
     from urllib.parse import SplitResult
 
-_NETWORK: Final = frozenset(
-    "nfs nfs4 cifs smb3 smbfs afs 9p ceph lustre gpfs beegfs glusterfs gfs2 ocfs2 orangefs ncpfs".split()
-)
+_NETWORK: Final = frozenset({
+    "9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4",
+    "ocfs2", "orangefs", "smb3", "smbfs",
+})  # fmt: skip
 _THREADS: Final = 4
+_FLOCK_PATIENCE: Final = 1.0
+"""Seconds to wait for another writer of the same object, who needs microseconds unless it was stopped."""
+_ORPHAN_AGE: Final = 60.0
+"""Seconds after which the temporary file of a process that is gone is removed."""
+_TEMPORARY: Final = re.compile(r"\..+\.([0-9a-f]+)-[0-9a-f]{12}\.tmp")
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 _NANO: Final = 1_000_000_000
 
 
@@ -61,6 +70,7 @@ class LocalBackend:
         self._fsync = fsync
         self._workers = Workers("asynclock-file", _THREADS)
         self._checked = False
+        self._swept: set[Path] = set()
 
     async def get(self, key: str) -> Stored | None:
         """Read an object; see ``Backend.get``."""
@@ -111,14 +121,13 @@ class LocalBackend:
         with self._errors(operation, key):
             self._refuse_network(operation, key)
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self._write_temporary(path, body)
+            self._sweep(path.parent)
+            temporary = _side(path, f"{os.getpid():x}-{os.urandom(6).hex()}.tmp")
             try:
+                self._write(temporary, body)
                 with _flock(_side(path, "lock")):
                     facts = _facts(path)
-                    if operation == "put_if_absent" and facts is not None:
-                        raise self._refused(operation, key, "it exists")
-                    if operation == "put_if_match" and (facts is None or _version(facts) != version):
-                        raise self._refused(operation, key, "another version" if facts else "no object")
+                    self._require(operation, key, facts, version)
                     # Never the same time twice: the version is made of it.
                     modified = max(time.time_ns(), facts.st_mtime_ns + 1 if facts else 0)
                     os.utime(temporary, ns=(modified, modified))
@@ -131,13 +140,33 @@ class LocalBackend:
                 _sync_folder(path.parent)
             return Written(written, time.time())
 
-    def _write_temporary(self, path: Path, body: bytes) -> Path:
-        temporary = _side(path, f"{os.getpid():x}-{os.urandom(6).hex()}.tmp")
-        with temporary.open("xb", buffering=0) as file:
+    def _write(self, temporary: Path, body: bytes) -> None:
+        # Buffered: a bare write may take only a part of the bytes and not say why.
+        with temporary.open("xb") as file:
             file.write(body)
+            file.flush()
             if self._fsync:
                 os.fsync(file.fileno())
-        return temporary
+
+    def _require(self, operation: str, key: str, facts: os.stat_result | None, version: str | None) -> None:
+        """Raise unless the condition of a write holds."""
+        if operation == "put_if_absent" and facts is not None:
+            raise self._refused(operation, key, "it exists")
+        if operation == "put_if_match" and (facts is None or _version(facts) != version):
+            raise self._refused(operation, key, "another version" if facts else "no object")
+
+    def _sweep(self, folder: Path) -> None:
+        """Remove what killed writers left in ``folder``, once for each folder."""
+        if folder in self._swept:
+            return
+        self._swept.add(folder)
+        for path in folder.glob(".*.tmp"):
+            found = _TEMPORARY.fullmatch(path.name)
+            if found is not None and not _alive(int(found[1], 16)):
+                with contextlib.suppress(OSError):
+                    # Young ones stay: their process may live in another container.
+                    if time.time() - path.stat().st_mtime > _ORPHAN_AGE:
+                        path.unlink()
 
     def _delete(self, key: str) -> None:
         path = self._path(key)
@@ -151,7 +180,7 @@ class LocalBackend:
         with self._errors("list", prefix):
             self._refuse_network("list", prefix)
             found = []
-            for folder, folders, names in os.walk(self._root):
+            for folder, folders, names in os.walk(self._root, onerror=_raise_unless_gone):
                 folders[:] = [name for name in folders if not name.startswith(".")]
                 for name in names:
                     path = Path(folder, name)
@@ -196,7 +225,25 @@ class LocalBackend:
             raise UnsupportedBackendError(
                 backend=self.name, operation=operation, key=key, detail=str(error)
             ) from error
+        except BlockingIOError as error:
+            raise BackendUnavailableError(
+                backend=self.name,
+                operation=operation,
+                key=key,
+                detail="another process has been stopped in the middle of a write",
+            ) from error
         except OSError as error:
+            if error.errno == errno.EROFS:
+                raise AccessDeniedError(
+                    backend=self.name, operation=operation, key=key, detail=str(error)
+                ) from error
+            if error.errno == errno.ENAMETOOLONG:
+                raise UnsupportedBackendError(
+                    backend=self.name,
+                    operation=operation,
+                    key=key,
+                    detail=f"{error.strerror}; use a shorter name, or split it with '/'",
+                ) from error
             # The rename may be done and only the sync of the folder have failed.
             kind = BackendUnavailableError if operation in {"get", "list"} else OutcomeUnknownError
             raise kind(backend=self.name, operation=operation, key=key, detail=str(error)) from error
@@ -240,10 +287,41 @@ def _flock(path: Path) -> Iterator[None]:
     # The side file stays: removing it would let two writers lock two different files.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _wait_for_flock(descriptor)
         yield
     finally:
         os.close(descriptor)
+
+
+def _wait_for_flock(descriptor: int) -> None:
+    # Not a blocking call: behind a stopped process it would use up the backend's few threads.
+    until = time.monotonic() + _FLOCK_PATIENCE
+    pause = 0.0005
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+        else:
+            return
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -254,17 +332,24 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _file_system(folder: Path) -> str:
-    """Return the kind of file system that ``folder`` is on, or will be once it is made; else ''."""
-    folder = Path(os.path.realpath(folder))
+def _mounts() -> list[str]:
+    """Return the lines of the kernel's table of mounts; empty where there is none."""
     try:
-        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+        return os.fsdecode(Path("/proc/self/mountinfo").read_bytes()).splitlines()
     except OSError:
-        return ""
+        return []
+
+
+def _file_system(folder: Path) -> str:
+    """Return the kind of file system that ``folder`` is on, or will be once it is made; else ''.
+
+    Source: proc_pid_mountinfo(5): the fifth field is the mount point, the one after `` - `` the kind.
+    """
+    folder = Path(os.path.realpath(folder))
     best, kind = -1, ""
-    for line in mounts.splitlines():
+    for line in _mounts():
         before, _, after = line.partition(" - ")
-        point = before.split()[4].encode().decode("unicode_escape")
+        point = _ESCAPED.sub(lambda code: chr(int(code[1], 8)), before.split(" ")[4])
         if folder.is_relative_to(point) and len(point) >= best:
-            best, kind = len(point), after.split()[0]
+            best, kind = len(point), after.split(" ")[0]
     return kind
