@@ -28,6 +28,7 @@ Source: Azure Storage REST API, "Specifying conditional headers for Blob service
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import time
@@ -288,17 +289,21 @@ class _SharedCredential:
             await self._inner.close()
 
     async def _fetch(self) -> Sdk:
-        if self._inner is None:
-            from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415  200 ms, and seldom needed
-
-            self._inner = DefaultAzureCredential()
+        inner: Sdk = self._inner or await asyncio.to_thread(_default_credential)
+        self._inner = inner
         # Its requests are none of the running call's.
         reset = exchange.set(None)
         try:
-            self._last = await self._inner.get_token(*self._scopes)
+            self._last = await inner.get_token(*self._scopes)
         finally:
             exchange.reset(reset)
         return self._last
+
+
+def _default_credential() -> Sdk:
+    from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415  200 ms, and seldom needed
+
+    return DefaultAzureCredential()
 
 
 def open_azure(url: SplitResult, **options: object) -> AzureBackend:

@@ -26,6 +26,7 @@ Source: Cloud Storage JSON API, "Objects: insert"; "Request preconditions".
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from datetime import datetime
@@ -228,7 +229,10 @@ class GcsBackend(CloudBackend[Storage]):
             )
         )
         try:
-            token = None if self._anonymous else self._token or _SharedToken(session)
+            token = self._token
+            if token is None and not self._anonymous:
+                # Off the loop: it reads the credentials' file.
+                token = _SharedToken(await asyncio.to_thread(Token, session=session, scopes=_SCOPES))
             # api_is_dev must be said: any api_root else turns credentials and TLS checks off.
             return Storage(session=session, token=token, api_root=self._endpoint, api_is_dev=self._anonymous)
         except BaseException:
@@ -261,8 +265,8 @@ class _SharedToken:
     waits for the refresh though the present token is valid for minutes yet.
     """
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self._inner = Token(session=session, scopes=_SCOPES)
+    def __init__(self, inner: Token) -> None:
+        self._inner = inner
         self._refresh: Joined[str | None] = Joined(self._inner.get)
 
     async def get(self) -> str | None:

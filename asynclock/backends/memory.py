@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from asynclock.backend import Entry, Stored, Written, note_date
+from asynclock.backend import MAX_BODY, Entry, Stored, Written, note_date
 from asynclock.backends._url import object_prefix, take_options
 from asynclock.errors import ConfigError, PreconditionFailedError
 
@@ -71,7 +71,7 @@ class MemoryBackend:
         if found is None:
             note_date(now)
             return None
-        return Stored(found.body, found.version, found.modified, now)
+        return Stored(found.body[: MAX_BODY + 1], found.version, found.modified, now)
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create an object; see ``Backend.put_if_absent``."""

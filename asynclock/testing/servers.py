@@ -1,0 +1,341 @@
+"""Real servers to test against: MinIO and moto (S3), fake-gcs-server, Azurite.
+
+Each is taken from the first of: an endpoint named in the environment, a container where Docker
+answers, a binary on ``PATH`` or in the cache, an installation from its registry into the cache
+(``ASYNCLOCK_CACHE``, default ``$XDG_CACHE_HOME/asynclock``). A server that cannot be had is an
+error, never a skip.
+
+``ASYNCLOCK_TEST_S3_URL=s3://bucket/prefix`` (likewise ``MOTO``, ``GCS``, ``AZURE``) names a
+store that is there already, a real account too; its options come from
+``ASYNCLOCK_TEST_S3_OPTIONS``, JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from importlib.metadata import version as package_version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BUCKET: Final = "locks"
+MINIO: Final = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
+FAKE_GCS: Final = "github.com/fsouza/fake-gcs-server@v1.56.1"
+AZURITE: Final = "azurite@3.35.0"
+USER: Final = "minioadmin"
+AZURE_ACCOUNT: Final = "devstoreaccount1"
+AZURE_KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""The emulator's key, the same on every machine and published by Microsoft."""
+_READY_WITHIN: Final = 60.0
+_INSTALL_WITHIN: Final = 900.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A running store.
+
+    Attributes:
+        name: ``s3``, ``moto``, ``gcs`` or ``azure``.
+        url: URL of its bucket, for ``asynclock.connect``.
+        options: Options for that URL.
+        version: What answered, for the report.
+        endpoint: Its address, or an empty string where the provider's own is used.
+    """
+
+    name: str
+    url: str
+    options: dict[str, Any] = field(repr=False)
+    version: str
+    endpoint: str
+
+    def through(self, endpoint: str) -> dict[str, Any]:
+        """Return the options that lead to this server through a proxy at ``endpoint``."""
+        if "account_url" in self.options:
+            return self.options | {"account_url": f"{endpoint}/{AZURE_ACCOUNT}"}
+        return self.options | {"endpoint_url": endpoint}
+
+
+def cache() -> Path:
+    """Return the folder where installed servers stay, outside of any checkout."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(os.environ.get("ASYNCLOCK_CACHE") or Path(base) / "asynclock")
+
+
+@contextlib.contextmanager
+def running(name: str) -> Iterator[Server]:
+    """Run a server, or find it, for the time of the block.
+
+    Raises:
+        RuntimeError: It can neither be found, nor installed, nor started.
+    """
+    if (url := os.environ.get(f"ASYNCLOCK_TEST_{name.upper()}_URL")) is not None:
+        options = json.loads(os.environ.get(f"ASYNCLOCK_TEST_{name.upper()}_OPTIONS", "{}"))
+        yield Server(name=name, url=url, options=options, version="from the environment", endpoint="")
+        return
+    start = _container if _docker_answers() else _process
+    with start(name) as (endpoint, version):
+        _make_bucket(name, endpoint)
+        yield Server(
+            name=name,
+            url=f"{_SCHEMES[name]}://{BUCKET}",
+            options=_options(name, endpoint),
+            version=version,
+            endpoint=endpoint,
+        )
+
+
+_SCHEMES: Final = {"s3": "s3", "moto": "s3", "gcs": "gs", "azure": "az"}
+_READY_PATHS: Final = {
+    "s3": "/minio/health/ready",
+    "moto": "/moto-api/",
+    "gcs": "/_internal/healthcheck",
+    "azure": f"/{AZURE_ACCOUNT}?comp=list",
+}
+
+
+def _options(name: str, endpoint: str) -> dict[str, Any]:
+    if name == "gcs":
+        # The emulator takes any number of writes a second.
+        return {"endpoint_url": endpoint, "min_write_interval": 0.0}
+    if name == "azure":
+        return {"account_url": f"{endpoint}/{AZURE_ACCOUNT}", "credential": AZURE_KEY}
+    return {
+        "endpoint_url": endpoint,
+        "access_key_id": USER,
+        "secret_access_key": USER,
+        "region": "us-east-1",
+    }
+
+
+@contextlib.contextmanager
+def _process(name: str) -> Iterator[tuple[str, str]]:
+    port = _free_port()
+    memory = Path("/dev/shm")  # noqa: S108  a tmpfs: the disk's noise is not what is tested
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(
+            tempfile.TemporaryDirectory(
+                prefix="asynclock-",
+                dir=memory if os.access(memory, os.W_OK) else None,
+                ignore_cleanup_errors=True,
+            )
+        )
+        command, version = _COMMANDS[name](port, folder)
+        log = stack.enter_context((Path(folder) / "server.log").open("wb"))
+        environment = os.environ | {
+            "MINIO_ROOT_USER": USER,
+            "MINIO_ROOT_PASSWORD": USER,
+            "MINIO_BROWSER": "off",
+            "MINIO_UPDATE": "off",
+            "MINIO_CI_CD": "1",
+        }
+        process = subprocess.Popen(  # noqa: S603  our own command
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+        )
+        stack.callback(_stop, process)
+        endpoint = f"http://127.0.0.1:{port}"
+        _await_ready(endpoint + _READY_PATHS[name], process, Path(log.name))
+        yield endpoint, version
+
+
+def _minio(port: int, folder: str) -> tuple[list[str], str]:
+    binary = _go_binary("minio", MINIO)
+    data = Path(folder) / "data"
+    data.mkdir()
+    return [binary, "server", "--quiet", "--address", f"127.0.0.1:{port}", str(data)], MINIO.rpartition("/")[
+        2
+    ]
+
+
+def _moto(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  it keeps its data in memory
+    return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], (
+        f"moto {package_version('moto')}"
+    )
+
+
+def _fake_gcs(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  it keeps its data in memory
+    address = f"127.0.0.1:{port}"
+    command = [_go_binary("fake-gcs-server", FAKE_GCS), "-backend", "memory", "-scheme", "http"]
+    command += ["-host", "127.0.0.1", "-port", str(port), "-public-host", address]
+    command += ["-external-url", f"http://{address}", "-log-level", "error"]
+    return command, FAKE_GCS.rpartition("/")[2]
+
+
+def _azurite(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  it keeps its data in memory
+    command = [_npm_binary("azurite-blob", AZURITE), "--blobHost", "127.0.0.1", "--blobPort", str(port)]
+    # The SDK speaks a newer version of the protocol than the emulator knows of.
+    command += ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
+    return command, AZURITE
+
+
+_COMMANDS: Final[dict[str, Callable[[int, str], tuple[list[str], str]]]] = {
+    "s3": _minio,
+    "moto": _moto,
+    "gcs": _fake_gcs,
+    "azure": _azurite,
+}
+
+
+def _go_binary(name: str, module: str) -> str:
+    folder = cache() / "bin"
+    if found := shutil.which(name, path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"):
+        return found
+    _install(["go", "install", module], {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"})
+    return str(folder / name)
+
+
+def _npm_binary(name: str, package: str) -> str:
+    folder = cache() / "npm"
+    local = folder / "node_modules" / ".bin" / name
+    if found := (str(local) if local.exists() else shutil.which(name)):
+        return found
+    # No lock file: it would hold the address of whatever registry is set up here.
+    quiet = ["--no-audit", "--no-fund", "--no-save", "--no-package-lock"]
+    _install(["npm", "install", *quiet, "--prefix", str(folder), package], {})
+    return str(local)
+
+
+def _install(command: list[str], environment: dict[str, str]) -> None:
+    tool = command[0]
+    if shutil.which(tool) is None:
+        message = f"{tool} is missing; it installs {command[-1]}, which the tests run against"
+        raise RuntimeError(message)
+    folder = cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"installing {command[-1]} into the cache", file=sys.stderr, flush=True)  # noqa: T201  it takes minutes
+    done = subprocess.run(  # noqa: S603  our own command
+        command,
+        env=os.environ | environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=_INSTALL_WITHIN,
+        check=False,
+    )
+    if done.returncode:
+        message = f"{' '.join(command)} failed: {done.stderr[-2000:]}"
+        raise RuntimeError(message)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _await_ready(url: str, process: subprocess.Popen[bytes] | None, log: Path | None) -> None:
+    deadline = time.monotonic() + _READY_WITHIN
+    while time.monotonic() < deadline and (process is None or process.poll() is None):
+        try:
+            with urllib.request.urlopen(url, timeout=2):  # noqa: S310  our own loopback address
+                return
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code < 500:  # noqa: PLR2004  Azurite refuses, but answers
+                return
+        except OSError:
+            pass
+        time.sleep(0.05)
+    said = log.read_text(errors="replace")[-2000:] if log else ""
+    message = f"the server did not get ready: {said}"
+    raise RuntimeError(message)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _make_bucket(name: str, endpoint: str) -> None:
+    if name == "gcs":
+        request = urllib.request.Request(  # noqa: S310  our own loopback address
+            f"{endpoint}/storage/v1/b?project=test",
+            data=json.dumps({"name": BUCKET}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10):  # noqa: S310  likewise
+            return
+    if name == "azure":
+        from azure.storage.blob import BlobServiceClient  # noqa: PLC0415  an extra
+
+        with BlobServiceClient(f"{endpoint}/{AZURE_ACCOUNT}", credential=AZURE_KEY) as service:
+            service.create_container(BUCKET)
+        return
+    import botocore.session  # noqa: PLC0415  an extra
+
+    client = botocore.session.get_session().create_client(
+        "s3",
+        region_name="us-east-1",
+        endpoint_url=endpoint,
+        aws_access_key_id=USER,
+        aws_secret_access_key=USER,
+    )
+    client.create_bucket(Bucket=BUCKET)
+    client.close()
+
+
+def _docker_answers() -> bool:
+    # Looked for first: the client leaks its socket where there is none to talk to.
+    if "DOCKER_HOST" not in os.environ and not Path("/var/run/docker.sock").is_socket():
+        return False
+    try:
+        import docker  # type: ignore[import-untyped]  # noqa: PLC0415  testcontainers brings it; only the tests have it
+    except ImportError:
+        return False
+    try:
+        client = docker.from_env(timeout=2)
+    except docker.errors.DockerException:
+        return False
+    try:
+        return bool(client.ping())
+    except (docker.errors.DockerException, OSError):
+        return False
+    finally:
+        client.close()
+
+
+_IMAGES: Final[dict[str, tuple[str, int, str]]] = {
+    "s3": ("minio/minio", 9000, "server /data"),
+    "moto": ("motoserver/moto", 5000, ""),
+    "gcs": ("fsouza/fake-gcs-server", 4443, "-backend memory -scheme http -port 4443"),
+}
+
+
+@contextlib.contextmanager
+def _container(name: str) -> Iterator[tuple[str, str]]:
+    from testcontainers.core.container import DockerContainer  # noqa: PLC0415  only the tests have it
+
+    if name not in _IMAGES:
+        # Azurite's image is not on Docker's own hub; the package starts as fast.
+        with _process(name) as started:
+            yield started
+        return
+    image, port, command = _IMAGES[name]
+    container = DockerContainer(image).with_exposed_ports(port).with_command(command)
+    container.with_env("MINIO_ROOT_USER", USER).with_env("MINIO_ROOT_PASSWORD", USER)
+    with container:
+        endpoint = f"http://127.0.0.1:{container.get_exposed_port(port)}"
+        _await_ready(endpoint + _READY_PATHS[name], None, None)
+        yield endpoint, f"{image} in a container"

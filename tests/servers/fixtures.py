@@ -1,0 +1,47 @@
+"""One running server of each kind for the whole test run; import the fixtures into a conftest."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import sys
+
+import pytest
+
+from asynclock.testing.servers import Server, running
+
+_stack = contextlib.ExitStack()
+atexit.register(_stack.close)
+
+
+@functools.cache
+def server(name: str) -> Server:
+    """Return the server of that name, started on first use and stopped when the process ends."""
+    started = _stack.enter_context(running(name))
+    sys.stderr.write(f"{name}: {started.version}\n")
+    return started
+
+
+@pytest.fixture(scope="session")
+def minio() -> Server:
+    """Return MinIO, or the store that ASYNCLOCK_TEST_S3_URL names."""
+    return server("s3")
+
+
+@pytest.fixture(scope="session")
+def moto() -> Server:
+    """Return moto, another dialect of S3."""
+    return server("moto")
+
+
+@pytest.fixture(scope="session")
+def fake_gcs() -> Server:
+    """Return fake-gcs-server, or the store that ASYNCLOCK_TEST_GCS_URL names."""
+    return server("gcs")
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Server:
+    """Return Azurite, or the store that ASYNCLOCK_TEST_AZURE_URL names."""
+    return server("azure")
