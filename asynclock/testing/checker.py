@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import orjson
 
+from asynclock.errors import LeaseTakenOverError
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -31,7 +33,9 @@ class Invariant(StrEnum):
     HEADS_CHAIN = "believer-heads-chain"
     """The record of whoever believes is the one in the store."""
     LOSS_IS_FINAL = "loss-is-final"
-    """A lease that has said ``held == False`` never says True again."""
+    """A lease that has told its user that it is lost is never held again."""
+    NO_FALSE_LOSS = "no-false-loss"
+    """No lease is reported taken over while its own record stands in the store."""
     TOKEN_RISES = "token-rises"  # noqa: S105  a fencing token
     """Each acquisition hands out a higher fencing token than every earlier one."""
     NO_WRITE_LOST = "no-fenced-write-lost"
@@ -84,7 +88,7 @@ class Holding:
         lease: The lease.
         probe: Asks it.
         believes: What it said last.
-        stopped: It has said no after having said yes.
+        stopped: It has told its user that it is lost.
         overruled: An operator broke the lock under it; it may believe beside another.
         headless: An operator deleted the object under it; it may believe without a record.
     """
@@ -110,6 +114,8 @@ class Checker:
     Attributes:
         violations: What did not hold, in order of time.
         events: (true time, who, what) for the trace.
+        losses_are_true: Whether no lease may be reported taken over that was not; False where
+            bodies are garbled.
         acquisitions: How many leases were handed out.
     """
 
@@ -117,6 +123,7 @@ class Checker:
         self.violations: list[Violation] = []
         self.events: list[tuple[float, str, str]] = []
         self.acquisitions = 0
+        self.losses_are_true = True
         self._loop = store.loop
         self._asked_at = -1.0
         self._key = key
@@ -167,6 +174,10 @@ class Checker:
         self._holdings.append(holding)
         return holding
 
+    def told_lost(self, holding: Holding) -> None:
+        """Note that the lease has told its user that it is lost: it must never be held again."""
+        holding.stopped = True
+
     def dropped(self, holding: Holding) -> None:
         """Stop watching a lease: its user has let go of it."""
         if holding in self._holdings:
@@ -176,11 +187,6 @@ class Checker:
         """Take those who believe now out of the reckoning: an operator has broken the lock."""
         for holding in self._holdings:
             holding.overruled = holding.headless = True
-
-    def object_deleted(self) -> None:
-        """Let those who believe now believe without a record: an operator has deleted it."""
-        for holding in self._holdings:
-            holding.headless = True
 
     async def next_acquisition(self) -> None:
         """Wait until somebody acquires."""
@@ -241,11 +247,20 @@ class Checker:
         what = "believes" if held else "stops believing"
         self.note(holding.who, f"{what} owner={holding.lease.owner[:8]}")
         if not held:
-            holding.stopped = True
+            self._check_loss(holding)
             return
         if holding.stopped:
             self.violated(Invariant.LOSS_IS_FINAL, f"{holding.who} believes again after it had stopped")
         self._check_head(holding)
+
+    def _check_loss(self, holding: Holding) -> None:
+        lost = getattr(holding.probe.lease, "lost", None)
+        if self.losses_are_true and isinstance(lost, LeaseTakenOverError) and self._heads(holding):
+            self.violated(Invariant.NO_FALSE_LOSS, f"{holding.who} is told: {lost.reason}")
+
+    def _heads(self, holding: Holding) -> bool:
+        head = self._head
+        return head is not None and head.get("expired") is False and head.get("owner") == holding.lease.owner
 
     def _too_many(self) -> None:
         both = [holding for holding in self._holdings if holding.believes and not holding.overruled]
@@ -256,11 +271,10 @@ class Checker:
     def _check_head(self, holding: Holding) -> None:
         if holding.headless:
             return
-        head = self._head
-        if head is None or head.get("expired") is not False or head.get("owner") != holding.lease.owner:
-            shown = (
-                "no object" if head is None else f"{head.get('owner', '?')[:8]} expired={head.get('expired')}"
-            )
+        if not self._heads(holding):
+            head, shown = self._head, "no object"
+            if head is not None:
+                shown = f"{str(head.get('owner'))[:8]} expired={head.get('expired')}"
             self.violated(
                 Invariant.HEADS_CHAIN,
                 f"{holding.who} ({holding.lease.owner[:8]}) believes while the store shows {shown}",
@@ -269,6 +283,10 @@ class Checker:
     def _on_change(self, operation: Operation) -> None:
         if operation.key == self._key:
             self._head = None if operation.body is None else _fields(operation.body)
+            if self._head is None:
+                # An operator has deleted it: whoever believes now learns of it at the next renewal.
+                for holding in self._holdings:
+                    holding.headless = True
             for holding in self._holdings:
                 if self._held(holding):
                     self._check_head(holding)

@@ -91,6 +91,7 @@ class Simulation:
         self.loop.set_exception_handler(self._failed)
         self.store = SimulatedStore(self.loop, Random(rng.getrandbits(64)), plan.store)
         self.checker = Checker(self.store, key=KEY, fenced_key=FENCED_KEY)
+        self.checker.losses_are_true = not plan.faults.get(Fault.CORRUPT)
         self.loop.on_step = self.checker.after_step
         self.unit = plan.settings[0].validity
         self.ends = plan.lifetimes * self.unit
@@ -156,6 +157,13 @@ class Simulation:
             troubles += [
                 (rng.random() * self.ends, act, rng.randrange(len(self.machines))) for _ in range(times)
             ]
+        for writer in self.java:
+            expected = plan.hudi_pauses * plan.lifetimes
+            times = int(expected) + (rng.random() < expected % 1)
+            for _ in range(times):
+                at = rng.random() * self.ends
+                self.loop.call_at(at, writer.process.pause)
+                self.loop.call_at(at + rng.random() * 2 * self.unit, writer.process.resume)
         operator: tuple[tuple[int, Callable[[int], None]], ...] = (
             (plan.deletions, self._delete),
             (plan.breaks, self._break),
@@ -222,7 +230,6 @@ class Simulation:
                     continue
                 user.task.cancel()
                 user.start(delay=away)
-        self.checker.object_deleted()
         self.store.delete_now(KEY)
 
     def _break(self, _: int) -> None:
@@ -252,6 +259,7 @@ class Simulation:
                 holding.process.kill()
                 checker.note(holding.who, "*** killed for good")
         for writer in self.java:
+            writer.process.resume()
             if self._rng.random() < _EVEN:
                 writer.process.kill()
         self.store.cut_off.clear()

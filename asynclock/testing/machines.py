@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from asynclock.client import LockClient
 from asynclock.errors import BackendError, LeaseLostError, RecordCorruptError, StaleTokenError
 from asynclock.fencing import FencedObject
+from asynclock.testing.checker import Invariant
 from asynclock.testing.clocks import VirtualClock
 from asynclock.testing.faulty import FaultyBackend
 from asynclock.testing.hudi_peer import HudiPeer
@@ -132,18 +133,23 @@ class User:
         await asyncio.sleep(delay)
         while loop.time() < run.ends:
             await asyncio.sleep(rng.uniform(*plan.idles) * self._unit)
+            began = loop.time()
             try:
                 lease = await self._acquire(lock)
             except (TimeoutError, BackendError, RecordCorruptError) as error:
                 run.checker.note(self.name, f"got nothing: {type(error).__name__}")
                 continue
+            waited = (loop.time() - began) / self._unit
+            if plan.longest_wait is not None and waited > plan.longest_wait:
+                run.checker.violated(Invariant.FAIR, f"{self.name} waited for {waited:.1f} lifetimes")
             if lease is not None:
                 await self.hold(lease, rng.uniform(*plan.holds) * self._unit)
 
     async def _acquire(self, lock: Lock) -> Lease | None:
         rng, run = self._rng, self._run
-        chance = rng.random()
-        if chance < 0.1:  # noqa: PLR2004  a tenth
+        if rng.random() >= run.plan.impatience:
+            return await lock.acquire()
+        if rng.random() < 0.1:  # noqa: PLR2004  a tenth
             return await lock.try_acquire()
         left = max(0.0, run.ends - run.loop.time())
         patience = min(left, rng.choice((0.3, 1.0, 2.5, 10.0)) * self._unit)
@@ -164,6 +170,7 @@ class User:
                 checker.note(self.name, f"releases owner={lease.owner[:8]}")
         except (LeaseLostError, BackendError) as error:
             checker.note(self.name, f"has lost owner={lease.owner[:8]}: {type(error).__name__}")
+            checker.told_lost(holding)
             await asyncio.sleep(rng.random() * self._unit)
         finally:
             self.holding = False

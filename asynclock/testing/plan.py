@@ -30,6 +30,7 @@ class Plan:
         hudi_peers: Java writers beside them.
         hudi_validity: Validity of the Java writers, seconds.
         hudi_clock: Their wall clocks are off by at most this, seconds.
+        hudi_pauses: Rate of SIGSTOPs of the Java writers.
         wall_errors: Seconds by which each machine's wall clock is ahead at first.
         drifts: By how much each machine's clocks run fast.
         faults: Share of the requests that each fault spoils.
@@ -47,6 +48,8 @@ class Plan:
         holds: Least and most lifetimes that a user holds the lock.
         idles: Least and most lifetimes that a user is idle.
         fenced: Share of holds that write to the fenced object.
+        impatience: Share of acquisitions with a timeout, or tried once.
+        longest_wait: Lifetimes after which a waiting user counts as starved; None: never.
         slack: Seconds on top of ``takeover_bound``, for what its terms except.
     """
 
@@ -57,6 +60,7 @@ class Plan:
     hudi_peers: int = 0
     hudi_validity: float = 10.0
     hudi_clock: float = 0.25
+    hudi_pauses: float = 0.0
     wall_errors: tuple[float, ...] = ()
     drifts: tuple[float, ...] = ()
     faults: Mapping[Fault, float] = field(default_factory=dict)
@@ -74,4 +78,6 @@ class Plan:
     holds: tuple[float, float] = (0.02, 1.2)
     idles: tuple[float, float] = (0.0, 0.3)
     fenced: float = 0.3
+    impatience: float = 1.0
+    longest_wait: float | None = None
     slack: float = 0.0

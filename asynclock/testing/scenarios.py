@@ -159,7 +159,9 @@ def broken(rng: Random) -> Plan:
         settings=_settings(rng, clients),
         store=_store(rng),
         wall_errors=_walls(rng, clients),
-        breaks=rng.randint(1, 2),
+        breaks=rng.randint(1, 3),
+        holds=(0.2, 1.5),
+        fenced=0.8,
         faults={Fault.REPLY_LOST: 0.01},
     )
 
@@ -248,19 +250,84 @@ def truncated_dates(rng: Random) -> Plan:
 
 def hudi_peer(rng: Random) -> Plan:
     """Hudi's own Java writers want the same lock."""
-    clients = rng.randint(2, 3)
-    validity = rng.choice((10.0, 20.0))
+    clients = rng.choice((2, 2, 3))
+    alone = rng.random() < 0.5  # noqa: PLR2004  a fair coin
     return Plan(
         settings=_settings(rng, clients),
         store=_store(rng),
         wall_errors=_walls(rng, clients),
-        hudi_peers=rng.randint(1, 2),
-        hudi_validity=validity,
-        lifetimes=7.0,
+        hudi_peers=1 if alone else 2,
+        # Two Java writers must agree within Hudi's 500 ms; one, with the store within S.
+        hudi_clock=SKEW if alone else 0.25,
+        hudi_validity=10.0 if alone else rng.choice((10.0, 20.0)),
+        hudi_pauses=0.2,
+        holds=(0.02, 0.6),
+        lifetimes=6.0,
         crashes=0.05,
         pauses=0.1,
+        partitions=0.2,
         faults={Fault.REPLY_LOST: 0.02, Fault.LATE: 0.01},
         slack=6.0,
+    )
+
+
+def hudi_clocks(rng: Random) -> Plan:
+    """A Java writer beside clients whose wall clocks step and answers whose Dates are wrong."""
+    clients = rng.choice((2, 3))
+    walls = list(_walls(rng, clients))
+    if rng.random() < 0.3:  # noqa: PLR2004  a third
+        walls[0] = rng.choice((-1, 1)) * rng.choice((1.5 * MINUTE, HOUR))
+    return Plan(
+        settings=_settings(rng, clients),
+        store=_store(rng, wrong_dates=rng.choice((0.0, 0.02))),
+        wall_errors=tuple(walls),
+        hudi_peers=1,
+        hudi_clock=SKEW / 2,
+        hudi_validity=10.0,
+        hudi_pauses=0.1,
+        holds=(0.02, 1.0),
+        lifetimes=6.0,
+        steps=0.1,
+        step_by=HOUR,
+        partitions=0.2,
+        slack=MINUTE,
+    )
+
+
+def observation(rng: Random) -> Plan:
+    """A store that tells no time at all, slow answers, margins as thin as they may be."""
+    validity = 10.0
+    thin = LeaseSettings(
+        validity=validity, safety_margin=validity / 20, max_clock_skew=SKEW, poll_interval=0.1 * validity
+    )
+    wide = LeaseSettings(validity=2 * validity, max_clock_skew=SKEW, poll_interval=0.1 * validity)
+    clients = rng.choice((3, 3, 4))
+    return Plan(
+        settings=tuple(rng.choice((thin, thin, wide)) for _ in range(clients)),
+        store=_store(rng, dates=False, last_modified=False, slow=0.1, slow_by=1.9),
+        wall_errors=_walls(rng, clients, HOUR),
+        drifts=(0.0,) * clients,
+        pauses=0.3,
+        crashes=0.1,
+        partitions=0.1,
+        slack=4.0,
+    )
+
+
+def turns(rng: Random) -> Plan:
+    """Clients that take the lock again as soon as they have released it."""
+    return Plan(
+        settings=_settings(rng, 3),
+        store=_store(rng),
+        wall_errors=_walls(rng, 3),
+        holds=(0.0, 0.03),
+        idles=(0.0, 0.0),
+        impatience=0.0,
+        cancels=0.0,
+        fenced=0.0,
+        longest_wait=12.0,
+        lifetimes=6.0,
+        faults={Fault.SLOW: 0.01},
     )
 
 
@@ -278,4 +345,7 @@ SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "mixed-settings": mixed_settings,
     "truncated-dates": truncated_dates,
     "hudi-peer": hudi_peer,
+    "hudi-clocks": hudi_clocks,
+    "observation": observation,
+    "turns": turns,
 }

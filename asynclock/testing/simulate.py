@@ -144,7 +144,7 @@ def run_parallel(seeds: range, *, scenario: str | None = None, jobs: int | None 
     chunks = [(seeds[start : start + CHUNK], scenario) for start in range(0, len(seeds), CHUNK)]
     total = Summary()
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs or os.cpu_count()) as pool:
+    with context.Pool(jobs or os.cpu_count(), maxtasksperchild=10) as pool:
         for part in pool.imap(_run_chunk, chunks):
             total.merge(part)
     return total

@@ -160,6 +160,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         now: The virtual time; read it, never set it.
         world: The process of everything that is nobody else's; never pause it.
         on_step: Called after every callback with the process that it belonged to.
+        on_idle: Called when nothing is ready, before time goes on; True if it has made
+            something ready.
     """
 
     def __init__(self, seed: int, *, start: float = 0.0) -> None:
@@ -175,6 +177,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._current = self.world
         self._processes = [self.world]
         self.on_step: Callable[[Process], object] | None = None
+        self.on_idle: Callable[[], bool] | None = None
 
     def process(self, name: str, clock: VirtualClock | None = None) -> Process:
         """Return a new process that shares this loop and its time."""
@@ -304,7 +307,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         draw = self._random
         while not self._halted:
             if not runnable:
-                self._advance()
+                if self.on_idle is None or not self.on_idle():
+                    self._advance()
                 continue
             last = len(runnable) - 1
             index = int(draw() * (last + 1)) if last else 0
