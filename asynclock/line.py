@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -61,14 +62,18 @@ class Line:
         except TimeoutError:
             if waiter.done() and not waiter.cancelled():
                 return waiter.result()  # our turn came at the same instant
-            self._waiters.remove(waiter)
+            self._forget(waiter)
             return None
         except asyncio.CancelledError:
             if not waiter.done() or waiter.cancelled():
-                self._waiters.remove(waiter)
-            elif not self.hand(waiter.result()):
+                self._forget(waiter)
+            elif waiter.exception() is None and not self.hand(waiter.result()):
                 self._orphaned(waiter.result())
             raise
+
+    def _forget(self, waiter: asyncio.Future[Turn]) -> None:
+        with suppress(ValueError):  # passed over already, by a turn that came after the cancellation
+            self._waiters.remove(waiter)
 
     def hand(self, turn: Turn) -> bool:
         """Give the turn to the next one; False if nobody waits, and the turn stays where it is."""

@@ -52,13 +52,14 @@ class World:
     ) -> LockClient:
         """Return a client on a machine whose wall clock is ``wall_error`` ahead."""
         self._clients += 1
-        backend = FaultyBackend(self.store.backend(self.loop.world), seed=self._clients)
+        clock = VirtualClock(self.loop, offset=wall_error)
+        backend = FaultyBackend(self.store.backend(self.loop.world), seed=self._clients, clock=clock)
         return LockClient(
             url="sim://store",
             backend=backend,
             settings=settings,
             renewal="loop",
-            clock=VirtualClock(self.loop, offset=wall_error),
+            clock=clock,
             rng=Random(self._clients),
             events=self.events.append,
             holder=holder,

@@ -1,0 +1,230 @@
+"""The fair line of one client, and turns between clients (rules 12 and 14)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from asynclock import AcquireTimeoutError
+from asynclock.line import Line, Turn, Turns
+from asynclock.protocol.terms import Terms
+from tests.unit.kit import KEY, SETTINGS, World, in_virtual_time
+
+TERMS = Terms.of(SETTINGS, resolution=0.0)
+
+
+@pytest.fixture
+def orphans() -> list[Turn]:
+    """Return the turns that found no receiver."""
+    return []
+
+
+@pytest.fixture
+def line(orphans: list[Turn]) -> Line:
+    """Return a line that somebody is the head of."""
+    line = Line(orphans.append)
+    assert line.try_enter() is not None
+    return line
+
+
+async def waiting(line: Line, count: int) -> list[asyncio.Task[Turn | None]]:
+    """Return tasks that wait in line, in this order."""
+    waiters = [asyncio.create_task(line.enter(None)) for _ in range(count)]
+    await asyncio.sleep(0)
+    return waiters
+
+
+async def test_the_line_is_first_come_first_served(line: Line) -> None:
+    """Waiters become head in the order in which they came."""
+    waiters = await waiting(line, 3)
+    for number, waiter in enumerate(waiters):
+        line.leave()
+        assert await waiter is not None
+        assert not any(later.done() for later in waiters[number + 1 :])
+
+
+async def test_an_empty_line_can_be_entered_at_once(line: Line) -> None:
+    """After the last one has left nobody waits."""
+    assert line.try_enter() is None
+    line.leave()
+    assert line.try_enter() is not None
+
+
+async def test_a_waiter_gives_up_after_its_time(line: Line) -> None:
+    """A time-out leaves no trace in the line."""
+    assert await line.enter(asyncio.get_running_loop().time()) is None
+    line.leave()
+    assert line.try_enter() is not None
+
+
+async def test_a_cancelled_waiter_lets_the_next_one_pass(line: Line) -> None:
+    """Cancelling the first in line makes the second the first."""
+    first, second = await waiting(line, 2)
+    first.cancel()
+    await asyncio.sleep(0)
+    line.leave()
+
+    assert await second is not None
+
+
+async def test_a_cancellation_just_before_its_turn_is_a_cancellation(line: Line) -> None:
+    """A waiter that is passed over because it was just cancelled tells so, and nothing else."""
+    first, second = await waiting(line, 2)
+    first.cancel()
+    line.leave()
+
+    assert await second is not None
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(line: Line) -> None:
+    """If a waiter is cancelled in the instant of its turn, the next one has it."""
+    first, second = await waiting(line, 2)
+    line.leave()
+    first.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert await second is not None
+
+
+async def test_a_turn_that_nobody_can_take_is_an_orphan(line: Line, orphans: list[Turn]) -> None:
+    """If the last waiter is cancelled in the instant of its turn, the lock's side is told."""
+    (last,) = await waiting(line, 1)
+    line.leave()
+    last.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await last
+    assert len(orphans) == 1
+
+
+async def test_everybody_in_line_fails_together(line: Line) -> None:
+    """A failure that concerns all reaches all, and a cancelled waiter stays cancelled."""
+    first, second = await waiting(line, 2)
+    line.fail(OSError("gone"))
+    second.cancel()
+
+    with pytest.raises(OSError, match="gone"):
+        await first
+    with pytest.raises(asyncio.CancelledError):
+        await second
+
+
+def test_a_short_run_keeps_nobody_away() -> None:
+    """A client that has just begun its run may go on."""
+    turns = Turns(TERMS)
+    turns.began(0.0, owner="a", predecessor=None)
+    turns.ended(TERMS.run_length - 0.1, jitter=0.5)
+
+    assert turns.away_for(TERMS.run_length) <= 0
+
+
+@pytest.mark.parametrize("jitter", [0.5, 1.0])
+def test_a_long_run_keeps_away_for_two_polls_at_least(jitter: float) -> None:
+    """After a run of max(I, 20 polls) the client stays away for two poll intervals, jittered."""
+    turns = Turns(TERMS)
+    turns.began(0.0, owner="a", predecessor=None)
+    turns.ended(TERMS.run_length - 0.1, jitter=jitter)
+    turns.began(TERMS.run_length, owner="b", predecessor="a")
+    now = TERMS.run_length + 0.1
+    turns.ended(now, jitter=jitter)
+
+    assert 2 * TERMS.poll_interval <= turns.away_for(now) <= 3 * TERMS.poll_interval
+
+
+def test_another_owner_in_between_ends_the_run() -> None:
+    """Who took turns with others need not make way."""
+    turns = Turns(TERMS)
+    turns.began(0.0, owner="a", predecessor=None)
+    turns.ended(TERMS.run_length - 0.1, jitter=1.0)
+    turns.began(TERMS.run_length, owner="c", predecessor="b")
+    turns.ended(TERMS.run_length + 0.2, jitter=1.0)
+
+    assert turns.away_for(TERMS.run_length + 0.2) <= 0
+
+
+@in_virtual_time
+async def test_only_the_head_of_the_line_talks_to_the_store(world: World) -> None:
+    """Fifty waiters of one client cost no more requests than one."""
+    async with world.client() as holder, world.client() as client:
+        lease = await holder.lock("orders").acquire()
+        waiters = [asyncio.create_task(client.lock("orders").acquire()) for _ in range(50)]
+        before = len(world.journal)
+        await asyncio.sleep(2.0)
+        asked = sum(each.kind == "get" for each in world.journal[before:])
+        for waiter in waiters:
+            waiter.cancel()
+        await asyncio.gather(*waiters, return_exceptions=True)
+        await lease.release()
+
+    assert 4 <= asked <= 2.0 / (SETTINGS.poll_interval or 1) * 2 + 2
+
+
+@in_virtual_time
+async def test_waiters_of_one_client_acquire_in_their_order(world: World) -> None:
+    """The lock goes round in the order in which it was asked for."""
+    order: list[int] = []
+    async with world.client() as client:
+
+        async def work(number: int) -> None:
+            async with client.lock("orders").hold():
+                order.append(number)
+                await asyncio.sleep(0.01)
+
+        await asyncio.gather(*(work(number) for number in range(10)))
+
+    assert order == list(range(10))
+
+
+@in_virtual_time
+async def test_two_clients_take_turns(world: World) -> None:
+    """A client that acquires again and again lets the other one in, in fair shares."""
+    turns: list[str] = []
+    async with world.client() as first, world.client() as second:
+
+        async def work(name: str, lock: object) -> None:
+            while world.loop.time() < 120:
+                async with lock.hold():  # type: ignore[attr-defined]
+                    turns.append(name)
+                    await asyncio.sleep(0.05)
+
+        await asyncio.gather(work("a", first.lock("orders")), work("b", second.lock("orders")))
+
+    switches = sum(one != other for one, other in zip(turns, turns[1:], strict=False))
+    assert switches >= 10
+    assert min(turns.count("a"), turns.count("b")) >= len(turns) / 4
+
+
+@in_virtual_time
+async def test_a_second_acquire_by_the_same_task_waits(world: World) -> None:
+    """Locks are not re-entrant: it waits, ``try_acquire`` gives None."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        async with lock.hold():
+            assert await lock.try_acquire() is None
+            assert await client.lock("orders").try_acquire() is None
+            with pytest.raises(AcquireTimeoutError) as caught:
+                await lock.acquire(timeout=1.0)
+
+    assert caught.value.status.state == "held"
+    assert (caught.value.key, caught.value.timeout) == (KEY, 1.0)
+
+
+@in_virtual_time
+async def test_uncontended_requests_are_as_few_as_documented(world: World) -> None:
+    """Acquire takes two requests the first time and one after; renew one; release one."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        counts = []
+        for _ in range(2):
+            lease = await lock.acquire()
+            counts.append(len(world.journal))
+            await lease.confirm()
+            counts.append(len(world.journal))
+            await lease.release()
+            counts.append(len(world.journal))
+
+    assert counts == [2, 3, 4, 5, 6, 7]
