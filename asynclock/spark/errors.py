@@ -31,14 +31,22 @@ class ClusteringPlanError(AsyncLockError):
     Attributes:
         path: The table.
         instant: Instant time of the plan.
+        state: ``REQUESTED``: nobody has begun to carry it out. ``INFLIGHT``: somebody has.
     """
 
-    _fields = ("path", "instant")
+    _fields = ("path", "instant", "state")
 
-    def __init__(self, *, path: str, instant: str) -> None:
+    def __init__(self, *, path: str, instant: str, state: str) -> None:
+        if state == "REQUESTED":
+            remedy = f"delete {path}/.hoodie/timeline/{instant}.clustering.requested"
+        else:
+            remedy = (
+                f"CALL run_rollback_inflight_tableservice(path => '{path}', pending_instant => '{instant}', "
+                "delete_request_instant_file => true)"
+            )
         super().__init__(
-            f"the splice table {path} has the pending clustering plan {instant}; nothing was written. Remove "
-            f"it with CALL rollback_to_instant(path => '{path}', instant_time => '{instant}'), and cluster a "
-            "second table under optimistic concurrency control instead"
+            f"the splice table {path} has the pending clustering plan {instant}, with which every write "
+            f"fails; nothing was written. Remove it: {remedy}; and cluster a second table under optimistic "
+            "concurrency control instead"
         )
-        self.path, self.instant = path, instant
+        self.path, self.instant, self.state = path, instant, state

@@ -95,14 +95,15 @@ def _read_table(root: Section, folder: Path) -> TableSpec:
 
 def _read_locks(root: Section, folder: Path) -> LocksSpec:
     section = root.section("locks", ("url", *(field.name for field in fields(LeaseSettings))))
-    url = _absolute(section.required("url", str), folder)
+    given = section.required("url", str)
     times = {
         field.name: value
         for field in fields(LeaseSettings)
         if (value := section.optional(field.name, float)) is not None
     }
     with section.locating():
-        return LocksSpec(url=url if URL.match(url) else f"file://{url}", settings=LeaseSettings(**times))
+        url = given if URL.match(given) else (folder / given).as_uri()
+        return LocksSpec(url=url, settings=LeaseSettings(**times))
 
 
 def _read_services(root: Section) -> ServicesSpec:

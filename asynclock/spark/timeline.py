@@ -142,7 +142,7 @@ class Timeline:
         """
         for instant in self.pending():
             if instant.action == _CLUSTERING:
-                raise ClusteringPlanError(path=self._path, instant=instant.requested)
+                raise ClusteringPlanError(path=self._path, instant=instant.requested, state=instant.state)
 
     def silent(self, timeout_ms: int) -> list[Instant]:
         """The writes in flight whose writer has not been heard of for ``timeout_ms`` milliseconds."""

@@ -79,7 +79,7 @@ def test_reads_every_setting(write: Callable[[str], Path], tmp_path: Path) -> No
     spec = load_spec(write(SPEC))
 
     assert spec.table == TableSpec(path=f"file://{tmp_path}/table", key=("tailnum",), buckets=2)
-    assert spec.locks == LocksSpec(url=f"file://{tmp_path}/locks", settings=LeaseSettings(validity=20))
+    assert spec.locks == LocksSpec(url=(tmp_path / "locks").as_uri(), settings=LeaseSettings(validity=20))
     assert (spec.services.compact_every_commits, spec.services.retain_commits) == (5, 3)
     assert spec.stream("departures") == StreamSpec(
         name="departures",
@@ -270,6 +270,10 @@ BAD = [
             ["missing; add url"],
         ),
         id="no-locks-url",
+    ),
+    pytest.param(
+        ('url = "locks"', 'url = "ftp://host/locks"', 7, "locks.url", ["ftp://host", "unknown scheme"]),
+        id="unknown-lock-store",
     ),
     pytest.param(
         (

@@ -1,0 +1,196 @@
+"""The table services: what they change, and what they must not."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asynclock import sync
+from asynclock.spark.errors import ClusteringPlanError
+from asynclock.spark.options import read_options, write_options
+from asynclock.spark.services import Cleaning, Compaction, _write_client, run_services
+from asynclock.spark.view import physical_columns, snapshot
+from tests.spark.pipeline_kit import Background, Pipeline, wait_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.spec import Spec
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
+    """An empty pipeline."""
+    return Pipeline(tmp_path, spark)
+
+
+def fill(pipeline: Pipeline, spec: Spec, files: int) -> None:
+    """Commit so many files of stream a, each with newer values of the same keys."""
+    for _ in range(files):
+        number = pipeline.files
+        pipeline.deliver("a", *({"k": f"N{key}", "at": number, "x": number} for key in range(5)))
+    pipeline.run(spec, streams=["a"])
+
+
+def contents(pipeline: Pipeline, spec: Spec) -> list[tuple[object, ...]]:
+    """Every stored cell of a snapshot."""
+    return sorted(tuple(row) for row in snapshot(spec, pipeline.spark).collect())
+
+
+def compacted(pipeline: Pipeline, spec: Spec) -> list[tuple[object, ...]]:
+    """Every stored cell of the last compaction."""
+    reader = pipeline.spark.read.format("hudi").options(**read_options(query_type="read_optimized"))
+    frame = reader.load(spec.table.path).select(*physical_columns(spec))
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def log_files(pipeline: Pipeline) -> int:
+    """How many log files the table has."""
+    return sum(".log." in path.name for path in (pipeline.folder / "table").iterdir())
+
+
+def test_compaction_is_due_after_so_many_commits_and_changes_no_row(pipeline: Pipeline) -> None:
+    """A compaction waits for its number of commits and leaves every cell as it was."""
+    spec = pipeline.spec()
+    told: list[str] = []
+    compaction = Compaction(spec, pipeline.spark, told.append)
+    fill(pipeline, spec, 1)
+    compaction.step()
+    assert compaction.done == []
+
+    fill(pipeline, spec, 1)
+    before = contents(pipeline, spec)
+    compaction.step()
+    compaction.step()
+
+    assert len(compaction.done) == 1
+    assert told == [f"compacted 2 commits at instant {compaction.done[0]}"]
+    assert contents(pipeline, spec) == compacted(pipeline, spec) == before
+
+
+def test_plan_of_a_dead_leader_is_carried_out(pipeline: Pipeline) -> None:
+    """A compaction that was planned and never done is done by the next leader."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 1)
+    empty = pipeline.spark._jvm.org.apache.hudi.common.util.Option.empty
+    options = {**writing(spec), "hoodie.compact.inline.max.delta.commits": "1"}
+    with _write_client(spec, pipeline.spark, options) as client:
+        planned = client.scheduleCompaction(empty()).get()
+    compaction = Compaction(spec, pipeline.spark)
+
+    compaction.step()
+
+    assert compaction.done == [planned]
+    assert pipeline.timeline(spec).pending() == []
+
+
+def test_cleaning_removes_what_was_compacted(pipeline: Pipeline) -> None:
+    """After a compaction the merged log files go, and the rows stay."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 2)
+    Compaction(spec, pipeline.spark).step()
+    fill(pipeline, spec, 2)
+    Compaction(spec, pipeline.spark).step()
+    before, rows = log_files(pipeline), contents(pipeline, spec)
+    cleaning = Cleaning(spec, pipeline.spark)
+
+    cleaning.step()
+
+    assert cleaning.rounds == 1
+    assert log_files(pipeline) < before
+    assert contents(pipeline, spec) == rows
+
+
+def test_archival_keeps_the_active_timeline_short(pipeline: Pipeline) -> None:
+    """Above the upper number of commits the oldest are archived, down to the lower one."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 4)
+    told: list[str] = []
+    cleaning = Cleaning(spec, pipeline.spark, told.append)
+
+    cleaning.step()
+    cleaning.step()
+
+    assert told == ["archived 2 commits, 2 are left active"]
+    assert len(pipeline.timeline(spec).instants()) == 2
+    assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0, 1, 2, 3]
+
+
+def test_only_a_silent_writer_is_rolled_back(pipeline: Pipeline) -> None:
+    """An instant stays while its writer's heartbeat goes on, and is rolled back after it has stopped."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 1)
+    rows = contents(pipeline, spec)
+    cleaning = Cleaning(spec, pipeline.spark)
+    with _write_client(spec, pipeline.spark, writing(spec)) as client:
+        instant = client.startCommit()
+        cleaning.step()
+        assert [found.requested for found in pipeline.timeline(spec).pending()] == [instant]
+        assert cleaning.rolled_back == []
+
+    for heartbeat in (pipeline.folder / "table" / ".hoodie" / ".heartbeat").iterdir():
+        os.utime(heartbeat, (1, 1))  # long ago
+    cleaning.step()
+
+    assert cleaning.rolled_back == [instant]
+    timeline = pipeline.timeline(spec)
+    assert timeline.pending() == []
+    assert "rollback" in {found.action for found in timeline.instants()}
+    assert contents(pipeline, spec) == rows
+
+
+def test_clustering_plan_is_refused_and_can_be_removed(pipeline: Pipeline) -> None:
+    """A clustering plan stops streams and services by name, and the remedy that they give works."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 1)
+    empty = pipeline.spark._jvm.org.apache.hudi.common.util.Option.empty
+    with _write_client(
+        spec, pipeline.spark, {**writing(spec), "hoodie.clustering.inline.max.commits": "1"}
+    ) as client:
+        instant = client.scheduleClustering(empty()).get()
+    before = pipeline.everything()
+
+    with pytest.raises(ClusteringPlanError, match=instant) as caught:
+        pipeline.run(spec, streams=["a"])
+    with pytest.raises(ClusteringPlanError, match=instant):
+        run_services(spec, once=True, spark=pipeline.spark)
+
+    assert {name for name in pipeline.everything() ^ before if not name.startswith("locks")} == set()
+    remedy = re.search(r"Remove it: delete file://(\S+);", str(caught.value))
+    assert remedy
+    Path(remedy[1]).unlink()
+    fill(pipeline, spec, 1)
+    assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0, 1]
+
+
+def test_each_service_has_one_leader(pipeline: Pipeline) -> None:
+    """A service led elsewhere is left alone until its lease is free; the others go on meanwhile."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 4)
+    told: list[str] = []
+    stop = threading.Event()
+    with sync.connect(spec.locks.url, settings=spec.locks.settings) as client:
+        with client.lock("service/compaction").hold():
+            services = Background(
+                lambda: run_services(spec, spark=pipeline.spark, stop=stop, on_event=told.append)
+            )
+            wait_for(lambda: told)
+            assert [sentence.split()[0] for sentence in told] == ["archived"]
+        wait_for(lambda: any(sentence.startswith("compacted") for sentence in told))
+        stop.set()
+        report = services.result()
+        states = {status.name: status.state for status in client.list("service/")}
+
+    assert len(report.compactions) == 1
+    assert report.cleanings >= 1
+    assert states == {"service/cleaning": "free", "service/compaction": "free", "service/creation": "free"}
+
+
+def writing(spec: Spec) -> dict[str, str]:
+    """Options of a writer of the table."""
+    return write_options(base_path=spec.table.path, table="table", key=spec.table.key, buckets=1)
