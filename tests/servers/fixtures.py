@@ -45,3 +45,15 @@ def fake_gcs() -> Server:
 def azurite() -> Server:
     """Return Azurite, or the store that ASYNCLOCK_TEST_AZURE_URL names."""
     return server("azure")
+
+
+@pytest.fixture(scope="session", params=["s3", "moto", "gcs", "azure"])
+def any_server(request: pytest.FixtureRequest) -> Server:
+    """Return each of the four servers in turn."""
+    return server(request.param)
+
+
+@pytest.fixture(scope="session", params=["s3", "gcs", "azure"])
+def cloud(request: pytest.FixtureRequest) -> Server:
+    """Return one server for each SDK in turn."""
+    return server(request.param)

@@ -1,0 +1,307 @@
+"""``probe``: prove a store before a lock is trusted to it.
+
+A store that ignores a condition answers 200, and every lock on it looks held by everyone. The
+probe writes a few objects of its own under the URL, races itself for them and deletes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from asynclock.backend import MissingDate, Written, missing_date
+from asynclock.backends import open_backend
+from asynclock.clock import SystemClock
+from asynclock.errors import AsyncLockError, BackendError, PreconditionFailedError
+from asynclock.settings import LeaseSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from asynclock.backend import Backend, Stored
+    from asynclock.clock import Clock
+
+RACERS: Final = 32
+_ROUNDS: Final = 3
+_REWRITES: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was tried.
+
+    Attributes:
+        check: What was tried, in a few words.
+        safe: A lock may rely on it.
+        detail: What was seen, and what follows.
+    """
+
+    check: str
+    safe: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReport:
+    """What a probe found.
+
+    Attributes:
+        url: The store that was probed.
+        backend: Name of its backend.
+        safe: Every finding is: locks may be kept here.
+        findings: What was tried, in order.
+        clock_offset: By how many seconds the store's clock is ahead of this machine's, at least;
+            None without Dates, 0.0 within the resolution.
+    """
+
+    url: str
+    backend: str
+    safe: bool
+    findings: tuple[Finding, ...]
+    clock_offset: float | None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is not safe; empty if it is."""
+        return tuple(f"{found.check}: {found.detail}" for found in self.findings if not found.safe)
+
+
+async def probe(url: str, **backend_options: object) -> ProbeReport:
+    """Try whether locks may be kept at ``url``: conditions, races, reads, Dates.
+
+    Writes a dozen objects named ``.asynclock-probe-…`` there and deletes them.
+
+    Args:
+        url: Where the locks are to be.
+        backend_options: Options of the backend; see ``docs/backends``.
+
+    Raises:
+        ConfigError: The URL or an option is wrong; nothing was written.
+        BackendNotInstalledError: The backend's package is missing.
+    """
+    backend = open_backend(url, **backend_options)
+    try:
+        return await probe_backend(backend, url=url)
+    finally:
+        await backend.aclose()
+
+
+async def probe_backend(backend: Backend, *, url: str, clock: Clock | None = None) -> ProbeReport:
+    """Probe a backend that is open already; see ``probe``."""
+    trial = _Trial(backend, clock or SystemClock())
+    try:
+        await trial.run()
+    finally:
+        await trial.clean()
+    return ProbeReport(
+        url=url,
+        backend=backend.name,
+        safe=all(found.safe for found in trial.findings),
+        findings=tuple(trial.findings),
+        clock_offset=trial.clock_offset,
+    )
+
+
+class _Refuted(Exception):  # noqa: N818  says that a check failed, never leaves this module
+    """The store did what it must not."""
+
+
+class _Trial:
+    def __init__(self, backend: Backend, clock: Clock) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._stem = f".asynclock-probe-{uuid.uuid4()}"
+        self._keys: list[str] = []
+        self.findings: list[Finding] = []
+        self.clock_offset: float | None = None
+
+    async def run(self) -> None:
+        checks: tuple[tuple[str, Callable[[], Awaitable[str]]], ...] = (
+            ("read back", self._reads_back),
+            ("create only if absent", self._creates_once),
+            ("replace only if unchanged", self._replaces_once),
+            ("never create by replacing", self._never_creates),
+            ("read the latest write", self._reads_latest),
+            ("versions tell writes apart", self._versions_differ),
+            ("one of many creators wins", self._race_to_create),
+            ("one of many replacers wins", self._race_to_replace),
+            ("clock", self._tells_time),
+        )
+        for name, check in checks:
+            try:
+                found = Finding(check=name, safe=True, detail=await check())
+            except _Refuted as refuted:
+                found = Finding(check=name, safe=False, detail=str(refuted))
+            except AsyncLockError as error:
+                found = Finding(check=name, safe=False, detail=str(error))
+            self.findings.append(found)
+            if name == "read back" and not found.safe:
+                return  # nothing else could be told apart from this
+
+    async def clean(self) -> None:
+        for key in self._keys:
+            # Permission to delete is not needed for locks.
+            with contextlib.suppress(BackendError):
+                await self._backend.delete(key)
+
+    async def _reads_back(self) -> str:
+        key = self._key()
+        await self._missing(key)
+        written = await self._backend.put_if_absent(key, b"first")
+        stored = await self._present(key)
+        if stored.body != b"first":
+            raise _Refuted("the body read is not the one written; the store drops or changes bodies")
+        if stored.version != written.version:
+            raise _Refuted("the version read is not the one that the write returned")
+        return "what was written is read at once"
+
+    async def _creates_once(self) -> str:
+        key = self._key()
+        await self._backend.put_if_absent(key, b"first")
+        await self._pace()
+        with contextlib.suppress(PreconditionFailedError):
+            await self._backend.put_if_absent(key, b"second")
+            raise _Refuted("a second creation was accepted; the store ignores If-None-Match")
+        if (await self._present(key)).body != b"first":
+            raise _Refuted("a refused creation was written all the same")
+        return "a second creation is refused"
+
+    async def _replaces_once(self) -> str:
+        key = self._key()
+        first = await self._backend.put_if_absent(key, b"first")
+        await self._pace()
+        try:
+            await self._backend.put_if_match(key, b"second", first.version)
+        except PreconditionFailedError:
+            raise _Refuted("a write over the present version was refused; a lease could not renew") from None
+        await self._pace()
+        with contextlib.suppress(PreconditionFailedError):
+            await self._backend.put_if_match(key, b"third", first.version)
+            raise _Refuted("a write over an old version was accepted; the store ignores If-Match")
+        if (await self._present(key)).body != b"second":
+            raise _Refuted("a refused write was written all the same")
+        return "a write over an old version is refused"
+
+    async def _never_creates(self) -> str:
+        key, other = self._key(), self._key()
+        version = (await self._backend.put_if_absent(other, b"other")).version
+        with contextlib.suppress(PreconditionFailedError):
+            await self._backend.put_if_match(key, b"second", version)
+            raise _Refuted("a write over a version of a missing object was accepted")
+        await self._missing(key)
+        return "a write over a missing object is refused"
+
+    async def _reads_latest(self) -> str:
+        key = self._key()
+        version = (await self._backend.put_if_absent(key, b"0")).version
+        for number in range(1, _REWRITES + 1):
+            await self._present(key)  # what a cache would keep
+            await self._pace()
+            body = str(number).encode()
+            version = (await self._backend.put_if_match(key, body, version)).version
+            stored = await self._present(key)
+            if stored.body != body or stored.version != version:
+                raise _Refuted("a read after a write showed an older object; reads are stale or cached")
+        return "every read shows the latest write"
+
+    async def _versions_differ(self) -> str:
+        key = self._key()
+        seen = [(await self._backend.put_if_absent(key, b"aaaa")).version]
+        for body in (b"bbbb", b"aaaa"):
+            await self._pace()
+            seen.append((await self._backend.put_if_match(key, body, seen[-1])).version)
+        if seen[0] == seen[1] or seen[1] == seen[2]:
+            raise _Refuted("two different bodies have the same version; a lost race could not be seen")
+        if seen[0] == seen[2]:
+            return "a version is a hash of the body; fine for locks, since each write bears a nonce"
+        return "every write makes a new version"
+
+    async def _race_to_create(self) -> str:
+        for _ in range(_ROUNDS):
+            key = self._key()
+            await self._race(key, lambda body, key=key: self._backend.put_if_absent(key, body))  # type: ignore[misc]
+        return f"{_ROUNDS} races of {RACERS}, one winner each"
+
+    async def _race_to_replace(self) -> str:
+        for _ in range(_ROUNDS):
+            key = self._key()
+            base = (await self._backend.put_if_absent(key, b"base")).version
+            await self._pace()
+            await self._race(
+                key,
+                lambda body, key=key, base=base: self._backend.put_if_match(key, body, base),  # type: ignore[misc]
+            )
+        return f"{_ROUNDS} races of {RACERS}, one winner each"
+
+    async def _race(self, key: str, write: Callable[[bytes], Awaitable[Written]]) -> None:
+        bodies = [f"racer {number:02}".encode() for number in range(RACERS)]
+        start = asyncio.Event()
+
+        async def run(body: bytes) -> Written:
+            await start.wait()
+            return await write(body)
+
+        racers = [asyncio.ensure_future(run(body)) for body in bodies]
+        await asyncio.sleep(0)
+        start.set()
+        outcomes = await asyncio.gather(*racers, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, BackendError):
+                raise outcome
+        winners = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Written)]
+        if len(winners) > 1:
+            raise _Refuted(f"{len(winners)} of {RACERS} racers were told that they won")
+        stored = await self._present(key)
+        if winners and stored.body != bodies[winners[0]]:
+            raise _Refuted("the body that stayed is not the one of the racer that was told it won")
+        if not winners and all(isinstance(o, PreconditionFailedError) for o in outcomes):
+            raise _Refuted("every racer was refused")
+
+    async def _tells_time(self) -> str:
+        key, skew = self._key(), LeaseSettings().max_clock_skew
+        before = self._clock.wall()
+        await self._backend.put_if_absent(key, b"first")
+        stored = await self._present(key)
+        after = self._clock.wall()
+        if stored.server_time is None:
+            return "answers bear no usable Date; a dead holder's lock is freed after a full observation only"
+        ahead = max(0.0, stored.server_time - after)
+        behind = max(0.0, before - stored.server_time - self._backend.clock_resolution)
+        self.clock_offset = ahead - behind
+        if abs(self.clock_offset) > skew:
+            raise _Refuted(
+                f"the store's clock and this machine's differ by {abs(self.clock_offset):.0f} s; "
+                "one of the two is wrong, put it right"
+            )
+        if stored.last_modified is None:
+            return "answers bear no Last-Modified; a dead holder's lock is freed by observation only"
+        if (
+            abs(stored.last_modified - stored.server_time)
+            > skew + self._backend.clock_resolution + after - before
+        ):
+            raise _Refuted("Date and Last-Modified of one store disagree")
+        return "the store's clock agrees with this machine's"
+
+    async def _present(self, key: str) -> Stored:
+        stored = await self._backend.get(key)
+        if stored is None:
+            raise _Refuted("an object just written is not found; reads are stale or cached")
+        return stored
+
+    async def _missing(self, key: str) -> None:
+        reset = missing_date.set(MissingDate())
+        try:
+            if await self._backend.get(key) is not None:
+                raise _Refuted("an object that was never written is found")
+        finally:
+            missing_date.reset(reset)
+
+    async def _pace(self) -> None:
+        await asyncio.sleep(self._backend.min_write_interval)
+
+    def _key(self) -> str:
+        self._keys.append(f"{self._stem}-{len(self._keys)}.json")
+        return self._keys[-1]

@@ -1,0 +1,412 @@
+"""TapProxy: an HTTP proxy that counts every request and breaks the ones it is told to.
+
+::
+
+    async with TapProxy(upstream="http://127.0.0.1:9000", seed=7) as proxy:
+        proxy.inject(Wire.CUT_AFTER, writes=True, nth=1)
+        ...  # talk to proxy.url
+        assert [tap.forwarded for tap in proxy.journal if tap.write] == [1]
+
+The journal is the ground truth of what reached the server. Plain http on the loopback only. It
+answers no ``100 Continue`` by itself: a client that waits for one waits for its own timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Self
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+_WRITES: Final = frozenset({"PUT", "POST", "DELETE"})
+_BODYLESS: Final = frozenset({204, 304})
+_HEAD_LIMIT: Final = 64 * 1024
+
+
+class Wire(StrEnum):
+    """What can go wrong with one request on the wire."""
+
+    CUT_BEFORE = "cut-before"
+    """Closed without forwarding: nothing is applied."""
+    CUT_AFTER = "cut-after"
+    """Forwarded and answered, the answer is dropped and the connection closed: it is applied."""
+    CUT_MIDDLE = "cut-middle"
+    """Closed in the middle of the answer's head: it is applied."""
+    CUT_BODY = "cut-body"
+    """Closed in the middle of the answer's body."""
+    DELAY = "delay"
+    """The answer comes ``seconds`` late."""
+    LATE = "late"
+    """Closed at once, forwarded ``seconds`` later: a zombie."""
+    DUPLICATE = "duplicate"
+    """Forwarded twice; the client gets the second answer, as from a proxy that retries."""
+    BLACKHOLE = "blackhole"
+    """Forwarded, never answered, the connection stays open for ``seconds``."""
+    SWALLOW = "swallow"
+    """Never forwarded nor answered, the connection stays open for ``seconds``: half-open."""
+    DRIP = "drip"
+    """The answer comes byte by byte over ``seconds``."""
+    ANSWER = "answer"
+    """Not forwarded; answered with ``status`` and ``body``."""
+
+
+@dataclass
+class Tap:
+    """One request as the proxy saw it.
+
+    Attributes:
+        method: Its method.
+        target: Path and query.
+        headers: Its headers, names in lower case.
+        body: Its body.
+        connection: Number of the client's connection, from 1.
+        forwarded: How often it was sent to the server.
+        status: The server's answer, None if there was none.
+        fault: What was done to it.
+    """
+
+    method: str
+    target: str
+    headers: dict[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    connection: int
+    forwarded: int = 0
+    status: int | None = None
+    fault: Wire | None = None
+
+    @property
+    def write(self) -> bool:
+        """Whether it changes an object."""
+        return self.method in _WRITES
+
+    @property
+    def applied(self) -> bool:
+        """Whether the server said that it did what was asked."""
+        return self.status is not None and self.status < 300  # noqa: PLR2004  success
+
+
+@dataclass
+class _Plan:
+    fault: Wire
+    matches: Callable[[Tap], bool]
+    skip: int
+    left: int
+    reset: bool
+    seconds: float
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class _Answer:
+    head: bytes
+    body: bytes
+    status: int
+    keeps: bool
+
+    @property
+    def raw(self) -> bytes:
+        return self.head + self.body
+
+
+class TapProxy:
+    """A proxy in front of one server, on a port of the loopback.
+
+    Args:
+        upstream: Address of the server.
+        seed: Of the storm's choices.
+        delay: Seconds by which every answer is late, for both ways together: a far store.
+
+    Attributes:
+        journal: Every request so far, in order of arrival.
+        connections: How many connections clients have made.
+    """
+
+    def __init__(self, upstream: str, *, seed: int = 0, delay: float = 0.0) -> None:
+        parts = urlsplit(upstream)
+        self._upstream = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self._rng = random.Random(seed)  # noqa: S311  seeded so that a run can be repeated
+        self._delay = delay
+        self._plans: list[_Plan] = []
+        self._storm: tuple[float, tuple[Wire, ...], float] | None = None
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.journal: list[Tap] = []
+        self.connections = 0
+
+    @property
+    def url(self) -> str:
+        """Address to give to clients."""
+        if self._server is None:
+            message = "the proxy is not open; use async with"
+            raise RuntimeError(message)
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_HEAD_LIMIT)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def inject(
+        self,
+        fault: Wire,
+        *,
+        method: str | None = None,
+        writes: bool | None = None,
+        nth: int = 1,
+        times: int = 1,
+        reset: bool = False,
+        seconds: float = 0.0,
+        status: int = 503,
+        headers: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> None:
+        """Break requests to come.
+
+        Args:
+            fault: How.
+            method: Only those of this method.
+            writes: Only those that change objects, or only those that do not.
+            nth: The first one to break among the matching ones, from 1.
+            times: How many from there on.
+            reset: Close with RST, not FIN.
+            seconds: For the faults that take time.
+            status: Of ``ANSWER``.
+            headers: Of ``ANSWER``.
+            body: Of ``ANSWER``.
+        """
+
+        def matches(tap: Tap) -> bool:
+            return (method is None or tap.method == method) and (writes is None or tap.write == writes)
+
+        self._plans.append(_Plan(fault, matches, nth - 1, times, reset, seconds, status, headers or {}, body))
+
+    def storm(self, rate: float, *faults: Wire, seconds: float = 0.0) -> None:
+        """Break each write with probability ``rate``, by one of ``faults``, half of them with RST."""
+        self._storm = (rate, faults, seconds) if rate > 0 else None
+
+    def faults(self, *kinds: Wire) -> int:
+        """Count the requests broken so far, by any of ``kinds`` or at all."""
+        return sum(tap.fault is not None and (not kinds or tap.fault in kinds) for tap in self.journal)
+
+    def _plan_for(self, tap: Tap) -> _Plan | None:
+        for plan in self._plans:
+            if plan.left and plan.matches(tap):
+                if plan.skip:
+                    plan.skip -= 1
+                    continue
+                plan.left -= 1
+                return plan
+        if self._storm is not None and tap.write and self._rng.random() < self._storm[0]:
+            _, faults, seconds = self._storm
+            fault, reset = self._rng.choice(faults), self._rng.random() < 0.5  # noqa: PLR2004  half of them
+            return _Plan(fault, lambda _: True, 0, 0, reset, seconds, 503, {}, b"")
+        return None
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self.connections += 1
+        upstream = _Upstream(self._upstream)
+        try:
+            await self._serve(reader, writer, upstream, self.connections)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        except asyncio.CancelledError:
+            # Ours, from closing; a server's callback must not end as cancelled.
+            pass
+        finally:
+            upstream.close()
+            await _close(writer, reset=False)
+
+    async def _serve(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        upstream: _Upstream,
+        connection: int,
+    ) -> None:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            first, headers = _parse(head)
+            method, target, _ = first.split(" ", 2)
+            body = await _read_body(reader, headers)
+            tap = Tap(method, target, headers, body, connection)
+            self.journal.append(tap)
+            plan = self._plan_for(tap)
+            if plan is not None:
+                tap.fault = plan.fault
+            if not await self._handle(tap, head + body, plan, writer, upstream):
+                await _close(writer, reset=plan is not None and plan.reset)
+                return
+
+    async def _handle(
+        self,
+        tap: Tap,
+        request: bytes,
+        plan: _Plan | None,
+        writer: asyncio.StreamWriter,
+        upstream: _Upstream,
+    ) -> bool:
+        """Serve one request; False: the connection is to be closed."""
+        fault = None if plan is None else plan.fault
+        if plan is not None and fault in {Wire.CUT_BEFORE, Wire.LATE, Wire.SWALLOW, Wire.ANSWER}:
+            return await self._withhold(tap, request, plan, writer)
+        answer = await self._forward(tap, request, upstream)
+        if self._delay:
+            await asyncio.sleep(self._delay)
+        if plan is None:
+            writer.write(answer.raw)
+            await writer.drain()
+            return answer.keeps
+        return await self._spoil(tap, request, plan, answer, writer=writer, upstream=upstream)
+
+    async def _withhold(self, tap: Tap, request: bytes, plan: _Plan, writer: asyncio.StreamWriter) -> bool:
+        if plan.fault is Wire.LATE:
+            task = asyncio.create_task(self._forward_later(tap, request, plan.seconds))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif plan.fault is Wire.SWALLOW:
+            await asyncio.sleep(plan.seconds)
+        elif plan.fault is Wire.ANSWER:
+            headers = {"Content-Length": str(len(plan.body)), **plan.headers}
+            lines = [f"HTTP/1.1 {plan.status} Scripted", *(f"{k}: {v}" for k, v in headers.items())]
+            writer.write(("\r\n".join(lines) + "\r\n\r\n").encode() + plan.body)
+            await writer.drain()
+            return True
+        return False
+
+    async def _spoil(
+        self,
+        tap: Tap,
+        request: bytes,
+        plan: _Plan,
+        answer: _Answer,
+        *,
+        writer: asyncio.StreamWriter,
+        upstream: _Upstream,
+    ) -> bool:
+        fault = plan.fault
+        if fault is Wire.DUPLICATE:
+            answer = await self._forward(tap, request, upstream)
+        elif fault in {Wire.CUT_MIDDLE, Wire.CUT_BODY}:
+            cut = (
+                len(answer.head) // 2
+                if fault is Wire.CUT_MIDDLE
+                else len(answer.head) + len(answer.body) // 2
+            )
+            writer.write(answer.raw[:cut])
+            await writer.drain()
+        elif fault is Wire.DRIP:
+            for at in range(len(answer.raw)):
+                writer.write(answer.raw[at : at + 1])
+                await writer.drain()
+                await asyncio.sleep(plan.seconds / len(answer.raw))
+            return answer.keeps
+        elif fault in {Wire.DELAY, Wire.BLACKHOLE}:
+            await asyncio.sleep(plan.seconds)
+        if fault in {Wire.CUT_AFTER, Wire.CUT_MIDDLE, Wire.CUT_BODY, Wire.BLACKHOLE}:
+            return False
+        writer.write(answer.raw)
+        await writer.drain()
+        return answer.keeps
+
+    async def _forward(self, tap: Tap, request: bytes, upstream: _Upstream) -> _Answer:
+        tap.forwarded += 1
+        answer = await upstream.ask(request, tap.method)
+        tap.status = answer.status
+        return answer
+
+    async def _forward_later(self, tap: Tap, request: bytes, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        upstream = _Upstream(self._upstream)
+        try:
+            await self._forward(tap, request, upstream)
+        finally:
+            upstream.close()
+
+
+class _Upstream:
+    """One connection to the server, opened when it is needed."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, request: bytes, method: str) -> _Answer:
+        if self._streams is None or self._streams[0].at_eof():
+            self.close()
+            self._streams = await asyncio.open_connection(*self._address, limit=_HEAD_LIMIT)
+        reader, writer = self._streams
+        writer.write(request)
+        await writer.drain()
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            first, headers = _parse(head)
+            status = int(first.split(" ", 2)[1])
+            if status >= 200:  # noqa: PLR2004  1xx are not the answer
+                break
+        body = (
+            b"" if method == "HEAD" or status in _BODYLESS else await _read_body(reader, headers, answer=True)
+        )
+        keeps = headers.get("connection", "").lower() != "close"
+        if not keeps:
+            self.close()
+        return _Answer(head, body, status, keeps)
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+def _parse(head: bytes) -> tuple[str, dict[str, str]]:
+    first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    pairs = (line.split(":", 1) for line in lines)
+    return first, {name.strip().lower(): value.strip() for name, value in pairs}
+
+
+async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str], *, answer: bool = False) -> bytes:
+    """Read a body as it is on the wire, chunk sizes included."""
+    if "chunked" in headers.get("transfer-encoding", "").lower():
+        parts: list[bytes] = []
+        while True:
+            line = await reader.readuntil(b"\r\n")
+            parts.append(line)
+            size = int(line.split(b";")[0], 16)
+            parts.append(await reader.readexactly(size + 2))
+            if size == 0:
+                return b"".join(parts)
+    if (length := headers.get("content-length")) is not None:
+        return await reader.readexactly(int(length))
+    return await reader.read() if answer else b""
+
+
+async def _close(writer: asyncio.StreamWriter, *, reset: bool) -> None:
+    if reset and (raw := writer.get_extra_info("socket")) is not None:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.close()
+    with contextlib.suppress(OSError, asyncio.CancelledError):
+        await writer.wait_closed()

@@ -1,0 +1,215 @@
+"""The probe trusts the stores that keep their word, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import asynclock
+from asynclock.backend import Stored, Written
+from asynclock.backends.memory import MemoryBackend
+from asynclock.probe import probe, probe_backend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from asynclock.testing.servers import Server
+
+
+class IgnoresIfMatch(MemoryBackend):
+    """Writes over any version."""
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:  # noqa: ARG002
+        """Write."""
+        return await self.put(key, body)
+
+
+class IgnoresIfNoneMatch(MemoryBackend):
+    """Creates what exists."""
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:
+        """Write."""
+        return await self.put(key, body)
+
+
+class ChecksThenWrites(MemoryBackend):
+    """Checks the condition, and writes a moment later."""
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Write after a look."""
+        stored = await self.get(key)
+        await asyncio.sleep(0)
+        if stored is None:
+            return await super().put_if_match(key, body, version)
+        return await super().put_if_match(
+            key, body, (await self._now(key)) if stored.version == version else ""
+        )
+
+    async def _now(self, key: str) -> str:
+        stored = await self.get(key)
+        assert stored is not None
+        return stored.version
+
+
+class AnswersYesToLosers(MemoryBackend):
+    """Tells those that lost a race over a present version that they won."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at_once = 0
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Write, or pretend to where others write at the same time."""
+        self._at_once += 1
+        await asyncio.sleep(0)
+        racing = self._at_once > 1
+        try:
+            return await super().put_if_match(key, body, version)
+        except asynclock.PreconditionFailedError:
+            if racing:
+                return Written("pretended", None)
+            raise
+        finally:
+            self._at_once -= 1
+
+
+class ReadsStale(MemoryBackend):
+    """Shows the write before the last one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before: dict[str, Stored | None] = {}
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Write, and remember what was there."""
+        before = await super().get(key)
+        written = await super().put_if_match(key, body, version)
+        self._before[key] = before
+        return written
+
+    async def get(self, key: str) -> Stored | None:
+        """Read what was there before."""
+        return self._before.pop(key, None) or await super().get(key)
+
+
+class CachesReads(MemoryBackend):
+    """Answers a second read from a cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cache: dict[str, Stored] = {}
+
+    async def get(self, key: str) -> Stored | None:
+        """Read once."""
+        if key not in self._cache:
+            stored = await super().get(key)
+            if stored is None:
+                return None
+            self._cache[key] = stored
+        return self._cache[key]
+
+
+class DropsTheBody(MemoryBackend):
+    """Stores empty objects."""
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:  # noqa: ARG002
+        """Write nothing."""
+        return await super().put_if_absent(key, b"")
+
+
+class WrongClock(MemoryBackend):
+    """Is an hour ahead."""
+
+    async def get(self, key: str) -> Stored | None:
+        """Read with another time."""
+        stored = await super().get(key)
+        if stored is None or stored.server_time is None or stored.last_modified is None:
+            return None
+        ahead = 3600.0
+        return replace(
+            stored, server_time=stored.server_time + ahead, last_modified=stored.last_modified + ahead
+        )
+
+
+class HashesWeakly(MemoryBackend):
+    """Makes its versions of the body's length, so that other bodies have the same."""
+
+    def _version(self, body: bytes) -> str:
+        return hashlib.sha256(str(len(body)).encode()).hexdigest()
+
+    async def get(self, key: str) -> Stored | None:
+        """Read with the hash for a version."""
+        stored = await super().get(key)
+        return None if stored is None else replace(stored, version=self._version(stored.body))
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:
+        """Create with the hash for a version."""
+        return replace(await super().put_if_absent(key, body), version=self._version(body))
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Replace where the hash is the same."""
+        stored = await super().get(key)
+        real = stored.version if stored is not None and self._version(stored.body) == version else "none"
+        return replace(await super().put_if_match(key, body, real), version=self._version(body))
+
+
+class CreatesByReplacing(MemoryBackend):
+    """Takes If-Match on a missing object for a creation."""
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Replace, or create."""
+        if await self.get(key) is None:
+            return await self.put(key, body)
+        return await super().put_if_match(key, body, version)
+
+
+@pytest.mark.parametrize(
+    ("store", "reason"),
+    [
+        (IgnoresIfMatch, "ignores If-Match"),
+        (IgnoresIfNoneMatch, "ignores If-None-Match"),
+        (ChecksThenWrites, "racers were told that they won"),
+        (AnswersYesToLosers, "racers were told that they won"),
+        (ReadsStale, "stale or cached"),
+        (CachesReads, "stale or cached"),
+        (DropsTheBody, "drops or changes bodies"),
+        (WrongClock, "differ by 3600 s"),
+        (HashesWeakly, "two different bodies have the same version"),
+        (CreatesByReplacing, "missing object was accepted"),
+    ],
+)
+async def test_a_broken_store_is_refused(store: type[MemoryBackend], reason: str) -> None:
+    """A store that breaks its word is not safe, and the report says how."""
+    report = await probe_backend(store(), url="memory://broken")
+
+    assert not report.safe
+    assert any(reason in text for text in report.reasons), report.reasons
+
+
+async def test_a_real_server_is_trusted(any_server: Server) -> None:
+    """Each server that the tests rely on keeps its word, by the same probe."""
+    report = await probe(f"{any_server.url}/probe", **any_server.options)
+
+    assert report.reasons == ()
+    assert report.safe
+
+
+@pytest.mark.parametrize("scheme", ["memory", "file"])
+async def test_a_local_store_is_trusted_and_left_clean(scheme: str, tmp_path: Path) -> None:
+    """The stores without a server pass, and no object of the probe stays."""
+    report = await probe("memory://" if scheme == "memory" else f"file://{tmp_path}/locks")
+
+    assert report.reasons == ()
+    assert await asyncio.to_thread(lambda: list(tmp_path.rglob("*.json"))) == []
+
+
+async def test_an_unreachable_store_is_not_safe() -> None:
+    """Where nothing answers, the report says so instead of raising."""
+    report = await probe("gs://bucket", endpoint_url="http://127.0.0.1:1")
+
+    assert not report.safe
+    assert "cannot connect" in report.reasons[0]
