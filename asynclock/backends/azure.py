@@ -50,6 +50,7 @@ from asynclock.backends._http import (
     READ_TIMEOUT,
     CloudBackend,
     Joined,
+    RedirectRefusedError,
     check_endpoint,
     exchange,
     http_date,
@@ -78,6 +79,7 @@ _DEVELOPMENT: Final = (
     # The emulator's key, the same on every machine and published by Microsoft.
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
 )
+_REDIRECT: Final = 3
 _NOT_PROCESSED: Final = frozenset({401, 416})
 """Answers after which the SDK may send once more: with a token, or without a range."""
 
@@ -256,6 +258,8 @@ class _OneRequestTransport(AioHttpTransport):  # type: ignore[misc]
         current.sent, current.status = True, None
         answer = await super().send(request, **options)
         current.status, current.headers = answer.status_code, answer.headers
+        if answer.status_code // 100 == _REDIRECT:
+            raise RedirectRefusedError
         return answer
 
 

@@ -1,0 +1,224 @@
+"""What each answer of a store becomes, the ones no emulator sends included."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asynclock.backend import MissingDate, missing_date
+from asynclock.backends import open_backend
+from asynclock.errors import (
+    AccessDeniedError,
+    BackendError,
+    BackendUnavailableError,
+    OutcomeUnknownError,
+    PreconditionFailedError,
+    UnsupportedBackendError,
+)
+from asynclock.testing.proxy import TapProxy, Wire
+
+if TYPE_CHECKING:
+    from asynclock.backend import Backend
+    from asynclock.testing.servers import Server
+
+CANARY = "CANARY-dont-show-me"
+
+
+def s3_body(code: str) -> bytes:
+    """Return an error document of S3."""
+    return f"<Error><Code>{code}</Code><Message>{CANARY}</Message></Error>".encode()
+
+
+def gcs_body(reason: str) -> bytes:
+    """Return an error document of Cloud Storage."""
+    return json.dumps({"error": {"errors": [{"reason": reason}], "message": CANARY}}).encode()
+
+
+S3_ROWS = [
+    (412, s3_body("PreconditionFailed"), PreconditionFailedError),
+    (200, s3_body("PreconditionFailed"), PreconditionFailedError),
+    (500, s3_body("PreconditionFailed"), PreconditionFailedError),
+    (404, s3_body("NoSuchKey"), PreconditionFailedError),
+    (404, s3_body("NoSuchBucket"), UnsupportedBackendError),
+    (409, s3_body("ConditionalRequestConflict"), OutcomeUnknownError),
+    (409, s3_body("OperationAborted"), OutcomeUnknownError),
+    (200, s3_body("InternalError"), OutcomeUnknownError),
+    (429, s3_body("SlowDown"), BackendUnavailableError),
+    (429, b"", BackendUnavailableError),
+    (500, s3_body("InternalError"), OutcomeUnknownError),
+    (502, b"<html>bad gateway</html>", OutcomeUnknownError),
+    (503, s3_body("SlowDown"), OutcomeUnknownError),
+    (504, b"", OutcomeUnknownError),
+    (400, s3_body("RequestTimeout"), OutcomeUnknownError),
+    (400, s3_body("ExpiredToken"), AccessDeniedError),
+    (400, s3_body("InvalidRequest"), UnsupportedBackendError),
+    (401, s3_body("Unauthorized"), AccessDeniedError),
+    (403, s3_body("AccessDenied"), AccessDeniedError),
+    (403, s3_body("InvalidObjectState"), UnsupportedBackendError),
+    (405, s3_body("MethodNotAllowed"), UnsupportedBackendError),
+    (501, s3_body("NotImplemented"), UnsupportedBackendError),
+    (301, s3_body("PermanentRedirect"), UnsupportedBackendError),
+    (307, s3_body("TemporaryRedirect"), UnsupportedBackendError),
+]
+GCS_ROWS = [
+    (412, gcs_body("conditionNotMet"), PreconditionFailedError),
+    (412, b"", PreconditionFailedError),
+    (404, gcs_body("notFound"), UnsupportedBackendError),
+    (403, gcs_body("retentionPolicyNotMet"), UnsupportedBackendError),
+    (403, gcs_body("objectUnderActiveHold"), UnsupportedBackendError),
+    (403, gcs_body("rateLimitExceeded"), BackendUnavailableError),
+    (429, gcs_body("rateLimitExceeded"), BackendUnavailableError),
+    (401, gcs_body("authError"), AccessDeniedError),
+    (403, gcs_body("forbidden"), AccessDeniedError),
+    (400, gcs_body("invalid"), UnsupportedBackendError),
+    (408, b"", OutcomeUnknownError),
+    (500, b"oops", OutcomeUnknownError),
+    (503, gcs_body("backendError"), OutcomeUnknownError),
+    (200, b"not json", OutcomeUnknownError),
+    (307, b"", UnsupportedBackendError),
+]
+AZURE_ROWS = [
+    (409, "BlobAlreadyExists", PreconditionFailedError),
+    (412, "BlobAlreadyExists", PreconditionFailedError),
+    (412, "ConditionNotMet", PreconditionFailedError),
+    (412, "", PreconditionFailedError),
+    (404, "BlobNotFound", PreconditionFailedError),
+    (404, "ContainerNotFound", UnsupportedBackendError),
+    (412, "LeaseIdMissing", UnsupportedBackendError),
+    (409, "BlobImmutableDueToPolicy", UnsupportedBackendError),
+    (409, "ContainerBeingDeleted", OutcomeUnknownError),
+    (429, "", BackendUnavailableError),
+    (401, "NoAuthenticationInformation", AccessDeniedError),
+    (403, "AuthenticationFailed", AccessDeniedError),
+    (403, "UnauthorizedBlobOverwrite", UnsupportedBackendError),
+    (400, "InvalidHeaderValue", UnsupportedBackendError),
+    (405, "UnsupportedHttpVerb", UnsupportedBackendError),
+    (500, "InternalError", OutcomeUnknownError),
+    (503, "ServerBusy", OutcomeUnknownError),
+    (307, "", UnsupportedBackendError),
+]
+
+
+def _id(value: object) -> str | None:
+    if isinstance(value, bytes):
+        return value.decode()[:60]
+    return value.__name__ if isinstance(value, type) else None
+
+
+async def _refusal(
+    server: Server, status: int, body: bytes, headers: dict[str, str] | None = None
+) -> tuple[BackendError, int]:
+    """Return the error of a write that is answered so, and how many writes reached the proxy."""
+    async with TapProxy(server.endpoint) as proxy:
+        backend = open_backend(f"{server.url}/answers", **server.through(proxy.url))
+        scripted = {"Location": f"{proxy.url}/elsewhere", **(headers or {})}
+        proxy.inject(Wire.ANSWER, writes=True, times=9, status=status, headers=scripted, body=body)
+        try:
+            with pytest.raises(BackendError) as caught:
+                await backend.put_if_match("a.json", b"body", "12345")
+        finally:
+            await backend.aclose()
+        assert CANARY not in f"{caught.value!r} {caught.value}"
+        return caught.value, len(proxy.journal)
+
+
+@pytest.mark.parametrize(("status", "body", "expected"), S3_ROWS, ids=_id)
+async def test_s3_answers_are_sorted(
+    minio: Server, status: int, body: bytes, expected: type[BackendError]
+) -> None:
+    """Each answer of S3 to a write becomes its error, by its code first, after one request."""
+    error, requests = await _refusal(minio, status, body, {"Content-Type": "application/xml"})
+
+    assert type(error) is expected
+    assert requests == 1
+
+
+@pytest.mark.parametrize(("status", "body", "expected"), GCS_ROWS, ids=_id)
+async def test_gcs_answers_are_sorted(
+    fake_gcs: Server, status: int, body: bytes, expected: type[BackendError]
+) -> None:
+    """Each answer of Cloud Storage to a write becomes its error, after one request."""
+    error, requests = await _refusal(fake_gcs, status, body)
+
+    assert type(error) is expected
+    assert requests == 1
+
+
+@pytest.mark.parametrize(("status", "code", "expected"), AZURE_ROWS, ids=_id)
+async def test_azure_answers_are_sorted(
+    azurite: Server, status: int, code: str, expected: type[BackendError]
+) -> None:
+    """Each answer of Blob Storage to a write becomes its error, by its code first, after one request."""
+    error, requests = await _refusal(azurite, status, b"", {"x-ms-error-code": code} if code else {})
+
+    assert type(error) is expected
+    assert requests == 1
+
+
+@pytest.mark.parametrize("status", [307, 400, 403, 429, 500, 503])
+async def test_a_failed_read_never_says_written(cloud: Server, status: int) -> None:
+    """A read that fails wrote nothing, and is sent once."""
+    async with TapProxy(cloud.endpoint) as proxy:
+        backend = open_backend(f"{cloud.url}/answers", **cloud.through(proxy.url))
+        proxy.inject(Wire.ANSWER, times=9, status=status)
+
+        with pytest.raises(BackendError) as caught:
+            await backend.get("a.json")
+        await backend.aclose()
+
+        assert caught.value.written == "no"
+        assert len(proxy.journal) == 1
+
+
+async def test_a_date_from_a_cache_is_no_date(cloud: Server) -> None:
+    """Where a Date stands beside an Age, it is the cache's copy and not given."""
+    async with TapProxy(cloud.endpoint) as proxy:
+        backend = open_backend(f"{cloud.url}/answers", **cloud.through(proxy.url))
+        date = {"Date": "Tue, 14 Nov 2023 22:13:20 GMT", "x-ms-error-code": "BlobNotFound"}
+        missing = s3_body("NoSuchKey")
+        proxy.inject(Wire.ANSWER, status=404, headers=date, body=missing)
+        proxy.inject(Wire.ANSWER, status=404, headers=date | {"Age": "1"}, body=missing)
+
+        dates = [await _missing_date(backend), await _missing_date(backend)]
+        await backend.aclose()
+
+    assert dates == [1_700_000_000.0, None]
+
+
+async def _missing_date(backend: Backend) -> float | None:
+    cell = MissingDate()
+    reset = missing_date.set(cell)
+    try:
+        assert await backend.get("nothing.json") is None
+    finally:
+        missing_date.reset(reset)
+    return cell.server_time
+
+
+async def test_each_call_is_one_request(cloud: Server) -> None:
+    """Every call is one request at the server, all of them over one connection."""
+    async with TapProxy(cloud.endpoint) as proxy:
+        backend = open_backend(f"{cloud.url}/hits", **cloud.through(proxy.url))
+        counts = []
+        assert await backend.get("a.json") is None
+        counts.append(len(proxy.journal))
+        written = await backend.put_if_absent("a.json", b"1")
+        counts.append(len(proxy.journal))
+        with pytest.raises(PreconditionFailedError):
+            await backend.put_if_absent("a.json", b"2")
+        counts.append(len(proxy.journal))
+        await backend.put_if_match("a.json", b"3", written.version)
+        counts.append(len(proxy.journal))
+        stored = await backend.get("a.json")
+        counts.append(len(proxy.journal))
+        await backend.delete("a.json")
+        counts.append(len(proxy.journal))
+        await backend.aclose()
+
+    assert counts == [1, 2, 3, 4, 5, 6]
+    assert proxy.connections == 1
+    assert not any("expect" in tap.headers for tap in proxy.journal)
+    assert stored is not None
+    assert None not in {stored.last_modified, stored.server_time}
