@@ -1,0 +1,36 @@
+"""The command ``asynclock``.
+
+Importing this package loads neither Spark nor a cloud SDK; a command loads what it needs when
+it runs, so that ``asynclock run`` starts quickly.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NEEDED: Final = ("click", "rich")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and exit with its code.
+
+    Args:
+        arguments: The words after ``asynclock``; default: those of this process.
+
+    Raises:
+        SystemExit: Always; the codes are in ``asynclock.cli.exit_codes``.
+    """
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        sys.stderr.write(
+            f"asynclock: the command needs {' and '.join(missing)}; run: pip install 'asynclock[cli]'\n"
+        )
+        sys.exit(2)
+    from asynclock.cli.app import run_command  # noqa: PLC0415  needs the extra
+
+    sys.exit(run_command(arguments))

@@ -1,0 +1,54 @@
+"""The commands, and how errors become exit codes."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from asynclock.cli.exit_codes import SIGNALLED, USAGE, exit_code
+from asynclock.cli.locks import break_command, list_command, status_command
+from asynclock.cli.output import tell
+from asynclock.cli.pipeline import pipeline_group
+from asynclock.cli.run import run_locked_command
+from asynclock.errors import AsyncLockError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="asynclock")
+def command() -> None:
+    """Locks that live in an object store, a folder or memory.
+
+    Exit codes: 0 done; 1 the answer is no; 2 usage, URL or settings; 65 corrupt lock;
+    69 store unavailable or denied; 75 not acquired in time; 76 lease lost.
+    """
+
+
+for each in (run_locked_command, status_command, list_command, break_command, pipeline_group):
+    command.add_command(each)
+
+
+def run_command(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code; errors are told on the standard error."""
+    logging.basicConfig(format="asynclock: %(message)s")
+    try:
+        code: Any = command.main(arguments, prog_name="asynclock", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return SIGNALLED + signal.SIGINT
+    except AsyncLockError as error:
+        tell(str(error))
+        return exit_code(error)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        tell("pyspark is not installed; run: pip install 'asynclock[spark]'")
+        return USAGE
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,112 @@
+"""CMD: started in a process group of its own, watched, signalled and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from typing import TYPE_CHECKING, Final
+
+from asynclock.cli.descendants import adopt_orphans, signal_descendants
+from asynclock.cli.exit_codes import SIGNALLED
+from asynclock.cli.guard import Guard
+from asynclock.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_LOOK_SECONDS: Final = 0.02
+
+
+class Child:
+    """A running command. Made and used on one loop.
+
+    Args:
+        command: Program and arguments.
+        environment: Its whole environment.
+        grace: Seconds between SIGTERM and SIGKILL for it, should this process be killed.
+
+    Attributes:
+        ended: Done with the command's exit code, 128 + n where signal n ended it.
+
+    Raises:
+        OSError: It could not be started.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, grace: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[int] = self._loop.create_future()
+        adopt_orphans()
+        self._terminal = Terminal()
+        self._process = subprocess.Popen(list(command), env=environment, process_group=0)  # noqa: S603  the user's own
+        self._guard = Guard(self._group, grace=grace)
+        self._terminal.give(self._group)
+        # It may have been stopped because it read the terminal before that was its own.
+        self.signal(signal.SIGCONT)
+        threading.Thread(target=self._watch, name="asynclock-child", daemon=True).start()
+
+    @property
+    def _group(self) -> int:
+        return self._process.pid
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the command's process group; SIGCONT also gives the terminal back to it."""
+        if number == signal.SIGCONT:
+            self._terminal.give(self._group)
+        # The group's leader is reaped by ``close`` only, so the group cannot be another's by now.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._group, number)
+
+    async def end_all(self, *, grace: float) -> None:
+        """End the command and all its descendants: SIGTERM, after ``grace`` seconds SIGKILL."""
+        until = self._loop.time() + grace
+        if grace > 0:
+            self._signal_all(signal.SIGTERM)
+            # A stopped process sees SIGTERM only once it goes on.
+            self._signal_all(signal.SIGCONT)
+        # No event tells of the end of processes that are not children of ours.
+        while self._signal_all(0) and (left := until - self._loop.time()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(min(_LOOK_SECONDS, left))
+        while self._signal_all(signal.SIGKILL):  # noqa: ASYNC110  likewise
+            await asyncio.sleep(_LOOK_SECONDS)
+        await self.ended
+
+    def close(self) -> None:
+        """Take the terminal back and forget the command, which has ended."""
+        self._terminal.take_back(self._group)
+        self._guard.dismiss()
+        self._process.wait()
+
+    def _signal_all(self, number: int) -> bool:
+        """Signal the group and all descendants; whether any is left alive."""
+        if number:
+            self.signal(number)
+        return bool(signal_descendants(number, spare=self._guard.pid)) or not self.ended.done()
+
+    def _watch(self) -> None:
+        """Wait for the end of the command; reap the orphans that were adopted; a thread of its own."""
+        while True:
+            seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+            assert seen is not None  # noqa: S101  without WNOHANG
+            if seen.si_code == os.CLD_STOPPED:
+                os.waitid(os.P_PID, seen.si_pid, os.WSTOPPED | os.WNOHANG)
+                if seen.si_pid == self._group:
+                    self._stop_too()
+            elif seen.si_pid != self._group:
+                os.waitid(os.P_PID, seen.si_pid, os.WEXITED)
+            else:
+                code = seen.si_status if seen.si_code == os.CLD_EXITED else SIGNALLED + seen.si_status
+                self._loop.call_soon_threadsafe(self.ended.set_result, code)
+                return
+
+    def _stop_too(self) -> None:
+        """Stop as the command was stopped at the terminal, so that the user's shell takes over.
+
+        The shell sends SIGCONT, which is forwarded; a lease that ran out meanwhile is lost.
+        """
+        if self._terminal.present:
+            self._terminal.take_back(self._group)
+            os.kill(os.getpid(), signal.SIGSTOP)

@@ -1,0 +1,48 @@
+"""Exit codes of the command, and which error ends in which.
+
+Source: the numbers from 65 on are those of BSD ``sysexits.h``; 126, 127 and 128 + n are the shell's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from asynclock.errors import (
+    AcquireTimeoutError,
+    AsyncLockError,
+    BackendError,
+    BackendNotInstalledError,
+    ConfigError,
+    LeaseLostError,
+    RecordCorruptError,
+)
+
+DONE: Final = 0
+NO: Final = 1
+"""The answer is no: differences, not safe, changed, declined."""
+USAGE: Final = 2
+"""Usage, URL, settings, a missing extra."""
+CORRUPT: Final = 65
+UNAVAILABLE: Final = 69
+"""The store does not answer, or refuses."""
+NOT_ACQUIRED: Final = 75
+LOST: Final = 76
+"""The lease was lost; CMD was ended by us."""
+NOT_EXECUTABLE: Final = 126
+NOT_FOUND: Final = 127
+SIGNALLED: Final = 128
+"""Plus the number of the signal."""
+
+
+def exit_code(error: AsyncLockError) -> int:
+    """Return the exit code of a command that ended with ``error``."""
+    if isinstance(error, AcquireTimeoutError):
+        never_read = error.status is None and isinstance(error.__cause__, BackendError)
+        return UNAVAILABLE if never_read else NOT_ACQUIRED
+    codes: tuple[tuple[tuple[type[AsyncLockError], ...], int], ...] = (
+        ((ConfigError, BackendNotInstalledError), USAGE),
+        ((RecordCorruptError,), CORRUPT),
+        ((BackendError,), UNAVAILABLE),
+        ((LeaseLostError,), LOST),
+    )
+    return next((code for kinds, code in codes if isinstance(error, kinds)), NO)

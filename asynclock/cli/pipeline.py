@@ -1,0 +1,107 @@
+"""``asynclock pipeline``: a splice pipeline, from its spec."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from asynclock.cli.exit_codes import DONE, NO
+from asynclock.cli.locks import json_option
+from asynclock.cli.output import print_json, tell
+
+if TYPE_CHECKING:
+    from asynclock.spark.report import BatchReport, RunReport, ServicesReport
+    from asynclock.spark.validation import ValidationReport
+
+_once = click.option("--once", is_flag=True, help="End when what is there now has been done.")
+
+
+@click.group("pipeline")
+def pipeline_group() -> None:
+    """Splice streams of files into one wide Hudi table (extra ``spark``)."""
+
+
+@pipeline_group.command("run")
+@click.argument("spec")
+@click.option("--stream", "streams", multiple=True, metavar="NAME", help="Feed this one only; repeatable.")
+@_once
+@json_option
+def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, as_json: bool) -> int:
+    """Feed the streams of SPEC until SIGINT or SIGTERM, each under its lease."""
+    from asynclock.spark import load_spec, run  # noqa: PLC0415  needs the extra
+
+    report = run(
+        load_spec(spec),
+        streams=streams or None,
+        once=once,
+        on_batch=print_json if as_json else _print_batch,
+    )
+    print_json(report) if as_json else _print_run(report)
+    return DONE
+
+
+@pipeline_group.command("services")
+@click.argument("spec")
+@_once
+@json_option
+def run_table_services(spec: str, *, once: bool, as_json: bool) -> int:
+    """Compact and clean the table of SPEC and roll back dead writers, until SIGINT or SIGTERM."""
+    from asynclock.spark import load_spec, run_services  # noqa: PLC0415  needs the extra
+
+    report = run_services(load_spec(spec), once=once, on_event=tell if as_json else click.echo)
+    print_json(report) if as_json else _print_services(report)
+    return DONE
+
+
+@pipeline_group.command("validate")
+@click.argument("spec")
+@json_option
+def validate_table(spec: str, *, as_json: bool) -> int:
+    """Compare every cell of the table of SPEC with its sources. Exit code 1 if one differs."""
+    from asynclock.spark import load_spec, session, validate  # noqa: PLC0415  needs the extra
+
+    loaded = load_spec(spec)
+    spark = session("asynclock validate")
+    try:
+        report = validate(loaded, spark)
+    finally:
+        spark.stop()
+    print_json(report) if as_json else _print_validation(report)
+    return DONE if report.ok else NO
+
+
+def _print_batch(batch: BatchReport) -> None:
+    done = "committed before, skipped" if batch.skipped else f"{batch.rows} rows in {batch.seconds:.1f} s"
+    aside = f", {batch.quarantined} bad rows put aside" if batch.quarantined else ""
+    click.echo(f"{batch.stream}: batch {batch.batch_id}: {done}{aside}")
+
+
+def _print_run(report: RunReport) -> None:
+    for stream in report.streams:
+        click.echo(
+            f"{stream.stream}: {stream.rows} rows in {stream.batches} batches, {stream.skipped} skipped, "
+            f"{stream.quarantined} bad rows, waited {stream.lock_wait_seconds:.1f} s for the lease"
+        )
+    click.echo(f"{report.rows} rows in {report.seconds:.1f} s, {report.rows_per_second:.0f} rows/s")
+
+
+def _print_services(report: ServicesReport) -> None:
+    click.echo(
+        f"{len(report.compactions)} compactions, {report.cleanings} cleanings, "
+        f"{len(report.rolled_back)} dead instants rolled back in {report.seconds:.1f} s"
+    )
+
+
+def _print_validation(report: ValidationReport) -> None:
+    for found in report.sample:
+        key = ", ".join(f"{name}={value!r}" for name, value in found.key.items())
+        click.echo(f"{key}: {found.column or 'row'}: expected {found.expected!r}, found {found.found!r}")
+    for stream in report.streams:
+        unread = f", {len(stream.unread_files)} files not read yet" if stream.unread_files else ""
+        click.echo(f"{stream.stream}: {stream.events} events, {stream.bad_rows} bad rows{unread}")
+    click.echo(
+        f"{len(report.stale_commits)} commits by stale holders, {len(report.repeated_batches)} repeated "
+        f"batches, {len(report.pending)} pending instants, {len(report.leftovers)} leftovers"
+    )
+    click.echo(f"{report.keys} keys x {report.columns} columns compared, {report.differences} differences")

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the locks are; made by the first write."""
+    return tmp_path / "locks"
+
+
+@pytest.fixture
+def target(folder: Path) -> str:
+    """A lock."""
+    return f"file://{folder}/nightly"
