@@ -112,6 +112,8 @@ class Lease:
         Raises:
             LeaseLostError: It was lost before; nothing was written.
         """
+        if self.lost is not None:
+            self._raise()  # here, since in a forked child nobody runs the lease's loop
         await run_on(self._loop, self._release)
 
     async def _release(self) -> None:
@@ -123,7 +125,10 @@ class Lease:
 
         It runs on a thread of its own, so it may block; what it raises is logged.
         """
-        self.watch(lambda loss: _call_in_thread(callback, loss))
+        if (lost := self.lost) is not None:
+            _call_in_thread(callback, lost)  # at once, even if the lease's loop is blocked or gone
+        else:
+            self.watch(lambda loss: _call_in_thread(callback, loss))
 
     def watch(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Like ``on_lost``, but on the lease's loop: the callback must not block."""
