@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from asynclock.backend import MAX_BODY
 from asynclock.errors import (
     BackendError,
     ConfigError,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _HEADER: Final = re.compile(rb'\{"fencingToken":(0|[1-9][0-9]{0,15})\}\n')
 _ROUNDS: Final = 100
 _PAUSE: Final = 0.05
+_SHOWN: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class FencedObject:
         """Replace the body.
 
         Raises:
+            ConfigError: The body is too large; nothing was written.
             LeaseLostError: The lease is lost; nothing was written.
             StaleTokenError: A newer holder has written; nothing was written.
             BackendError: The store did not answer; it may have been written.
@@ -86,6 +89,7 @@ class FencedObject:
             lease: Its token fences the write.
 
         Raises:
+            ConfigError: The body is too large; nothing was written.
             LeaseLostError: The lease is lost; nothing was written.
             StaleTokenError: A newer holder has written; nothing was written.
             BackendError: The store did not answer; it may have been written.
@@ -96,6 +100,8 @@ class FencedObject:
         stored = await self._client.backend.get(self.key)
         if stored is None:
             return None
+        if len(stored.body) > MAX_BODY:
+            raise RecordCorruptError(key=self.key, reason="larger than 64 KiB", version=stored.version)
         header = _HEADER.match(stored.body)
         if header is None:
             raise RecordCorruptError(key=self.key, reason="no fencingToken line", version=stored.version)
@@ -143,6 +149,12 @@ class FencedObject:
 
     async def _put(self, body: bytes, token: int, before: FencedValue | None) -> FencedValue:
         data = b'{"fencingToken":%d}\n%b' % (token, body)
+        if len(data) > MAX_BODY:
+            raise ConfigError(
+                setting="body",
+                value=body[:_SHOWN],
+                reason=f"{len(data)} bytes with the token, at most 64 KiB can be read back; nothing was written",
+            )
         backend = self._client.backend
         if before is None:
             written = await backend.put_if_absent(self.key, data)

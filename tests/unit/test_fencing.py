@@ -1,0 +1,157 @@
+"""FencedObject: an older holder's write fails, whatever it believes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from asynclock import (
+    BackendError,
+    ConfigError,
+    FencedObject,
+    LeaseLostError,
+    RecordCorruptError,
+    StaleTokenError,
+)
+from asynclock.testing.faulty import Fault
+from tests.unit.kit import World, clock_of, faulty, in_virtual_time
+
+KEY = "state/pointer"
+
+
+@in_virtual_time
+async def test_its_bytes_are_a_line_with_the_token_and_the_body(world: World) -> None:
+    """Anyone can read it: one line of JSON, then the user's bytes."""
+    async with world.client() as client, client.lock("orders").hold() as lease:
+        value = await FencedObject(client, KEY).write(b"a\n\x00b", lease=lease)
+
+        assert world.store.body(KEY) == b'{"fencingToken":%d}\na\n\x00b' % lease.fencing_token
+        assert (value.body, value.fencing_token) == (b"a\n\x00b", lease.fencing_token)
+        assert await FencedObject(client, KEY).read() == value
+
+
+@in_virtual_time
+async def test_nothing_is_there_before_the_first_write(world: World) -> None:
+    """Reading creates nothing."""
+    async with world.client() as client:
+        assert await FencedObject(client, KEY).read() is None
+
+    assert world.store.body(KEY) is None
+
+
+@in_virtual_time
+async def test_the_write_of_an_older_holder_is_refused(world: World) -> None:
+    """After the first write under a newer token, older ones fail even if their lease looks alive."""
+    async with world.client() as one, world.client() as two:
+        old = await one.lock("orders").acquire()
+        await FencedObject(one, KEY).write(b"old", lease=old)
+        lock = two.lock("orders")
+        await lock.break_lock(await lock.status(), force=True)
+        new = await lock.acquire(timeout=1.0)
+        await FencedObject(two, KEY).write(b"new", lease=new)
+        assert old.held
+
+        with pytest.raises(StaleTokenError) as caught:
+            await FencedObject(one, KEY).write(b"late", lease=old)
+        assert (caught.value.key, caught.value.fencing_token) == (KEY, old.fencing_token)
+        assert caught.value.stored_token == new.fencing_token
+        value = await FencedObject(two, KEY).read()
+        assert value is not None
+        assert value.body == b"new"
+
+
+@in_virtual_time
+async def test_a_lost_lease_writes_nothing(world: World) -> None:
+    """The lease is checked before anything is sent."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        clock_of(client).step(100.0)
+        with pytest.raises(LeaseLostError):
+            await FencedObject(client, KEY).write(b"x", lease=lease)
+
+    assert world.store.body(KEY) is None
+
+
+@in_virtual_time
+async def test_updates_of_one_holder_are_all_applied(world: World) -> None:
+    """Fifty concurrent increments under one lease count to fifty."""
+    async with world.client() as client, client.lock("orders").hold() as lease:
+        counter = FencedObject(client, KEY)
+        await asyncio.gather(
+            *(counter.update(lambda body: b"%d" % (int(body or 0) + 1), lease=lease) for _ in range(50))
+        )
+        value = await counter.read()
+
+    assert value is not None
+    assert value.body == b"50"
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST, Fault.OWN_412, Fault.CONFLICT, Fault.UNAVAILABLE]
+)
+def test_an_update_is_applied_once_whatever_becomes_of_the_answer(world: World, fault: Fault) -> None:
+    """A lost answer is settled by reading back."""
+
+    async def story() -> None:
+        async with world.client() as client, client.lock("orders").hold() as lease:
+            counter = FencedObject(client, KEY)
+            await counter.write(b"1", lease=lease)
+            faulty(client).inject(fault, operation="put_if_match")
+            value = await counter.update(lambda body: b"%d" % (int(body or 0) + 1), lease=lease)
+
+            assert value.body == b"2"
+
+    world.loop.run_until_complete(story())
+
+
+@in_virtual_time
+async def test_something_else_in_its_place_is_not_overwritten(world: World) -> None:
+    """An object without the token line is an error, and stays."""
+    world.put(b"somebody's file", KEY)
+    async with world.client() as client, client.lock("orders").hold() as lease:
+        with pytest.raises(RecordCorruptError, match="fencingToken"):
+            await FencedObject(client, KEY).write(b"x", lease=lease)
+
+    assert world.store.body(KEY) == b"somebody's file"
+
+
+@in_virtual_time
+async def test_an_unreachable_store_is_an_error(world: World) -> None:
+    """An update that cannot be read back says so."""
+    async with world.client() as client, client.lock("orders").hold() as lease:
+        faulty(client).inject(Fault.UNAVAILABLE, operation="get", times=1)
+        with pytest.raises(BackendError):
+            await FencedObject(client, KEY).write(b"x", lease=lease)
+
+
+@pytest.mark.parametrize("key", ["", "orders.json", "a/b.json"])
+def test_a_key_of_a_lock_is_refused(world: World, key: str) -> None:
+    """Locks end in .json; a fenced object must not be taken for one."""
+    with pytest.raises(ConfigError, match="json") as caught:
+        FencedObject(world.client(), key)
+
+    assert caught.value.setting == "key"
+
+
+@in_virtual_time
+async def test_a_body_too_large_is_refused_before_it_is_written(world: World) -> None:
+    """What could not be read back whole is not written."""
+    async with world.client() as client, client.lock("orders").hold() as lease:
+        fenced = FencedObject(client, KEY)
+        await fenced.write(b"x" * 65_000, lease=lease)
+        with pytest.raises(ConfigError, match="64 KiB"):
+            await fenced.write(b"y" * 65_536, lease=lease)
+        value = await fenced.read()
+
+    assert value is not None
+    assert value.body == b"x" * 65_000
+
+
+@in_virtual_time
+async def test_an_object_too_large_is_not_read_in_part(world: World) -> None:
+    """A body cut by the backend would look whole; it is an error instead."""
+    world.put(b'{"fencingToken":1}\n' + b"x" * 65_536, KEY)
+    async with world.client() as client:
+        with pytest.raises(RecordCorruptError, match="64 KiB"):
+            await FencedObject(client, KEY).read()
