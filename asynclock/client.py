@@ -165,7 +165,7 @@ class LockClient:
         names = [
             entry.key.removesuffix(_SUFFIX)
             async for entry in self.backend.list(prefix)
-            if entry.key.endswith(_SUFFIX) and _NAME.fullmatch(entry.key.removesuffix(_SUFFIX))
+            if entry.key.endswith(_SUFFIX) and _is_name(entry.key.removesuffix(_SUFFIX))
         ]
         found: dict[str, LockStatus] = {}
         limit = anyio.CapacityLimiter(_LISTED_AT_ONCE)
@@ -297,12 +297,7 @@ def checked_name(name: str) -> str:
     Raises:
         ConfigError: It is no lock name.
     """
-    if (
-        not isinstance(name, str)
-        or len(name) > MAX_NAME
-        or not _NAME.fullmatch(name)
-        or any(segment in {".", ".."} for segment in name.split("/"))
-    ):
+    if not isinstance(name, str) or not _is_name(name):
         raise ConfigError(
             setting="name",
             value=name,
@@ -310,6 +305,14 @@ def checked_name(name: str) -> str:
             "'/', none of them empty, '.' or '..'",
         )
     return name
+
+
+def _is_name(text: str) -> bool:
+    return (
+        len(text) <= MAX_NAME
+        and _NAME.fullmatch(text) is not None
+        and not any(segment in {".", ".."} for segment in text.split("/"))
+    )
 
 
 def _checked_holder(holder: str | None) -> str:

@@ -6,7 +6,6 @@ import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from weakref import WeakValueDictionary
 
 from asynclock.backend import MAX_BODY, Entry, Stored, Written, note_date
 from asynclock.backends._url import object_prefix, take_options
@@ -33,7 +32,7 @@ class _Store:
         self.writes = 0
 
 
-_named: Final[WeakValueDictionary[str, _Store]] = WeakValueDictionary()
+_named: Final[dict[str, _Store]] = {}
 _named_mutex: Final = threading.Lock()
 
 
@@ -51,7 +50,7 @@ class MemoryBackend:
     """Objects in a dictionary. Their Dates are this process's wall clock.
 
     Args:
-        name: Store of this process to share; an empty name is a private one.
+        name: Store of this process to share, for as long as it runs; an empty name is a private one.
         prefix: Put before every key.
         min_write_interval: Seconds to leave between two writes of one object; default 0.
     """
@@ -108,7 +107,7 @@ class MemoryBackend:
             self._store.objects.pop(self._prefix + key, None)
 
     async def aclose(self) -> None:
-        """Do nothing: a named store lives as long as one of its clients."""
+        """Do nothing: a named store lives as long as the process."""
 
     def _write(self, key: str, body: bytes) -> Written:
         now = time.time()

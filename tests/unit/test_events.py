@@ -1,0 +1,80 @@
+"""What the listener and the log are told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+import asynclock
+from asynclock.events import Event
+from asynclock.testing.faulty import Fault
+from tests.unit.kit import KEY, World, faulty, in_virtual_time, our_record, until_lost
+
+
+@in_virtual_time
+async def test_a_lease_is_told_from_its_beginning_to_its_end(world: World) -> None:
+    """Acquired, renewed, released: each with key, owner and token."""
+    async with world.client() as client, client.lock("orders").hold() as lease:
+        await lease.confirm()
+
+    assert [(event.kind, event.key) for event in world.events] == [
+        ("acquired", KEY), ("renewed", KEY), ("released", KEY)
+    ]  # fmt: skip
+    assert {(event.owner, event.fencing_token) for event in world.events} == {
+        (lease.owner, lease.fencing_token)
+    }
+
+
+@in_virtual_time
+async def test_a_loss_is_told_once_with_its_reason(world: World) -> None:
+    """The listener hears of a loss once, and why."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        world.put(our_record(valid_until=world.now + 12, owner="thief"))
+        await until_lost(lease)
+        await asyncio.sleep(5.0)
+
+    (loss,) = [event for event in world.events if event.kind == "lost"]
+    assert "taken over" in loss.detail
+
+
+@in_virtual_time
+async def test_a_release_that_could_not_be_confirmed_is_told(world: World) -> None:
+    """If the store stays away until the reaper gives up, that is said."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        faulty(client).inject(Fault.REQUEST_LOST, times=10_000)
+        await lease.release()
+        await asyncio.sleep(30.0)
+
+    assert world.told()[-1] == "release_unconfirmed"
+
+
+async def test_a_listener_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """What a listener raises is logged; the lease goes on."""
+
+    def fail(_: Event) -> None:
+        raise ZeroDivisionError
+
+    with caplog.at_level(logging.ERROR, logger="asynclock"):
+        async with (
+            asynclock.connect("memory://", events=fail) as client,
+            client.lock("orders").hold() as lease,
+        ):
+            assert lease.held
+
+    assert "ZeroDivisionError" in caplog.text
+
+
+@in_virtual_time
+async def test_a_loss_is_logged_as_a_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Without any listener, the log of ``asynclock`` warns."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        world.store.delete_now(KEY)
+        await until_lost(lease)
+        await asyncio.sleep(0.1)
+
+    assert any(record.levelname == "WARNING" and "lost" in record.message for record in caplog.records)
