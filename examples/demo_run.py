@@ -1,0 +1,264 @@
+"""The demo's pipeline: two writers, a standby and the table services; one writer is killed as it writes."""
+
+from __future__ import annotations
+
+import queue
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from asynclock import sync
+from asynclock.spark import load_spec
+from examples.demo_children import ENDED, Child, DemoError, Message
+from examples.demo_table import Instant, TableFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from asynclock.spark.spec import Spec
+    from examples.demo_screen import Screen
+
+VICTIM: Final = "departures"
+WRITER: Final = "departures writer"
+STANDBY: Final = "departures standby"
+OTHER_WRITER: Final = "arrivals and registry writer"
+SERVICES: Final = "table services"
+VALIDATION: Final = "validation"
+
+BATCHES_BEFORE_THE_KILL: Final = 2
+_LOOK_SECONDS: Final = 0.1
+# A log file of a small batch is open for some 10 ms.
+_HUNT_SECONDS: Final = 0.002
+_PATIENCE_SECONDS: Final = 300.0
+
+
+@dataclass(kw_only=True)
+class Kill:
+    """The kill of a writer and what came of it; times are seconds after it."""
+
+    instant: str
+    log_files: list[str]
+    owner: str | None
+    """Owner of the stream's lease, as the lock file had it."""
+    at: float
+    """On the monotonic clock."""
+    takeover: float | None = None
+    first_commit: float | None = None
+    rollback: Instant | None = None
+
+
+@dataclass(kw_only=True)
+class Work:
+    """What one driver did for one stream, as far as it told."""
+
+    driver: str
+    stream: str
+    batches: int = 0
+    rows: int = 0
+    report: Mapping[str, Any] = field(default_factory=dict)
+    """Its ``StreamReport``; empty for a killed one."""
+
+
+class PipelineRun:
+    """Runs the pipeline of a spec over files that are there; a context that leaves no process behind.
+
+    Args:
+        spec: Path of the spec, in the folder of this run.
+        totals: Rows of each stream.
+        screen: Where progress is shown.
+
+    Attributes:
+        kill: What was killed, and what came of it.
+        table: The table on disk.
+        work: By driver and stream.
+        validated: What the validation found.
+        seconds: From the first session that was ready to the last commit.
+    """
+
+    def __init__(self, spec: Path, totals: Mapping[str, int], screen: Screen) -> None:
+        self.spec: Spec = load_spec(spec)
+        self.table = TableFiles(Path(self.spec.table.path.removeprefix("file://")))
+        self.work: dict[tuple[str, str], Work] = {}
+        self.validated: Mapping[str, Any] = {}
+        self.seconds = 0.0
+        self._path = spec
+        self._totals = totals
+        self._screen = screen
+        self._inbox: queue.Queue[Message] = queue.Queue()
+        self._children: dict[str, Child] = {}
+        self._locks = sync.connect(self.spec.locks.url, settings=self.spec.locks.settings)
+        self._victim_lock = self._locks.lock(f"stream/{VICTIM}")
+        self._kill: Kill | None = None
+        self._started: float | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self._children.values():
+            child.kill()
+        self._locks.close()
+
+    @property
+    def kill(self) -> Kill:
+        """The kill, once it has happened."""
+        assert self._kill is not None  # noqa: S101  only read after play()
+        return self._kill
+
+    @property
+    def rows(self) -> int:
+        """Rows committed by all drivers."""
+        return sum(work.rows for work in self.work.values())
+
+    def play(self) -> None:
+        """Feed every stream, kill a writer meanwhile, compact at the end and validate.
+
+        Raises:
+            DemoError: A process failed, the writer could not be caught in the middle of a write, or the
+                instant that was killed completed.
+        """
+        self._start(WRITER, "feed", VICTIM)
+        self._start(OTHER_WRITER, "feed", *(name for name in self._totals if name != VICTIM))
+        self._start(SERVICES, "services")
+        self._start(STANDBY, "standby", VICTIM)
+        self._screen.open_bars(self._totals)
+        self._until(lambda: self._victim_lock.status().state == "held")
+        # Only now: started at once, it might be the first to have the lease.
+        self._children[STANDBY].tell("go")
+        self._until(self._ripe)
+        self._kill_writer()
+        self._start(VALIDATION, "validate")
+        feeds = [self._children[name] for name in (STANDBY, OTHER_WRITER)]
+        self._until(lambda: self.kill.rollback is not None and all(feed.ended for feed in feeds))
+        self._screen.close_bars()
+        self._screen.say("every file is committed; the services compact once more and end")
+        self._children[SERVICES].terminate()
+        self._until(lambda: self._children[SERVICES].ended)
+        self._screen.say("comparing the table with the oracle")
+        self._children[VALIDATION].tell("go")
+        self._until(lambda: self._children[VALIDATION].ended)
+
+    def _start(self, name: str, role: str, *streams: str) -> None:
+        arguments = [role, str(self._path), *streams]
+        child = Child(name, arguments, folder=self._path.parent, inbox=self._inbox)
+        self._children[name] = child
+        self._screen.say(f"{name}: process {child.pid} started")
+
+    def _ripe(self) -> bool:
+        """Whether the writer has committed enough and its standby waits."""
+        writer = self.work.get((WRITER, VICTIM))
+        waiting = self._children[STANDBY].jvm is not None
+        return waiting and writer is not None and writer.batches >= BATCHES_BEFORE_THE_KILL
+
+    def _kill_writer(self) -> None:
+        writer = self._children[WRITER]
+        owner = self._victim_lock.status().owner
+        caught: tuple[str, str] | None = None
+
+        def catch() -> bool:
+            nonlocal caught
+            caught = self.table.written_by(writer.jvm or 0)
+            return caught is not None
+
+        self._until(catch, pause=_HUNT_SECONDS)
+        assert caught is not None  # noqa: S101  the condition
+        at = writer.kill()
+        instant, log_file = caught
+        left = self.table.log_files(instant)
+        if self.table.is_completed(instant) or not left:
+            raise DemoError(
+                f"the writer was killed too late or too early: {instant} has the log files {left}"
+            )
+        self._kill = Kill(instant=instant, log_files=left, owner=owner, at=at)
+        self._screen.say(
+            f"kill -9 of the {WRITER} while it writes {log_file}: instant {instant} is in flight "
+            f"with {len(left)} log files"
+        )
+
+    def _until(self, condition: Callable[[], bool], *, pause: float = _LOOK_SECONDS) -> None:
+        """Take in what the children tell, until the condition holds."""
+        heard = time.monotonic()
+        while not condition():
+            try:
+                message = self._inbox.get(timeout=pause)
+            except queue.Empty:
+                if time.monotonic() - heard > _PATIENCE_SECONDS:
+                    raise DemoError(
+                        f"no process has told anything for {_PATIENCE_SECONDS:.0f} s; their logs are in "
+                        f"{self._children[WRITER].log.parent}"
+                    ) from None
+            else:
+                heard = time.monotonic()
+                self._take(message)
+            self.table.look()
+            if self._kill is not None:
+                self._follow(self._kill)
+
+    def _follow(self, kill: Kill) -> None:
+        """See whether the lease has been taken over and the killed instant rolled back."""
+        if kill.takeover is None:
+            status = self._victim_lock.status()
+            if status.state == "held" and status.owner != kill.owner:
+                kill.takeover = time.monotonic() - kill.at
+                self._screen.say(
+                    f"{STANDBY}: has the lease, {kill.takeover:.1f} s after the kill, "
+                    f"token {status.fencing_token}"
+                )
+        if kill.rollback is None:
+            kill.rollback = self.table.rollback_of(kill.instant)
+            if kill.rollback is not None:
+                self._screen.say(
+                    f"the timeline shows {kill.instant} rolled back by {kill.rollback.requested}"
+                )
+        if self.table.is_completed(kill.instant):
+            raise DemoError(f"the killed instant {kill.instant} has completed")
+
+    def _take(self, message: Message) -> None:
+        child, fields = message.child, message.fields
+        match message.event:
+            case "ready":
+                child.jvm = fields["jvm"]
+                self._started = self._started or time.monotonic()
+                role = "ready, waits for the lease of the writer" if child.name == STANDBY else "ready"
+                self._screen.say(f"{child.name}: {role}")
+            case "batch":
+                self._count(child, fields)
+            case "service":
+                self._screen.say(f"{child.name}: {fields['sentence']}")
+            case "stream":
+                self._work(child, fields["stream"]).report = fields
+            case "validated":
+                self.validated = fields
+            case "failed":
+                raise DemoError(f"the {child.name} failed: {fields['reason']}\nIts log is {child.log}")
+            case "done":
+                child.done = True
+            case _:
+                assert message.event == ENDED, message  # noqa: S101  no other is sent
+                child.ended = True
+                self._check_end(child, fields["code"])
+
+    def _check_end(self, child: Child, code: int) -> None:
+        if child.name == WRITER:
+            if self._kill is None:
+                why = "finished before it could be killed in the middle of a write" if child.done else "died"
+                raise DemoError(f"the {child.name} {why}; its log {child.log} ends:\n{child.tail()}")
+        elif code != 0 or not child.done:
+            raise DemoError(f"the {child.name} ended with {code}; its log {child.log} ends:\n{child.tail()}")
+
+    def _count(self, child: Child, batch: Mapping[str, Any]) -> None:
+        work = self._work(child, batch["stream"])
+        work.batches += 1
+        work.rows += batch["rows"]
+        now = time.monotonic()
+        self.seconds = now - (self._started or now)
+        done = f"batch {batch['batch_id']}, {batch['rows']:,} rows in {batch['seconds']:.1f} s"
+        self._screen.advance(work.stream, batch["rows"], f"{child.name}: {work.stream} {done}")
+        kill = self._kill
+        if child.name == STANDBY and kill is not None and kill.first_commit is None:
+            kill.first_commit = now - kill.at
+            self._screen.say(f"{child.name}: first commit {kill.first_commit:.1f} s after the kill")
+
+    def _work(self, child: Child, stream: str) -> Work:
+        return self.work.setdefault((child.name, stream), Work(driver=child.name, stream=stream))

@@ -1,0 +1,167 @@
+"""A child process of the demo: it feeds streams, runs the table services, or validates.
+
+Run by ``examples.demo`` as ``python -m examples.demo_worker ROLE SPEC ...``. It tells its parent what it
+does by JSON objects, one a line, on a pipe of its own, since the JVM prints on the others. It dies with its
+parent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import logging
+import os
+import signal
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from asynclock import spark
+from asynclock.errors import AsyncLockError
+from asynclock.spark.timeline import Timeline
+from examples import fleet_oracle
+from examples.demo_validation import validate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.report import BatchReport
+    from asynclock.spark.spec import Spec
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class Worker:
+    """One role of the demo, with the pipe to its parent.
+
+    Args:
+        spec: Path of the spec.
+        events: Descriptor of the pipe.
+    """
+
+    def __init__(self, spec: Path, events: int) -> None:
+        self._path = spec
+        self._spec: Spec = spark.load_spec(spec)
+        self._events = os.fdopen(events, "w", encoding="utf-8", buffering=1)
+
+    def feed(self, streams: list[str]) -> None:
+        """Feed the streams until every file is committed."""
+        self._feed(streams, self._session(" ".join(streams)))
+
+    def standby(self, streams: list[str]) -> None:
+        """Start, wait for a line on stdin, then for the leases of the streams, and feed what is left."""
+        session = self._session(" ".join(streams))
+        sys.stdin.readline()
+        self._feed(streams, session)
+
+    def _feed(self, streams: list[str], session: SparkSession) -> None:
+        report = spark.run(self._spec, streams=streams, once=True, spark=session, on_batch=self._on_batch)
+        for stream in report.streams:
+            self._tell("stream", **asdict(stream))
+        self._tell("done")
+
+    def services(self) -> None:
+        """Compact, clean and roll back until SIGTERM, then compact what is left."""
+        session = self._session("services")
+        spark.run_services(self._spec, spark=session, on_event=self._on_service)
+        services = replace(self._spec.services, compact_every_commits=1)
+        final = replace(self._spec, services=services)
+        spark.run_services(final, once=True, spark=session, on_event=self._on_service)
+        self._tell("done")
+
+    def validate(self) -> None:
+        """Work out what the table must hold, wait for a line on stdin, then compare every cell."""
+        session = self._session("validation")
+        expected = fleet_oracle.expect(self._path)
+        sys.stdin.readline()
+        found = validate(self._path, session, expected=expected)
+        self._tell(
+            "validated",
+            keys=found.keys,
+            columns=found.columns,
+            differences=[str(difference) for difference in found.differences],
+            statistics={name: asdict(one) for name, one in expected.statistics.items()},
+            commits=self._commits(session),
+            sample=[
+                {name: "" if row[name] is None else str(row[name]) for name in row} for row in found.sample
+            ],
+        )
+        self._tell("done")
+
+    def fail(self, error: AsyncLockError) -> None:
+        """Tell why the role ends early."""
+        self._tell("failed", reason=str(error))
+
+    def _commits(self, session: SparkSession) -> list[dict[str, Any]]:
+        """Every commit of a batch, the archived ones included, in the order of completion."""
+        timeline = Timeline(session, self._spec.table.path)
+        timeline.refresh()
+        return [asdict(commit) for commit in timeline.commits]
+
+    def _session(self, app: str) -> SparkSession:
+        scratch = self._path.parent / "scratch"
+        session = spark.session(
+            f"asynclock demo {app}",
+            master="local[2]",
+            conf={
+                "spark.driver.memory": "1g",
+                "spark.sql.shuffle.partitions": "2",
+                "spark.local.dir": str(scratch),
+                "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+            },
+        )
+        jvm: Any = session._jvm  # noqa: SLF001  the only way to the JVM's process id
+        self._tell("ready", jvm=jvm.java.lang.ProcessHandle.current().pid())
+        return session
+
+    def _on_batch(self, batch: BatchReport) -> None:
+        self._tell("batch", **asdict(batch))
+
+    def _on_service(self, sentence: str) -> None:
+        self._tell("service", sentence=sentence)
+
+    def _tell(self, event: str, **fields: object) -> None:
+        self._events.write(json.dumps({"event": event, **fields}) + "\n")
+
+
+def _die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends, however it ends; the JVM follows."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent:
+        sys.exit("the demo has ended meanwhile")
+
+
+def main() -> None:
+    """Play one role."""
+    parser = argparse.ArgumentParser(prog="python -m examples.demo_worker", description=__doc__)
+    parser.add_argument("role", choices=("feed", "standby", "services", "validate"))
+    parser.add_argument("spec", type=Path)
+    parser.add_argument("streams", nargs="*")
+    parser.add_argument("--events", type=int, required=True, help="descriptor of the pipe for events")
+    parser.add_argument("--parent", type=int, required=True, help="process id of the demo")
+    options = parser.parse_args()
+    _die_with(options.parent)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    worker = Worker(options.spec, options.events)
+    roles: dict[str, Callable[[], None]] = {
+        "feed": lambda: worker.feed(options.streams),
+        "standby": lambda: worker.standby(options.streams),
+        "services": worker.services,
+        "validate": worker.validate,
+    }
+    try:
+        roles[options.role]()
+    except AsyncLockError as error:
+        worker.fail(error)
+        raise
+
+
+if __name__ == "__main__":
+    main()
