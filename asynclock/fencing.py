@@ -153,7 +153,7 @@ class FencedObject:
             raise ConfigError(
                 setting="body",
                 value=body[:_SHOWN],
-                reason=f"{len(data)} bytes with the token, at most 64 KiB can be read back; nothing was written",
+                reason=f"{len(data)} bytes with the token; at most 64 KiB can be read; nothing was written",
             )
         backend = self._client.backend
         if before is None:

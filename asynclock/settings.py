@@ -93,10 +93,10 @@ class LeaseSettings:
 
     @staticmethod
     def _number(name: str, value: object, *, zero: bool = False) -> float:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            # Compared before it is converted: a whole number may be too large for a float.
-            if 0 < value <= sys.float_info.max or (zero and value == 0):
-                return float(value)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        # Compared before it is converted: a whole number may be too large for a float.
+        if number and (0 < value <= sys.float_info.max or (zero and value == 0)):  # type: ignore[operator]
+            return float(value)  # type: ignore[arg-type]
         least = "0 or more" if zero else "more than 0"
         reason = f"must be a finite number of seconds, {least}"
         raise ConfigError(setting=name, value=value, reason=reason)

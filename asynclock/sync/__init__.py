@@ -28,9 +28,11 @@ from asynclock.errors import StaleTokenError as StaleTokenError
 from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
 from asynclock.exits import install_signal_handlers as install_signal_handlers
 from asynclock.lock import LockStatus as LockStatus
+from asynclock.probe import ProbeReport as ProbeReport
 from asynclock.settings import LeaseSettings as LeaseSettings
 from asynclock.sync._facade import FencedObject as FencedObject
 from asynclock.sync._facade import Lease as Lease
 from asynclock.sync._facade import Lock as Lock
 from asynclock.sync._facade import LockClient as LockClient
 from asynclock.sync._facade import connect as connect
+from asynclock.sync._facade import probe as probe

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import asynclock.client
 import asynclock.fencing
+import asynclock.lease
 import asynclock.lock
-from asynclock.errors import LeaseLostError
+from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.host import Call, Host
 from asynclock.lock import checked_timeout
+from asynclock.probe import probe as _probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
     from typing import Self
 
-    import asynclock.lease
     from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
     from asynclock.fencing import FencedValue
     from asynclock.lock import LockStatus
+    from asynclock.probe import ProbeReport
     from asynclock.settings import LeaseSettings
 
 T = TypeVar("T")
@@ -58,6 +60,7 @@ def connect(
     url: str,
     *,
     settings: LeaseSettings | None = None,
+    renewal: Literal["thread"] = "thread",
     events: Callable[[Event], object] | None = None,
     clock: Clock | None = None,
     holder: str | None = None,
@@ -66,20 +69,30 @@ def connect(
     """Return a client of the locks under ``url``; no I/O. As ``asynclock.connect``, which has the arguments.
 
     Raises:
-        ConfigError: The URL, an option or a setting is wrong.
+        ConfigError: The URL, an option or a setting is wrong, or ``renewal`` is not ``"thread"``:
+            a thread that blocks has no loop to renew on.
         BackendNotInstalledError: The backend's package is missing.
     """
+    if renewal != "thread":
+        raise ConfigError(
+            setting="renewal", value=renewal, reason='must be "thread": a thread that blocks has no loop'
+        )
     return LockClient(
         asynclock.client.connect(
             url,
             settings=settings,
-            renewal="thread",
+            renewal=renewal,
             events=events,
             clock=clock,
             holder=holder,
             **backend_options,
         )
     )
+
+
+def probe(url: str, **backend_options: object) -> ProbeReport:
+    """Try whether locks may be kept at ``url``; see ``asynclock.probe``."""
+    return _block("probe", lambda: _probe(url, **backend_options))
 
 
 class LockClient:
@@ -105,9 +118,12 @@ class LockClient:
         """Read the locks whose name starts with ``prefix``; see ``asynclock.LockClient.list``."""
         return _block("LockClient.list", lambda: self._client.list(prefix))
 
-    def close(self) -> None:
+    def aclose(self) -> None:
         """Release what is held and close; see ``asynclock.LockClient.aclose``."""
         _block("LockClient.aclose", self._client.aclose)
+
+    close = aclose
+    """What ``contextlib.closing`` calls."""
 
     def __enter__(self) -> Self:
         return self
@@ -115,7 +131,7 @@ class LockClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.aclose()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a LockClient cannot be pickled; connect again in the other process")

@@ -1,0 +1,278 @@
+"""``asynclock.sync``: the same names without ``await``, served by the host thread."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import asynclock
+from asynclock import ConfigError, LeaseLostError, LeaseSettings, LeaseTakenOverError, sync
+from asynclock.errors import AcquireTimeoutError
+from tests.unit.kit import our_record
+
+FAST = LeaseSettings(validity=1.0, safety_margin=0.1, max_clock_skew=0.0, poll_interval=0.05)
+TWINS = ["LockClient", "Lock", "Lease", "FencedObject"]
+ASYNC_ONLY = {"run", "loop", "exit_bound", "fence", "release_all", "abandon", "watch"}
+"""Public to the rest of the package, no part of the pinned surface."""
+
+
+def public(kind: type) -> dict[str, object]:
+    """Return the public members of a class, its context manager included."""
+    return {
+        name: member
+        for name, member in inspect.getmembers_static(kind)
+        if not name.startswith("_") and name not in ASYNC_ONLY
+    }
+
+
+def test_every_public_name_has_a_blocking_twin() -> None:
+    """What ``asynclock`` exports, ``asynclock.sync`` exports too."""
+    names = {name for name, thing in vars(asynclock).items() if not name.startswith("_")}
+    names -= {name for name, thing in vars(asynclock).items() if inspect.ismodule(thing)}
+
+    assert names <= set(vars(sync))
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_blocking_class_has_the_same_members(name: str) -> None:
+    """Methods and properties are the same ones; ``close`` comes on top, for ``contextlib.closing``."""
+    ours, theirs = public(getattr(sync, name)), public(getattr(asynclock, name))
+
+    assert set(ours) - {"close"} == set(theirs)
+    for member, thing in theirs.items():
+        assert isinstance(ours[member], property) == isinstance(thing, property), member
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_blocking_methods_have_the_same_parameters(name: str) -> None:
+    """Same names, kinds and defaults; nothing to be awaited."""
+    for member, thing in public(getattr(asynclock, name)).items():
+        if not inspect.isfunction(thing):
+            continue
+        twin = getattr(sync, name).__dict__[member]
+        shapes = [
+            [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
+            for method in (thing, twin)
+        ]
+        assert shapes[0] == shapes[1], member
+        assert not inspect.iscoroutinefunction(twin)
+
+
+@pytest.mark.parametrize("name", ["connect", "probe"])
+def test_a_function_has_the_same_parameters(name: str) -> None:
+    """The functions take the same arguments in both faces."""
+    shapes = [
+        [(each.name, each.kind, each.default) for each in inspect.signature(function).parameters.values()]
+        for function in (getattr(asynclock, name), getattr(sync, name))
+    ]
+
+    assert shapes[0] == shapes[1]
+
+
+def test_a_blocking_client_has_no_loop_of_its_own() -> None:
+    """``renewal="loop"`` makes no sense here, and is told."""
+    with pytest.raises(ConfigError, match='"thread"') as caught:
+        sync.connect("memory://", renewal="loop")  # type: ignore[arg-type]
+
+    assert caught.value.setting == "renewal"
+
+
+def test_the_whole_path_without_await() -> None:
+    """Acquire, look, confirm, release, list: all blocking."""
+    with sync.connect("memory://") as client:
+        lock = client.lock("orders")
+        lease = lock.acquire(timeout=5)
+        lease.check()
+        lease.confirm()
+        assert lease.held
+        assert 0 < lease.remaining() <= 300
+        assert lock.try_acquire() is None
+        assert lock.status().owner == lease.owner
+        assert [status.name for status in client.list()] == ["orders"]
+        lease.release()
+        lease.release()
+        assert (lease.held, lease.lost) == (False, None)
+        with lock.hold() as again:
+            assert again.fencing_token > lease.fencing_token
+        assert lock.status().state == "free"
+
+
+def test_an_exception_of_the_body_releases() -> None:
+    """The body's exception comes out, the lock is free."""
+    with sync.connect("memory://") as client:
+        with pytest.raises(ZeroDivisionError), client.lock("orders").hold():
+            raise ZeroDivisionError
+        assert client.lock("orders").status().state == "free"
+
+
+def test_a_timeout_is_an_error_with_the_holder() -> None:
+    """Who waits too long is told who holds."""
+    with sync.connect("memory://", holder="host:1:job") as client, client.lock("orders").hold():
+        with pytest.raises(AcquireTimeoutError, match="host:1:job"):
+            client.lock("orders").acquire(timeout=0.1)
+
+
+CALLS = {
+    "Lock.acquire": lambda lock, lease, client: lock.acquire(),
+    "Lock.try_acquire": lambda lock, lease, client: lock.try_acquire(),
+    "Lock.status": lambda lock, lease, client: lock.status(),
+    "Lock.break_lock": lambda lock, lease, client: lock.break_lock(None),
+    "Lease.confirm": lambda lock, lease, client: lease.confirm(),
+    "Lease.release": lambda lock, lease, client: lease.release(),
+    "LockClient.list": lambda lock, lease, client: client.list(),
+    "LockClient.aclose": lambda lock, lease, client: client.aclose(),
+    "FencedObject.read": lambda lock, lease, client: sync.FencedObject(client, "pointer").read(),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_under_a_running_loop_names_the_async_one(name: str) -> None:
+    """Blocking a loop would be a deadlock in waiting: RuntimeError, with what to await instead."""
+    client = sync.connect("memory://")
+    lock = client.lock("orders")
+    lease = lock.acquire()
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError) as caught:
+            CALLS[name](lock, lease, client)
+        assert f"await asynclock.{name}" in str(caught.value)
+
+    asyncio.run(main())
+    assert lease.held
+    client.aclose()
+
+
+def test_a_loss_is_raised_at_the_end_of_the_body() -> None:
+    """Nothing can interrupt a blocking body: it is told when it has ended well."""
+    with sync.connect("memory://", settings=FAST) as client:
+        with pytest.raises(LeaseTakenOverError):
+            with client.lock("orders").hold() as lease:
+                steal(client)
+                wait_for(lambda: not lease.held)
+
+
+def test_an_exception_of_the_body_wins_over_a_loss() -> None:
+    """It comes out with the loss as a note."""
+    with sync.connect("memory://", settings=FAST) as client:
+        with pytest.raises(ZeroDivisionError) as caught:
+            with client.lock("orders").hold() as lease:
+                steal(client)
+                wait_for(lambda: not lease.held)
+                raise ZeroDivisionError
+
+    assert "lost" in caught.value.__notes__[0]
+
+
+def test_on_lost_interrupts_what_the_body_waits_for() -> None:
+    """The callback runs on its own thread while the body blocks."""
+    stopped = threading.Event()
+    with sync.connect("memory://", settings=FAST) as client, pytest.raises(LeaseLostError):
+        with client.lock("orders").hold() as lease:
+            lease.on_lost(lambda _: stopped.set())
+            steal(client)
+            assert stopped.wait(5)
+
+
+def test_lead_runs_in_this_thread_and_again_after_a_loss() -> None:
+    """The work polls ``lease.check()``; its value is what ``lead`` returns."""
+    threads: list[threading.Thread] = []
+    with sync.connect("memory://", settings=FAST) as client:
+
+        def work(lease: sync.Lease) -> str:
+            threads.append(threading.current_thread())
+            if len(threads) == 1:
+                steal(client, expired=True)
+                wait_for(lambda: not lease.held)
+                lease.check()
+            return "done"
+
+        assert client.lock("orders").lead(work) == "done"
+
+    assert threads == [threading.current_thread()] * 2
+
+
+def test_a_blocked_thread_keeps_its_lease() -> None:
+    """Renewals run on the host's thread while the caller sleeps for twice the validity."""
+    with sync.connect("memory://", settings=FAST) as client, client.lock("orders").hold() as lease:
+        time.sleep(2.0)
+        lease.check()
+        lease.confirm()
+
+
+def test_one_host_thread_serves_all_clients(tmp_path: Path) -> None:
+    """Clients share one daemon thread named asynclock-host."""
+    with sync.connect("memory://") as one, sync.connect(f"file://{tmp_path}") as two:
+        with one.lock("a").hold(), two.lock("b").hold():
+            hosts = [thread for thread in threading.enumerate() if thread.name == "asynclock-host"]
+
+    assert len(hosts) == 1
+    assert hosts[0].daemon
+
+
+def test_async_and_blocking_clients_exclude_each_other() -> None:
+    """Both faces are one lock."""
+
+    async def attempt() -> bool:
+        async with asynclock.connect("memory://two-faces") as client:
+            return await client.lock("orders").try_acquire() is not None
+
+    with sync.connect("memory://two-faces") as client, client.lock("orders").hold():
+        assert not asyncio.run(attempt())
+
+
+def test_one_client_serves_many_loops() -> None:
+    """With ``renewal="thread"`` a client may be used from one loop after the other, and from threads."""
+    client = asynclock.connect("memory://")
+
+    async def use() -> int:
+        async with client.lock("orders").hold() as lease:
+            return lease.fencing_token
+
+    tokens = [asyncio.run(use()) for _ in range(2)]
+    thread = threading.Thread(target=lambda: tokens.append(asyncio.run(use())))
+    thread.start()
+    thread.join()
+    asyncio.run(client.aclose())
+
+    assert tokens == sorted(set(tokens))
+    assert len(tokens) == 3
+
+
+def test_a_store_is_probed_without_await() -> None:
+    """The report is the same as the awaited one."""
+    assert sync.probe("memory://").safe
+
+
+def test_fenced_objects_work_without_await() -> None:
+    """Write, read and update under a blocking lease."""
+    with sync.connect("memory://") as client, client.lock("orders").hold() as lease:
+        pointer = sync.FencedObject(client, "pointer")
+        assert pointer.read() is None
+        pointer.write(b"1", lease=lease)
+        value = pointer.update(lambda body: (body or b"") + b"2", lease=lease)
+
+        assert value == pointer.read()
+        assert value.body == b"12"
+
+
+def steal(client: sync.LockClient, *, expired: bool = False) -> None:
+    """Overwrite the lock by another hand."""
+    body = our_record(valid_until=time.time() + 1, expired=expired, epoch=int(time.time() * 1e6))
+
+    async def put() -> None:
+        await client.backend.put("orders.json", body)
+
+    asyncio.run(put())
+
+
+def wait_for(condition: object) -> None:
+    """Poll for what another thread brings about."""
+    until = time.monotonic() + 10
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < until
+        time.sleep(0.01)
