@@ -9,11 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock.spark.errors import BadRowsError as BadRowsError
+from asynclock.spark.errors import ClusteringPlanError as ClusteringPlanError
 from asynclock.spark.load import load_spec as load_spec
 
 # Eager, though the module has the function's name: whichever is bound last is what users get.
 from asynclock.spark.session import session as session
 from asynclock.spark.session import session_conf as session_conf
+from asynclock.spark.spec import Spec as Spec
 
 if TYPE_CHECKING:
     from asynclock.spark.services import run_services as run_services
@@ -22,7 +25,19 @@ if TYPE_CHECKING:
     from asynclock.spark.validation import validate as validate
     from asynclock.spark.view import read as read
 
-__all__ = ["Splice", "load_spec", "read", "run", "run_services", "session", "session_conf", "validate"]
+__all__ = [
+    "BadRowsError",
+    "ClusteringPlanError",
+    "Spec",
+    "Splice",
+    "load_spec",
+    "read",
+    "run",
+    "run_services",
+    "session",
+    "session_conf",
+    "validate",
+]
 
 _NEEDS_SPARK: Final = {
     "Splice": "splice",

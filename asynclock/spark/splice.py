@@ -66,6 +66,7 @@ class Splice:
         self._spark = spark
         self._timeline = Timeline(spark, spec.table.path)
         self._properties: dict[str, str] = {}
+        self._checked = False
         self._announced: set[str] = set()
         self._timeline.refresh()
         self._timeline.refuse_clustering()
@@ -110,8 +111,9 @@ class Splice:
         with contextlib.ExitStack() as held:
             if lease is None:
                 lease = held.enter_context(self._hold(stream_lock(stream)))
-            if not self._timeline.exists():
-                # Two writers that both create the table would write its properties over each other.
+            if self._timeline.any_commit() is None:
+                # Two writers that create the table at once would write its properties over each other, and
+                # neither could see from the other's commit whether they agree on the buckets.
                 held.enter_context(self._hold(CREATION_LOCK))
             return self._write(df, spec, batch_id, query_id or self._query_id(), lease)
 
@@ -204,10 +206,10 @@ class Splice:
                 raise ConfigError(setting="df", value=name, reason=reason)
 
     def _check_table(self) -> None:
-        table = self._spec.table
-        if self._properties:
-            return  # they never change
-        properties = self._timeline.properties()
+        table, commit = self._spec.table, self._timeline.any_commit()
+        if self._checked:
+            return  # neither properties nor buckets ever change
+        self._properties = properties = self._timeline.properties()
         expected = {
             "hoodie.table.recordkey.fields": ",".join(table.key),
             "hoodie.table.partition.fields": ",".join(table.partition_by),
@@ -223,14 +225,13 @@ class Splice:
                     "written. Correct the spec, or splice into a new table"
                 )
                 raise misplaced(self._spec, _PROPERTY_KEYS[name], found, reason)
-        for commit in self._timeline.commits[-1:]:
-            if commit.buckets != table.buckets:
-                reason = (
-                    f"the table at {table.path} has {commit.buckets} buckets; with another number keys would "
-                    "be stored twice. Nothing was written; correct the spec, or splice into a new table"
-                )
-                raise misplaced(self._spec, ("table", "buckets"), table.buckets, reason)
-        self._properties = properties
+        if commit is not None and commit.buckets != table.buckets:
+            reason = (
+                f"the table at {table.path} has {commit.buckets} buckets; with another number keys would be "
+                "stored twice. Nothing was written; correct the spec, or splice into a new table"
+            )
+            raise misplaced(self._spec, ("table", "buckets"), table.buckets, reason)
+        self._checked = commit is not None
 
     def _announce(self, stream: str, query_id: str) -> None:
         known = self._timeline.query_ids(stream)

@@ -91,6 +91,7 @@ class Timeline:
         self._meta: Any = None
         self._commits: dict[str, BatchCommit] = {}
         self._batches: dict[tuple[str, str, int], BatchCommit] = {}
+        self._queries: dict[str, dict[str, str]] = {}
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
 
@@ -99,13 +100,18 @@ class Timeline:
         """Every batch commit known, archived ones included, in the order of completion."""
         return sorted(self._commits.values(), key=lambda commit: commit.completed)
 
+    def any_commit(self) -> BatchCommit | None:
+        """One of the commits, or None where there is none."""
+        return next(iter(self._commits.values()), None)
+
     def find(self, stream: str, query_id: str, batch_id: int) -> BatchCommit | None:
         """The commit of that batch, or None."""
         return self._batches.get((stream, query_id, batch_id))
 
     def query_ids(self, stream: str) -> list[str]:
-        """The queries that have committed to ``stream``, the first one first."""
-        return list(dict.fromkeys(commit.query_id for commit in self.commits if commit.stream == stream))
+        """The queries that have committed to ``stream``, the one with the newest commit last."""
+        newest = self._queries.get(stream, {})
+        return sorted(newest, key=lambda query_id: newest[query_id])
 
     def exists(self) -> bool:
         """Whether there is a Hudi table at the path."""
@@ -224,6 +230,8 @@ class Timeline:
             commit = _batch_commit(requested, completed, metadata)
             self._commits[requested] = commit
             self._batches.setdefault(commit.batch, commit)
+            queries = self._queries.setdefault(commit.stream, {})
+            queries[commit.query_id] = max(completed, queries.get(commit.query_id, ""))
         return newest
 
     def _meta_client(self) -> Any:  # noqa: ANN401  py4j
