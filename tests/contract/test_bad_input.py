@@ -1,0 +1,191 @@
+"""What is wrong is told in one sentence, nothing is written, and no secret is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import botocore.session
+import pytest
+
+import asynclock
+from asynclock import LeaseSettings
+from asynclock.backends import open_backend
+from asynclock.errors import (
+    AccessDeniedError,
+    BackendError,
+    BackendNotInstalledError,
+    ConfigError,
+    UnsupportedBackendError,
+)
+from asynclock.testing.proxy import TapProxy, Wire
+
+if TYPE_CHECKING:
+    from asynclock.testing.servers import Server
+
+CANARY = "Q0FOQVJZQ0FOQVJZ"  # base64, so that it passes for an account key
+S3 = {"endpoint_url": "http://127.0.0.1:1", "access_key_id": "a", "secret_access_key": CANARY}
+AZURE = {"account_url": "http://127.0.0.1:1/account", "credential": CANARY}
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "says"),
+    [
+        ("s4://bucket/locks", {}, "unknown scheme"),
+        ("bucket/locks", {}, "must be like s3://"),
+        ("s3://", {}, "must be like s3://bucket/prefix"),
+        ("s3://buck et/locks", {}, "must be like s3://"),
+        ("s3://bucket/a/../b", {}, "no empty segment"),
+        ("s3://bucket/locks?versionId=1", {}, "must have no ?"),
+        (f"s3://key:{CANARY}@bucket/locks", {}, "must not bear a password"),
+        ("s3://bucket", S3 | {"endpoint_url": "http://127.0.0.1:1/path"}, "must have no path"),
+        ("s3://bucket", S3 | {"endpoint_url": "http://store.example"}, "plain http"),
+        ("s3://bucket", S3 | {"endpoint_url": "http://127.0.0.1.example"}, "plain http"),
+        ("s3://bucket", S3 | {"endpoint_url": f"https://a:{CANARY}@store.example"}, "no user, password"),
+        ("s3://bucket", S3 | {"endpoint_url": "store.example:9000"}, "must be like https://"),
+        ("s3://bucket", S3 | {"endpoint_url": "https://store.example:port"}, "must be like https://"),
+        ("s3://bucket", {"secret_access_key": CANARY}, "together"),
+        ("s3://bucket", {"sse": "rot13"}, "must be one of"),
+        ("s3://bucket", {"sse_kms_key_id": "key"}, "needs sse='aws:kms'"),
+        ("s3://bucket", {"sse_customer_key": b"short"}, "must be 32 bytes"),
+        ("s3://bucket", {"ca_file": "/nowhere.pem"}, "no such file"),
+        ("s3://bucket", {"verify": False}, "no such option"),
+        ("s3://bucket", {"path_style": "yes"}, "must be of type bool"),
+        ("s3://bucket", {"min_write_interval": -1.0}, "must be 0 to 60 s"),
+        ("gs://bucket", {"endpoint_url": "http://store.example"}, "plain http"),
+        ("gs://bucket", {"token": 7}, "must be a str or have async get()"),
+        ("az://container", {}, "names no account"),
+        ("az://container", AZURE | {"account_url": "http://store.example"}, "plain http"),
+        ("az://container", AZURE | {"credential": f"{CANARY}?"}, "not base64"),
+        ("az://container", AZURE | {"sas_token": CANARY}, "give one of"),
+        ("az://container", {"account_url": AZURE["account_url"]}, "needs https"),
+        ("az://container", {"connection_string": f"AccountKey={CANARY}"}, "needs AccountName"),
+        ("az://con_tainer", AZURE, "must be like az://container/prefix"),
+        ("abfss://container@account/locks", {}, "account must be like"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_opened(
+    url: str, options: dict[str, object], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong URL or option is a ConfigError in one sentence, without I/O and without the secret."""
+    for name in ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_ACCOUNT", "STORAGE_EMULATOR_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(ConfigError) as caught:
+        asynclock.connect(url, **options)
+
+    assert says in str(caught.value)
+    assert CANARY not in f"{caught.value} {caught.value!r} {vars(caught.value)}"
+
+
+@pytest.mark.parametrize(
+    ("url", "extra", "package"),
+    [
+        ("s3://b", "s3", "aiobotocore"),
+        ("gs://b", "gcs", "gcloud.aio.storage"),
+        ("az://b", "azure", "azure.core"),
+    ],
+)
+def test_a_missing_package_is_named(
+    url: str, extra: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the SDK the error names the extra to install."""
+    backend = f"asynclock.backends.{extra}"
+    for module in [m for m in sys.modules if m == backend or m.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+
+    with pytest.raises(BackendNotInstalledError, match=rf"pip install 'asynclock\[{extra}\]'"):
+        asynclock.connect(url)
+
+
+async def test_a_bucket_that_does_not_exist_is_named(cloud: Server) -> None:
+    """A missing bucket is told at the first write, and is no loss of an answer."""
+    backend = open_backend(f"{cloud.url}-of-nobody/x", **cloud.options)
+
+    with pytest.raises(UnsupportedBackendError, match="does not exist") as caught:
+        await backend.put_if_absent("a.json", b"body")
+    await backend.aclose()
+
+    assert caught.value.written == "no"
+
+
+async def test_a_permission_missing_for_writes_is_told(cloud: Server) -> None:
+    """Where reading is allowed and writing is not, an acquisition says so at once and leaves nothing."""
+    async with TapProxy(cloud.endpoint) as proxy:
+        proxy.inject(Wire.ANSWER, writes=True, times=99, status=403)
+        async with asynclock.connect(
+            f"{cloud.url}/denied", renewal="loop", **cloud.through(proxy.url)
+        ) as client:
+            with pytest.raises(AccessDeniedError, match="needs") as caught:
+                await client.lock("a").acquire(timeout=5)
+
+            assert caught.value.written == "no"
+            assert await client.backend.get("a.json") is None
+
+
+async def test_a_versioned_bucket_holds_locks(minio: Server) -> None:
+    """In a versioned bucket a lock is had, released and had again, after a delete marker too."""
+    await _versioned(minio, "versioned")
+    settings = LeaseSettings(validity=5.0, max_clock_skew=0.5)
+    async with asynclock.connect(
+        "s3://versioned/locks", settings=settings, renewal="loop", **minio.options
+    ) as client:
+        tokens = []
+        for _ in range(3):
+            async with client.lock("a").hold(timeout=4) as lease:
+                await lease.confirm()
+                tokens.append(lease.fencing_token)
+        await client.backend.delete("a.json")
+        assert await client.backend.get("a.json") is None
+        await client.backend.put_if_absent("a.json", b"again")
+
+    assert tokens == sorted(set(tokens))
+
+
+async def _versioned(server: Server, bucket: str) -> None:
+    def make() -> None:
+        client = botocore.session.get_session().create_client(
+            "s3",
+            region_name="us-east-1",
+            endpoint_url=server.endpoint,
+            aws_access_key_id=server.options["access_key_id"],
+            aws_secret_access_key=server.options["secret_access_key"],
+        )
+        client.create_bucket(Bucket=bucket)
+        client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+        client.close()
+
+    await asyncio.to_thread(make)
+
+
+def _with_canary(server: Server, endpoint: str) -> dict[str, object]:
+    options = server.through(endpoint)
+    if server.name == "gcs":
+        return options | {"token": CANARY}
+    return options | {"credential" if server.name == "azure" else "secret_access_key": CANARY}
+
+
+@pytest.mark.parametrize("fault", [None, Wire.CUT_AFTER, Wire.CUT_BEFORE, Wire.ANSWER])
+async def test_a_secret_is_never_shown(
+    cloud: Server, fault: Wire | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever fails, key and token are in no text, repr, traceback or log."""
+    caplog.set_level(logging.INFO)
+    async with TapProxy(cloud.endpoint) as proxy:
+        if fault is not None:
+            proxy.inject(fault, times=9, status=403)
+        backend = open_backend(f"{cloud.url}/canary", **_with_canary(cloud, proxy.url))
+        shown = [repr(backend)]
+        for call in (backend.get("a.json"), backend.put_if_match("a.json", b"body", "12345")):
+            try:
+                await call
+            except BackendError as error:
+                shown += [repr(error), str(error), "".join(traceback.format_exception(error))]
+        await backend.aclose()
+
+    assert len(shown) > 1
+    assert CANARY not in " ".join(shown) + caplog.text
