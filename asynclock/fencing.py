@@ -120,9 +120,7 @@ class FencedObject:
         for _ in range(_ROUNDS):
             lease.check()
             if before is not None and before.fencing_token > token:
-                raise StaleTokenError(
-                    key=self.key, fencing_token=token, stored_token=before.fencing_token
-                )
+                raise StaleTokenError(key=self.key, fencing_token=token, stored_token=before.fencing_token)
             body = change(None if before is None else before.body)
             lease.check()
             attempted.add(body)

@@ -1,12 +1,15 @@
 """``asynclock.sync``: the same names without ``await``, served by the host thread."""
 
+# ruff: noqa: PT012, SIM117  a loss is raised by the end of a body with several statements
+
 from __future__ import annotations
 
 import asyncio
 import inspect
 import threading
 import time
-from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +17,10 @@ import asynclock
 from asynclock import ConfigError, LeaseLostError, LeaseSettings, LeaseTakenOverError, sync
 from asynclock.errors import AcquireTimeoutError
 from tests.unit.kit import our_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 FAST = LeaseSettings(validity=1.0, safety_margin=0.1, max_clock_skew=0.0, poll_interval=0.05)
 TWINS = ["LockClient", "Lock", "Lease", "FencedObject"]
@@ -117,16 +124,16 @@ def test_a_timeout_is_an_error_with_the_holder() -> None:
             client.lock("orders").acquire(timeout=0.1)
 
 
-CALLS = {
-    "Lock.acquire": lambda lock, lease, client: lock.acquire(),
-    "Lock.try_acquire": lambda lock, lease, client: lock.try_acquire(),
-    "Lock.status": lambda lock, lease, client: lock.status(),
-    "Lock.break_lock": lambda lock, lease, client: lock.break_lock(None),
-    "Lease.confirm": lambda lock, lease, client: lease.confirm(),
-    "Lease.release": lambda lock, lease, client: lease.release(),
-    "LockClient.list": lambda lock, lease, client: client.list(),
-    "LockClient.aclose": lambda lock, lease, client: client.aclose(),
-    "FencedObject.read": lambda lock, lease, client: sync.FencedObject(client, "pointer").read(),
+CALLS: dict[str, Callable[[SimpleNamespace], object]] = {
+    "Lock.acquire": lambda held: held.lock.acquire(),
+    "Lock.try_acquire": lambda held: held.lock.try_acquire(),
+    "Lock.status": lambda held: held.lock.status(),
+    "Lock.break_lock": lambda held: held.lock.break_lock(None),
+    "Lease.confirm": lambda held: held.lease.confirm(),
+    "Lease.release": lambda held: held.lease.release(),
+    "LockClient.list": lambda held: held.client.list(),
+    "LockClient.aclose": lambda held: held.client.aclose(),
+    "FencedObject.read": lambda held: sync.FencedObject(held.client, "pointer").read(),
 }
 
 
@@ -134,36 +141,33 @@ CALLS = {
 def test_a_call_under_a_running_loop_names_the_async_one(name: str) -> None:
     """Blocking a loop would be a deadlock in waiting: RuntimeError, with what to await instead."""
     client = sync.connect("memory://")
-    lock = client.lock("orders")
-    lease = lock.acquire()
+    held = SimpleNamespace(client=client, lock=client.lock("orders"), lease=client.lock("orders").acquire())
 
     async def main() -> None:
         with pytest.raises(RuntimeError) as caught:
-            CALLS[name](lock, lease, client)
+            CALLS[name](held)
         assert f"await asynclock.{name}" in str(caught.value)
 
     asyncio.run(main())
-    assert lease.held
+    assert held.lease.held
     client.aclose()
 
 
 def test_a_loss_is_raised_at_the_end_of_the_body() -> None:
     """Nothing can interrupt a blocking body: it is told when it has ended well."""
-    with sync.connect("memory://", settings=FAST) as client:
-        with pytest.raises(LeaseTakenOverError):
-            with client.lock("orders").hold() as lease:
-                steal(client)
-                wait_for(lambda: not lease.held)
+    with sync.connect("memory://", settings=FAST) as client, pytest.raises(LeaseTakenOverError):
+        with client.lock("orders").hold() as lease:
+            steal(client)
+            wait_for(lambda: not lease.held)
 
 
 def test_an_exception_of_the_body_wins_over_a_loss() -> None:
     """It comes out with the loss as a note."""
-    with sync.connect("memory://", settings=FAST) as client:
-        with pytest.raises(ZeroDivisionError) as caught:
-            with client.lock("orders").hold() as lease:
-                steal(client)
-                wait_for(lambda: not lease.held)
-                raise ZeroDivisionError
+    with sync.connect("memory://", settings=FAST) as client, pytest.raises(ZeroDivisionError) as caught:
+        with client.lock("orders").hold() as lease:
+            steal(client)
+            wait_for(lambda: not lease.held)
+            raise ZeroDivisionError
 
     assert "lost" in caught.value.__notes__[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -147,7 +148,7 @@ async def test_an_unknown_renewal_is_tried_again_soon(world: World) -> None:
         failed = [call.at for call in faulty(client).journal if call.outcome == "OutcomeUnknownError"]
         assert lease.held
         assert len(failed) == 8
-        for one, other in zip(failed, failed[1:], strict=False):
+        for one, other in itertools.pairwise(failed):
             assert 0.1 <= other - one <= 0.35
 
 
@@ -163,7 +164,11 @@ async def test_nothing_is_written_past_the_deadline_but_a_free_record(world: Wor
         await asyncio.sleep(30.0)
 
         assert not lease.held
-        assert all(b'"expired":true' in (each.body or b"") for each in world.writes() if each in world.journal[after:])
+        assert all(
+            b'"expired":true' in (each.body or b"")
+            for each in world.writes()
+            if each in world.journal[after:]
+        )
 
 
 @in_virtual_time

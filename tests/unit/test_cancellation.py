@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +12,9 @@ import asynclock
 from asynclock import LockClient
 from asynclock.testing.faulty import Fault, FaultyBackend
 from tests.unit.kit import SETTINGS, World, faulty, in_virtual_time, our_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 STEPS = [0.005 * step for step in range(16)]
 """Instants all over an acquisition, whose two requests take 20 ms each."""
@@ -129,10 +133,8 @@ async def test_a_cancellation_is_let_through_in_both_modes(renewal: str) -> None
             for _ in range(steps):
                 await asyncio.sleep(0)
             task.cancel()
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await (await task).release()
-            except asyncio.CancelledError:
-                pass
             assert (await lock.status()).state == "free"
         async with lock.hold(timeout=1.0) as lease:
             assert lease.held

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from asynclock.clock import Date, Instant, StoreTime, SystemClock
-from asynclock.testing.clocks import ManualClock
+
+if TYPE_CHECKING:
+    from asynclock.testing.clocks import ManualClock
 
 SKEW, RESOLUTION = 2.0, 1.0
 
@@ -151,9 +155,7 @@ def wrong_wall(time: StoreTime, clock: ManualClock, count: int, *, spacing: floa
     return dates
 
 
-def test_three_dates_are_witnesses_where_the_wall_clock_is_wrong(
-    time: StoreTime, clock: ManualClock
-) -> None:
+def test_three_dates_are_witnesses_where_the_wall_clock_is_wrong(time: StoreTime, clock: ManualClock) -> None:
     """The fourth Date that agrees with three before it is usable, though not to free a lock."""
     dates = wrong_wall(time, clock, 4)
 

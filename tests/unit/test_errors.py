@@ -130,7 +130,9 @@ def test_a_missing_package_names_the_remedy() -> None:
 
 def test_text_from_a_lock_file_is_escaped() -> None:
     """A hostile holder cannot write escape sequences into a terminal or a log."""
-    status = LockStatus(**{name: getattr(STATUS, name) for name in STATUS.__slots__} | {"holder": "\x1b[2J\n"})
+    status = LockStatus(
+        **{name: getattr(STATUS, name) for name in STATUS.__slots__} | {"holder": "\x1b[2J\n"}
+    )
 
     text = str(errors.AcquireTimeoutError(key="orders.json", timeout=1.0, status=status))
 

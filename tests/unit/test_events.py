@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-
-import pytest
+from typing import TYPE_CHECKING
 
 import asynclock
-from asynclock.events import Event
 from asynclock.testing.faulty import Fault
 from tests.unit.kit import KEY, World, faulty, in_virtual_time, our_record, until_lost
+
+if TYPE_CHECKING:
+    import pytest
+
+    from asynclock.events import Event
 
 
 @in_virtual_time

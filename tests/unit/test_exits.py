@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import asynclock
 from asynclock import sync
 from asynclock.record import LockRecord, parse_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VALIDITY = 30.0
 PRELUDE = """

@@ -1,10 +1,15 @@
 """``hold``, ``on_lost`` and ``lead``: what becomes of the code that runs under a lease."""
 
+# ruff: noqa: PT012  a loss is raised by the end of a body with several statements
+# ruff: noqa: ASYNC110  polling is what users do with ``held``
+
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
+import time
 
 import pytest
 
@@ -74,10 +79,8 @@ async def test_a_body_that_swallows_the_cancellation_still_loses(world: World) -
         with pytest.raises(LeaseLostError):
             async with client.lock("orders").hold():
                 thief(world)
-                try:
+                with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(100)
-                except asyncio.CancelledError:
-                    pass
         await asyncio.sleep(1.0)
 
 
@@ -218,7 +221,7 @@ async def test_a_loss_ends_a_task_group_in_the_body(world: World) -> None:
                 group.create_task(work("a"))
                 group.create_task(work("b"))
                 thief(world)
-        assert ended == ["a", "b"]
+        assert sorted(ended) == ["a", "b"]
 
 
 @in_virtual_time
@@ -451,8 +454,6 @@ async def test_the_loss_of_another_lease_is_an_error_of_the_work(world: World) -
 
 async def test_a_blocked_event_loop_does_not_cost_the_lease() -> None:
     """With ``renewal="thread"`` the lease lives while the loop is blocked for twice its validity."""
-    import time
-
     async with asynclock.connect("memory://", settings=FAST) as client, client.lock("x").hold() as lease:
         time.sleep(2.0)  # noqa: ASYNC251  the point of the test
         assert lease.held
@@ -461,8 +462,6 @@ async def test_a_blocked_event_loop_does_not_cost_the_lease() -> None:
 
 async def test_a_blocked_event_loop_costs_the_lease_in_loop_mode() -> None:
     """With ``renewal="loop"`` a blocked loop ends in a loss, never in a false hold."""
-    import time
-
     async with asynclock.connect("memory://", settings=FAST, renewal="loop") as client:
         with pytest.raises(LeaseLostError):
             async with client.lock("x").hold() as lease:

@@ -45,6 +45,7 @@ def see(
 
 
 def ours(**fields: object) -> bytes:
+    """Return a record of ours written at ``T``."""
     return our_record(**({"valid_until": T + 13.0} | fields))  # type: ignore[arg-type]
 
 
@@ -188,6 +189,7 @@ def test_remaining_is_negative_once_others_may_take_over() -> None:
 
 
 def record(body: bytes) -> LockRecord:
+    """Return what the bytes say."""
     return parse_record(body)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -193,7 +194,7 @@ async def test_two_clients_take_turns(world: World) -> None:
 
         await asyncio.gather(work("a", first.lock("orders")), work("b", second.lock("orders")))
 
-    switches = sum(one != other for one, other in zip(turns, turns[1:], strict=False))
+    switches = sum(one != other for one, other in itertools.pairwise(turns))
     assert switches >= 10
     assert min(turns.count("a"), turns.count("b")) >= len(turns) / 4
 

@@ -1,5 +1,7 @@
 """``file://``: exclusive, never torn, version never repeats, network file systems refused."""
 
+# ruff: noqa: ASYNC220, ASYNC240  the tests themselves may block
+
 from __future__ import annotations
 
 import asyncio
@@ -368,6 +370,7 @@ async def test_a_writer_killed_at_any_instant_leaves_a_whole_record(tmp_path: Pa
 
 
 def orphan(folder: Path, *, process: int, age: float) -> Path:
+    """Leave a temporary file as a killed writer does."""
     path = folder / f".{KEY}.{process:x}-0123456789ab.tmp"
     path.write_bytes(b"x")
     os.utime(path, (time.time() - age, time.time() - age))
@@ -375,6 +378,7 @@ def orphan(folder: Path, *, process: int, age: float) -> Path:
 
 
 def dead_process() -> int:
+    """Return the id of a process that has ended."""
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     return child.pid

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import socket
 from pathlib import Path
 
 import pytest
 
 import asynclock
-from asynclock import BackendNotInstalledError, ConfigError, LeaseSettings
+import asynclock.backends
+from asynclock import BackendNotInstalledError, ConfigError, LeaseSettings, sync
 from asynclock.client import LockClient
 
 BAD_NAMES = {
@@ -141,9 +145,6 @@ def test_validity_must_cover_skew_and_resolution_of_the_backend() -> None:
 
 def test_the_default_holder_says_host_process_and_program(tmp_path: Path) -> None:
     """Without ``holder`` a reader of the bucket sees who it is."""
-    import os
-    import socket
-
     holder = asynclock.connect(f"file://{tmp_path}")._store.holder
 
     assert holder.startswith(f"{socket.gethostname()}:{os.getpid()}:")
@@ -162,7 +163,6 @@ async def test_a_bad_timeout_is_refused(timeout: object) -> None:
 
 def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheme whose SDK is not installed says what to install."""
-    import asynclock.backends
 
     class Point:
         name = "s3"
@@ -178,15 +178,9 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
     assert (caught.value.scheme, caught.value.extra) == ("s3", "s3")
 
 
-@pytest.mark.parametrize(
-    "thing", ["client", "lock", "lease", "sync client", "sync lock", "sync lease"]
-)
+@pytest.mark.parametrize("thing", ["client", "lock", "lease", "sync client", "sync lock", "sync lease"])
 def test_what_belongs_to_this_process_cannot_be_pickled(thing: str) -> None:
     """A pickled lease would pretend to be held elsewhere: TypeError, with the remedy."""
-    import pickle
-
-    from asynclock import sync
-
     with sync.connect("memory://") as client, client.lock("orders").hold() as lease:
         things = {
             "client": client._client,
@@ -196,5 +190,5 @@ def test_what_belongs_to_this_process_cannot_be_pickled(thing: str) -> None:
             "sync lock": client.lock("orders"),
             "sync lease": lease,
         }
-        with pytest.raises(TypeError, match="cannot be pickled.*other process|another process"):
+        with pytest.raises(TypeError, match=r"cannot be pickled.*(other|another) process"):
             pickle.dumps(things[thing])

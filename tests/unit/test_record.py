@@ -20,6 +20,7 @@ NOW = 1_700_000_000.0
 
 
 def record() -> LockRecord:
+    """Return the record behind ``OURS``."""
     return LockRecord(
         expired=False,
         valid_until_ms=1_700_000_000_000,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -71,9 +72,6 @@ def test_a_lock_past_its_time_is_expired(world: World, kind: str) -> None:
             valid_until = world.now + 12
             world.put(our_record(valid_until=valid_until) if kind == "ours" else hudi_record(valid_until))
             first = await client.lock("orders").status()
-            world.loop.call_later(40.0, lambda: None)
-            import asyncio
-
             await asyncio.sleep(40.0)
             later = await client.lock("orders").status()
 
@@ -136,9 +134,6 @@ async def test_a_listing_of_many_locks_is_whole(world: World) -> None:
         found = await client.list("lock-")
 
     assert [each.name for each in found] == [f"lock-{number:03}" for number in range(100)]
-
-
-# break_lock
 
 
 @in_virtual_time
@@ -213,8 +208,6 @@ async def test_an_expired_lock_is_broken_without_force(world: World) -> None:
     """A dead holder's lock is free afterwards, token kept."""
     world.put(our_record(valid_until=world.now - 100, epoch=77))
     async with world.client(wall_error=0.0) as client:
-        import asyncio
-
         await asyncio.sleep(20.0)
         lock = client.lock("orders")
         status = await lock.status()
@@ -285,14 +278,17 @@ async def test_a_break_that_did_not_reach_the_store_is_an_error(world: World) ->
 
 async def test_memory_stores_are_shared_by_name() -> None:
     """``memory://NAME`` is one store of the process, ``memory://`` is private."""
-    async with asynclock.connect("memory://shared-by-name") as one, asynclock.connect(
-        "memory://shared-by-name"
-    ) as two, asynclock.connect("memory://") as alone, asynclock.connect("memory://shared-by-name/deep") as deep:
-        async with one.lock("orders").hold():
-            assert await two.lock("orders").try_acquire() is None
-            assert [each.name for each in await two.list()] == ["orders"]
-            assert await alone.list() == []
-            assert await deep.list() == []
+    async with (
+        asynclock.connect("memory://shared-by-name") as one,
+        asynclock.connect("memory://shared-by-name") as two,
+        asynclock.connect("memory://") as alone,
+        asynclock.connect("memory://shared-by-name/deep") as deep,
+        one.lock("orders").hold(),
+    ):
+        assert await two.lock("orders").try_acquire() is None
+        assert [each.name for each in await two.list()] == ["orders"]
+        assert await alone.list() == []
+        assert await deep.list() == []
 
 
 async def test_a_named_memory_store_outlives_its_clients() -> None:
@@ -313,7 +309,10 @@ async def test_hostile_text_reaches_neither_log_nor_error(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Text from a lock file is escaped before it is shown."""
-    body = json.loads(our_record(valid_until=world.now + 12)) | {"owner": "\x1b[31m\n", "holder": "\x07\u202e"}
+    body = json.loads(our_record(valid_until=world.now + 12)) | {
+        "owner": "\x1b[31m\n",
+        "holder": "\x07\u202e",
+    }
     raw = json.dumps(body).encode()
     parse_record(raw)
     async with world.client() as client:

@@ -1,0 +1,111 @@
+"""The public surface as a type checker sees it; checked by mypy, never run."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import TYPE_CHECKING, assert_type
+
+import asynclock
+from asynclock import (
+    Backend,
+    Clock,
+    FencedObject,
+    Lease,
+    LeaseLostError,
+    LeaseSettings,
+    Lock,
+    LockClient,
+    LockStatus,
+    SystemClock,
+    sync,
+)
+from asynclock.backends.local import LocalBackend
+from asynclock.backends.memory import MemoryBackend
+from asynclock.fencing import FencedValue
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from asynclock.events import Event
+
+clock: Clock = SystemClock()
+backend: Backend = MemoryBackend()
+other: type[Backend] = LocalBackend
+
+
+def listener(event: Event) -> None:
+    """Take an event."""
+    assert_type(event.kind == "lost", bool)
+
+
+async def asynchronous() -> None:
+    """Use every awaitable name."""
+    settings = LeaseSettings(validity=60, renew_interval=None)
+    client = asynclock.connect(
+        "memory://",
+        settings=settings,
+        renewal="loop",
+        events=listener,
+        clock=clock,
+        holder="me",
+        min_write_interval=0.5,
+    )
+    assert_type(client, LockClient)
+    assert_type(client.url, str)
+    assert_type(client.settings, LeaseSettings)
+    assert_type(client.backend, Backend)
+    lock = client.lock("orders")
+    assert_type(lock, Lock)
+    assert_type(await lock.acquire(timeout=1), Lease)
+    assert_type(await lock.try_acquire(), Lease | None)
+    assert_type(lock.hold(), AbstractAsyncContextManager[Lease])
+    assert_type(await lock.status(), LockStatus)
+    assert_type(await lock.break_lock(await lock.status(), force=True), LockStatus)
+    assert_type(await client.list("a"), list[LockStatus])
+    async with client, lock.hold(timeout=3) as lease:
+        assert_type(lease, Lease)
+        assert_type(lease.held, bool)
+        assert_type(lease.lost, LeaseLostError | None)
+        assert_type(lease.remaining(), float)
+        assert_type(lease.fencing_token, int)
+        assert_type(lease.owner, str)
+        lease.check()
+        await lease.confirm()
+        lease.on_lost(print)
+        value = await FencedObject(client, "pointer").update(lambda body: body or b"", lease=lease)
+        assert_type(value, FencedValue)
+        assert_type(await FencedObject(client, "pointer").read(), FencedValue | None)
+
+    async def work(lease: Lease) -> int:
+        return lease.fencing_token
+
+    typed: Callable[[Lease], Awaitable[int]] = work
+    assert_type(await lock.lead(typed, timeout=5.0), int)
+    async with await lock.acquire() as again:
+        assert_type(again, Lease)
+    await client.aclose()
+
+
+def blocking() -> None:
+    """Use the blocking twins."""
+    with sync.connect("memory://") as client:
+        assert_type(client, sync.LockClient)
+        lock = client.lock("orders")
+        assert_type(lock.acquire(), sync.Lease)
+        assert_type(lock.try_acquire(), sync.Lease | None)
+        assert_type(lock.hold(), AbstractContextManager[sync.Lease])
+        assert_type(client.list(), list[LockStatus])
+        assert_type(lock.lead(lambda lease: lease.fencing_token), int)
+        with lock.hold() as lease:
+            assert_type(lease.remaining(), float)
+            assert_type(sync.FencedObject(client, "pointer").write(b"", lease=lease), FencedValue)
+
+
+def wrong(client: LockClient, lock: Lock, status: LockStatus) -> None:
+    """Each ignored error is one that a user must see; mypy reports an ignore that is not needed."""
+    asynclock.connect("memory://", settings={"validity": 3})  # type: ignore[arg-type]
+    asynclock.connect("memory://", renewal="process")  # type: ignore[arg-type]
+    client.lock(name=1)  # type: ignore[arg-type]
+    lock.hold(3)  # type: ignore[call-arg]
+    status.owner = "me"  # type: ignore[misc]
+    LeaseSettings(60)  # type: ignore[call-arg]
