@@ -68,7 +68,7 @@ class Source:
             The key, partition and stream columns, ``ARRIVAL``, ``FILE``, and for bad rows ``REASON`` and
             ``RAW``, both null for good ones.
         """
-        data = [name for name in raw.columns if name not in (ARRIVAL, FILE, _CORRUPT)]
+        data = [_quoted(name) for name in raw.columns if name not in (ARRIVAL, FILE, _CORRUPT)]
         typed = {name: F.expr(f"try_cast(`{name}` AS {kind})") for name, kind in self._types.items()}
         reason = F.concat_ws("; ", *self._complaints(typed, raw))
         record = F.to_json(F.struct(*data))
@@ -105,7 +105,7 @@ class Source:
         """Add where each row came from, and an order of arrival that does not depend on Spark's tasks."""
         metadata = F.col("_metadata")
         return frame.select(
-            *self._schema.fieldNames(),
+            *(_quoted(name) for name in self._schema.fieldNames()),
             plain_path(metadata["file_path"]).alias(FILE),
             F.struct(
                 metadata["file_modification_time"].alias("modified"),
@@ -176,6 +176,11 @@ def _plain_files(system: Any, found: list[Any]) -> list[str]:  # noqa: ANN401  p
         inner = system.listStatus(status.getPath()) if status.isDirectory() else [status]
         files += [one.getPath().toString() for one in inner if not one.isDirectory()]
     return sorted(name for name in files if not name.rpartition("/")[2].startswith(("_", ".")))
+
+
+def _quoted(name: str) -> str:
+    """A column of the files that the spec does not name may be called anything."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _texts(names: tuple[str, ...]) -> StructType:

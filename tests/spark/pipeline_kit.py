@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from asynclock.spark.spec import Spec
 
 Row = dict[str, object]
-FIELDS = {"a": ["k", "at", "x", "note"], "b": ["deleted", "k", "seen", "unused", "y"]}
+FIELDS = {"a": ["k", "at", "x", "note"], "b": ["deleted", "k", "seen", "not.`used`", "y"]}
 EPOCH = 1_700_000_000
 DEADLINE = 90.0
 
