@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from random import Random
 from typing import TYPE_CHECKING, Literal
 
 import pytest
@@ -153,6 +154,43 @@ def test_clients_lose_nothing(url: str, renewal: Literal["thread", "loop"], tmp_
 
     asyncio.run(main())
     guarded.assert_whole(40)
+
+
+@pytest.mark.parametrize("renewal", ["thread", "loop"])
+def test_random_cancellations_leave_nothing(
+    url: str, renewal: Literal["thread", "loop"], tmp_path: Path
+) -> None:
+    """Of 200 coroutines a third is cancelled anywhere; the others lose nothing, the lock ends free."""
+    guarded = Guarded(tmp_path)
+    rng = Random(7)
+    done = 0
+
+    async def main() -> None:
+        nonlocal done
+        async with asynclock.connect(url, settings=SETTINGS, renewal=renewal) as client:
+            lock = client.lock("orders")
+
+            async def work() -> None:
+                nonlocal done
+                async with lock.hold() as lease:
+                    await asyncio.sleep(0)
+                    guarded.leave(guarded.enter(lease))
+                    done += 1
+
+            tasks = [asyncio.create_task(work()) for _ in range(200)]
+            for task in rng.sample(tasks, 70):
+                await asyncio.sleep(rng.uniform(0, 0.002))
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+            assert {type(task.exception()) for task in tasks if not task.cancelled()} == {type(None)}
+            assert (await lock.status()).state == "free"
+            async with lock.hold(timeout=5):
+                pass
+
+    asyncio.run(main())
+    assert done >= 130
+    guarded.assert_whole(done)
 
 
 WORKER = """

@@ -247,6 +247,20 @@ def test_one_client_serves_many_loops() -> None:
     assert len(tokens) == 3
 
 
+def test_a_client_on_the_callers_loop_belongs_to_that_loop() -> None:
+    """With ``renewal="loop"`` a second loop is told to connect itself."""
+    client = asynclock.connect("memory://", renewal="loop")
+
+    async def use() -> None:
+        async with client.lock("orders").hold():
+            pass
+
+    asyncio.run(use())
+    with pytest.raises(ConfigError, match="another event loop"):
+        asyncio.run(use())
+    asyncio.run(client.aclose())
+
+
 def test_a_store_is_probed_without_await() -> None:
     """The report is the same as the awaited one."""
     assert sync.probe("memory://").safe

@@ -291,6 +291,16 @@ async def test_memory_stores_are_shared_by_name() -> None:
         assert await deep.list() == []
 
 
+async def test_a_memory_store_reads_64_kib_and_a_byte_at_most() -> None:
+    """An oversized object is cut there, as every store does."""
+    backend = asynclock.connect("memory://").backend
+    await backend.put("orders.json", b"x" * 100_000)
+    stored = await backend.get("orders.json")
+
+    assert stored is not None
+    assert len(stored.body) == 65_537
+
+
 async def test_a_named_memory_store_outlives_its_clients() -> None:
     """A later client of the process finds the token of the last holder, and goes on from it."""
     tokens = []
