@@ -58,13 +58,14 @@ def demo(work: Path, *, rows: int | None, seed: int) -> int:
             run.play()
         for text in _report(run):
             screen.show(text)
-    return _verdict(run.validated)
+    return report_verdict(run.validated)
 
 
 def _report(run: PipelineRun) -> Iterator[str]:
     yield "\nEvents"
     yield _events(run.validated["statistics"])
-    yield "\nTimeline: " + ", ".join(f"{number} {action}" for action, number in run.table.completed().items())
+    counts = run.table.completed().most_common()
+    yield "\nTimeline: " + ", ".join(f"{number} {action}" for action, number in counts)
     yield _excerpt(run)
     yield "\nDrivers"
     yield _drivers(run)
@@ -78,7 +79,7 @@ def _report(run: PipelineRun) -> Iterator[str]:
         f"Throughput: {run.rows:,} rows in {run.seconds:.1f} s, {run.rows / run.seconds:,.0f} rows per "
         "second, the takeover included"
     )
-    yield "\nSample"
+    yield "\nSample, times in UTC"
     yield _sample(run)
 
 
@@ -148,7 +149,7 @@ def _drivers(run: PipelineRun) -> str:
                 f"{report['rows'] / report['seconds']:,.0f}" if report else "",
             )
         )
-    return table(("driver", "stream", "batches", "rows", "lock wait", "rows per second"), lines)
+    return table(("driver", "stream", "batches", "rows", "waited for the lease", "rows per second"), lines)
 
 
 def _sample(run: PipelineRun) -> str:
@@ -163,7 +164,7 @@ def _sample(run: PipelineRun) -> str:
     return table(("stream", "column", *(row[key] for row in sample)), lines)
 
 
-def _verdict(found: Mapping[str, Any]) -> int:
+def report_verdict(found: Mapping[str, Any]) -> int:
     """Print the differences and the last line."""
     differences = found["differences"]
     for difference in differences[:SHOWN_DIFFERENCES]:

@@ -130,6 +130,7 @@ def _environment(scratch: Path) -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "TMPDIR": str(scratch),
+        "TZ": "UTC",  # of the timestamps shown
         "SPARK_SUBMIT_OPTS": f'{_JVM_OPTIONS} "-Djava.io.tmpdir={scratch}" {before}',
     }
 

@@ -26,7 +26,9 @@ OTHER_WRITER: Final = "arrivals and registry writer"
 SERVICES: Final = "table services"
 VALIDATION: Final = "validation"
 
-BATCHES_BEFORE_THE_KILL: Final = 2
+# After so many batches of the writer, of eight.
+EARLIEST_KILL: Final = 2
+LATEST_KILL: Final = 4
 _LOOK_SECONDS: Final = 0.1
 # A log file of a small batch is open for some 10 ms.
 _HUNT_SECONDS: Final = 0.002
@@ -146,10 +148,10 @@ class PipelineRun:
         self._screen.say(f"{name}: process {child.pid} started")
 
     def _ripe(self) -> bool:
-        """Whether the writer has committed enough and its standby waits."""
+        """Whether the writer has committed enough; and its standby is warm, if that comes in time."""
         writer = self.work.get((WRITER, VICTIM))
-        waiting = self._children[STANDBY].jvm is not None
-        return waiting and writer is not None and writer.batches >= BATCHES_BEFORE_THE_KILL
+        warm = self._children[STANDBY].jvm is not None
+        return writer is not None and writer.batches >= (EARLIEST_KILL if warm else LATEST_KILL)
 
     def _kill_writer(self) -> None:
         writer = self._children[WRITER]
@@ -199,7 +201,7 @@ class PipelineRun:
         """See whether the lease has been taken over and the killed instant rolled back."""
         if kill.takeover is None:
             status = self._victim_lock.status()
-            if status.state == "held" and status.owner != kill.owner:
+            if status.owner != kill.owner:
                 kill.takeover = time.monotonic() - kill.at
                 self._screen.say(
                     f"{STANDBY}: has the lease, {kill.takeover:.1f} s after the kill, "
@@ -220,7 +222,7 @@ class PipelineRun:
             case "ready":
                 child.jvm = fields["jvm"]
                 self._started = self._started or time.monotonic()
-                role = "ready, waits for the lease of the writer" if child.name == STANDBY else "ready"
+                role = "warm, waits for the lease of the writer" if child.name == STANDBY else "ready"
                 self._screen.say(f"{child.name}: {role}")
             case "batch":
                 self._count(child, fields)

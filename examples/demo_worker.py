@@ -15,6 +15,8 @@ import os
 import signal
 import sys
 from dataclasses import asdict, replace
+from glob import glob
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from asynclock.spark.report import BatchReport
     from asynclock.spark.spec import Spec
 
+REHEARSED_LINES: Final = 500
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -53,10 +56,31 @@ class Worker:
         self._feed(streams, self._session(" ".join(streams)))
 
     def standby(self, streams: list[str]) -> None:
-        """Start, wait for a line on stdin, then for the leases of the streams, and feed what is left."""
-        session = self._session(" ".join(streams))
+        """Warm up, wait for a line on stdin, then for the leases of the streams, and feed what is left."""
+        session = self._session(" ".join(streams), ready=False)
+        self._rehearse(streams, session)
+        self._tell_ready(session)
         sys.stdin.readline()
         self._feed(streams, session)
+
+    def _rehearse(self, streams: list[str], session: SparkSession) -> None:
+        """Feed a few rows into a table of its own: the first batch of a JVM takes several times as long."""
+        folder = self._path.parent / "rehearsal"
+        rehearsed = []
+        for stream in map(self._spec.stream, streams):
+            path = folder / stream.name / "first.csv"
+            path.parent.mkdir(parents=True)
+            with min(Path(name) for name in glob(stream.source)).open("rb") as source:  # noqa: PTH207
+                path.write_bytes(b"".join(islice(source, REHEARSED_LINES)))
+            checkpoint = str(folder / "checkpoints" / stream.name)
+            rehearsed.append(replace(stream, source=str(path.parent), checkpoint=checkpoint))
+        spec = replace(
+            self._spec,
+            table=replace(self._spec.table, path=(folder / "table").as_uri()),
+            locks=replace(self._spec.locks, url=(folder / "locks").as_uri()),
+            streams=tuple(rehearsed),
+        )
+        spark.run(spec, once=True, spark=session)
 
     def _feed(self, streams: list[str], session: SparkSession) -> None:
         report = spark.run(self._spec, streams=streams, once=True, spark=session, on_batch=self._on_batch)
@@ -102,7 +126,7 @@ class Worker:
         timeline.refresh()
         return [asdict(commit) for commit in timeline.commits]
 
-    def _session(self, app: str) -> SparkSession:
+    def _session(self, app: str, *, ready: bool = True) -> SparkSession:
         scratch = self._path.parent / "scratch"
         session = spark.session(
             f"asynclock demo {app}",
@@ -114,9 +138,13 @@ class Worker:
                 "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
             },
         )
+        if ready:
+            self._tell_ready(session)
+        return session
+
+    def _tell_ready(self, session: SparkSession) -> None:
         jvm: Any = session._jvm  # noqa: SLF001  the only way to the JVM's process id
         self._tell("ready", jvm=jvm.java.lang.ProcessHandle.current().pid())
-        return session
 
     def _on_batch(self, batch: BatchReport) -> None:
         self._tell("batch", **asdict(batch))
