@@ -1,0 +1,113 @@
+"""A backend of one's own, bound to the contract: the example of docs/backends."""
+
+from __future__ import annotations
+
+import time
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING
+
+import pytest
+
+import asynclock
+from asynclock.backend import MAX_BODY, Backend, Entry, Stored, Written
+from asynclock.backends import open_backend
+from asynclock.testing.contract import BackendContract
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from urllib.parse import SplitResult
+
+
+class DictBackend:
+    """Objects in a dictionary of one event loop, where nothing happens between two awaits."""
+
+    name = "dict"
+    clock_resolution = 0.0
+    min_write_interval = 0.0
+
+    def __init__(self) -> None:
+        self._objects: dict[str, Stored] = {}
+        self._writes = 0
+
+    async def get(self, key: str) -> Stored | None:
+        """Return the object, at most 64 KiB and a byte of it."""
+        found = self._objects.get(key)
+        if found is None:
+            return None
+        return Stored(found.body[: MAX_BODY + 1], found.version, found.last_modified, time.time())
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:
+        """Create the object."""
+        if key in self._objects:
+            raise self._refused("put_if_absent", key)
+        return await self.put(key, body)
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Replace one version of the object."""
+        if key not in self._objects or self._objects[key].version != version:
+            raise self._refused("put_if_match", key)
+        return await self.put(key, body)
+
+    async def list(self, prefix: str) -> AsyncIterator[Entry]:
+        """Yield the objects under a prefix, in key order."""
+        for key in sorted(self._objects):
+            if key.startswith(prefix):
+                yield Entry(key, len(self._objects[key].body), self._objects[key].last_modified)
+
+    async def put(self, key: str, body: bytes) -> Written:
+        """Write without a condition."""
+        self._writes += 1
+        self._objects[key] = Stored(body, str(self._writes), time.time(), None)
+        return Written(str(self._writes), time.time())
+
+    async def delete(self, key: str) -> None:
+        """Delete without a condition."""
+        self._objects.pop(key, None)
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+    def _refused(self, operation: str, key: str) -> asynclock.PreconditionFailedError:
+        return asynclock.PreconditionFailedError(
+            backend=self.name, operation=operation, key=key, detail="another version", written="no"
+        )
+
+
+def open_dict(url: SplitResult, **options: object) -> DictBackend:
+    """Open ``dict://``; it has no options."""
+    if options or url.netloc:
+        raise asynclock.ConfigError(setting="url", value=url.geturl(), reason="use dict://, without options")
+    return DictBackend()
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Register the scheme, as the entry point of an installed package does."""
+    point = EntryPoint(name="dict", value="test_own_backend:open_dict", group="asynclock.backends")
+    monkeypatch.setattr(EntryPoint, "load", lambda _: open_dict)
+    monkeypatch.setattr("asynclock.backends.entry_points", lambda group: (point,) if group else ())
+
+
+class TestDict(BackendContract):
+    @pytest.fixture
+    async def backend(self) -> AsyncIterator[Backend]:
+        """Open the backend by its scheme."""
+        backend = open_backend("dict://")
+        yield backend
+        await backend.aclose()
+
+
+async def test_a_lock_is_had_on_it() -> None:
+    """A lock works on a backend that asynclock has never heard of."""
+    async with (
+        asynclock.connect("dict://", renewal="loop") as client,
+        client.lock("orders").hold(timeout=5) as lease,
+    ):
+        await lease.confirm()
+        assert lease.held
+
+
+def test_its_options_are_checked() -> None:
+    """Its own refusal reaches the user as it is."""
+    with pytest.raises(asynclock.ConfigError, match="without options"):
+        asynclock.connect("dict://", colour="red")
