@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from asynclock.cli.doctor import doctor_command
 from asynclock.cli.exit_codes import SIGNALLED, USAGE, exit_code
 from asynclock.cli.locks import break_command, list_command, status_command
 from asynclock.cli.output import tell
@@ -29,7 +30,7 @@ def command() -> None:
     """
 
 
-for each in (run_locked_command, status_command, list_command, break_command, pipeline_group):
+for each in (run_locked_command, status_command, list_command, break_command, doctor_command, pipeline_group):
     command.add_command(each)
 
 

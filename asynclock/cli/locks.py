@@ -23,16 +23,24 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 
+backend_option = click.option(
+    "-o",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Option of the backend, for example endpoint_url=…; repeatable.",
+)
+
+
 def store_options(function: F) -> F:
-    """Add the options of every command that talks to a store."""
-    for option in (
-        click.option("--max-clock-skew", type=float, metavar="S",
-                     help="How far two nodes of the store may differ; default 0 for file://, else 2."),
-        click.option("-o", "options", multiple=True, metavar="KEY=VALUE",
-                     help="Option of the backend, for example endpoint_url=…; repeatable."),
-    ):  # fmt: skip
-        function = option(function)
-    return function
+    """Add the options of every command that reads or writes locks."""
+    skew = click.option(
+        "--max-clock-skew",
+        type=float,
+        metavar="S",
+        help="How far two nodes of the store may differ; default 0 for file://, else 2.",
+    )
+    return skew(backend_option(function))
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")

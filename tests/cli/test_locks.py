@@ -75,7 +75,7 @@ def test_list_shows_every_lock(held: sync.Lease, folder: Path) -> None:
         ["nightly", "held"],
         ["team/weekly", "free"],
     ]
-    assert [json.loads(line)["fencing_token"] for line in lines][0] == held.fencing_token
+    assert next(json.loads(line)["fencing_token"] for line in lines) == held.fencing_token
     assert [json.loads(line)["name"] for line in lines] == ["nightly", "team/weekly"]
 
 
@@ -184,6 +184,26 @@ def test_wrong_words_are_2(folder: Path, words: list[str], named: str) -> None:
     assert named in ran.stderr
     assert "Traceback" not in ran.stderr
     assert locks(folder) == []
+
+
+def test_doctor_of_a_good_store(folder: Path) -> None:
+    """A local folder is safe for locks: 0, every finding is shown, no object is left behind."""
+    text = asynclock("doctor", f"file://{folder}")
+    report = json.loads(asynclock("doctor", f"file://{folder}", "--json").stdout)
+
+    assert (text.returncode, report["safe"], report["backend"]) == (0, True, "file")
+    assert all(found["check"] in text.stdout for found in report["findings"])
+    assert [name for name in locks(folder) if name.endswith(".json")] == []
+
+
+def test_doctor_of_a_bad_store_is_1(tmp_path: Path) -> None:
+    """A store that cannot be written is not safe: 1, and it is said why."""
+    (tmp_path / "file").write_text("no folder")
+
+    ran = asynclock("doctor", f"file://{tmp_path}/file/locks")
+
+    assert ran.returncode == 1
+    assert "NOT safe" in ran.stdout
 
 
 def test_secret_in_a_url_is_not_shown() -> None:

@@ -1,0 +1,35 @@
+"""``asynclock doctor``: whether locks may be kept in a store."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from asynclock._text import printable
+from asynclock.cli.exit_codes import DONE, NO
+from asynclock.cli.locks import backend_option, json_option
+from asynclock.cli.output import print_json
+from asynclock.cli.target import parse_options
+from asynclock.probe import probe
+
+
+@click.command("doctor")
+@click.argument("url", metavar="URL")
+@backend_option
+@json_option
+def doctor_command(url: str, options: tuple[str, ...], *, as_json: bool) -> int:
+    """Try whether locks may be kept at URL: conditions, races, reads, Dates.
+
+    Writes a few objects of its own there and deletes them. Exit code 1 if it is not safe.
+    """
+    report = asyncio.run(probe(url, **parse_options(options)))
+    if as_json:
+        print_json(report)
+    else:
+        for found in report.findings:
+            click.echo(
+                f"{'ok ' if found.safe else 'NO '} {found.check}: {printable(found.detail, limit=1000)}"
+            )
+        click.echo(f"{url}: {'locks may be kept here' if report.safe else 'NOT safe for locks'}")
+    return DONE if report.safe else NO

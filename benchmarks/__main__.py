@@ -1,0 +1,68 @@
+"""``python -m benchmarks [--only NAME]``: runs every ``bench_*.py``, one file a question.
+
+Each has ``lines() -> Iterable[Line]``. Results go to ``benchmarks/results/NAME.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.measure import Line
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+
+
+def main() -> int:
+    """Run the benchmarks and print the summary last."""
+    known = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("--only", choices=known, metavar="NAME", help=f"one of {', '.join(known)}")
+    only = parser.parse_args().only
+    lines: list[Line] = []
+    for name in [only] if only else known:
+        print(f"{name}: {import_module(f'benchmarks.bench_{name}').__doc__.splitlines()[0]}", flush=True)
+        lines += run(name)
+    met = sum(line.met for line in lines)
+    print(f"bench: {len(lines)} lines, {met} met, {len(lines) - met} not met")
+    return 0
+
+
+def run(name: str) -> list[Line]:
+    """Run one file, print its lines as they come, and keep them as JSON."""
+    lines: list[Line] = []
+    for line in import_module(f"benchmarks.bench_{name}").lines():
+        print(f"  {line}", flush=True)
+        lines.append(line)
+    RESULTS.mkdir(exist_ok=True)
+    record = {
+        "name": name,
+        "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": sys.version.split()[0]},
+        "lines": [
+            {
+                "name": line.name,
+                "unit": line.unit,
+                "median": line.median,
+                "quartiles": line.quartiles,
+                "target": line.target,
+                "bound": line.bound,
+                "met": line.met,
+                "samples": list(line.samples),
+            }
+            for line in lines
+        ],
+    }
+    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

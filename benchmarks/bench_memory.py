@@ -1,0 +1,79 @@
+"""What does a lock on memory:// cost beside asyncio.Lock, with both renewal modes?"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from typing import TYPE_CHECKING
+
+import asynclock
+from asynclock import LeaseSettings
+from benchmarks.measure import Line, interleaved, microseconds, ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+ROUNDS = 15
+PAIRS = 300
+SETTINGS = LeaseSettings(max_clock_skew=0)
+
+
+def lines() -> Iterator[Line]:
+    """Times of one acquire and release, and their ratios to ``asyncio.Lock``."""
+    with asyncio.Runner() as runner:
+        clients = {mode: runner.run(connect(mode)) for mode in ("loop", "thread")}
+        numbers = itertools.count()
+
+        def contender(mode: str) -> float:
+            return runner.run(per_pair(lease_pair(clients[mode].lock(f"{next(numbers)}"))))
+
+        samples = interleaved(
+            {
+                "asyncio.Lock": lambda: runner.run(per_pair(plain_pair(asyncio.Lock()))),
+                "loop": lambda: contender("loop"),
+                "thread": lambda: contender("thread"),
+            },
+            rounds=ROUNDS,
+        )
+        for client in clients.values():
+            runner.run(client.aclose())
+    for name, seconds in samples.items():
+        yield microseconds(f"memory acquire+release, {name}", seconds)
+    for mode in ("loop", "thread"):
+        yield ratio(
+            f"memory acquire+release, {mode} over asyncio.Lock", samples[mode], samples["asyncio.Lock"]
+        )
+
+
+async def connect(mode: str) -> asynclock.LockClient:
+    """A client with a store of its own, made on the loop that uses it."""
+    return asynclock.connect("memory://", settings=SETTINGS, renewal=mode)
+
+
+async def per_pair(pair: Callable[[], Awaitable[None]]) -> float:
+    """Seconds per pair, the first one left out: it creates the object."""
+    await pair()
+    began = time.perf_counter()
+    for _ in range(PAIRS):
+        await pair()
+    return (time.perf_counter() - began) / PAIRS
+
+
+def lease_pair(lock: asynclock.Lock) -> Callable[[], Awaitable[None]]:
+    """One acquire and release of ours."""
+
+    async def pair() -> None:
+        await (await lock.acquire()).release()
+
+    return pair
+
+
+def plain_pair(lock: asyncio.Lock) -> Callable[[], Awaitable[None]]:
+    """One acquire and release of ``asyncio.Lock``."""
+
+    async def pair() -> None:
+        await lock.acquire()
+        lock.release()
+
+    return pair
