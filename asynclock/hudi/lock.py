@@ -1,0 +1,382 @@
+"""``table_lock``: the very lock that a Hudi writer takes for its commit.
+
+Where Hudi leaves something open, this is stricter than ``StorageBasedLockProvider``:
+
+- a lease ends *before* ``validUntil`` and is never revived, however long the store does not answer;
+- another's lock is freed by the store's clock, not by this machine's, and 500 ms become S + R more;
+- a 412 after a lost answer is settled by reading back: Hudi 1.2 reports the lock as another's;
+- a damaged lock file is an error in more cases (a number in quotes, duplicate keys, …);
+- ``async with`` counts how often it was entered; ``try_lock`` and ``unlock`` do not, as Hudi's.
+
+Source: Apache Hudi RFC-91 with its update of November 2025, ``StorageBasedLockProvider`` 1.2.0.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, NoReturn
+
+from asynclock.client import connect
+from asynclock.errors import (
+    AcquireTimeoutError,
+    BackendUnavailableError,
+    LeaseLostError,
+    OutcomeUnknownError,
+    PreconditionFailedError,
+)
+from asynclock.events import logger
+from asynclock.hudi import register
+from asynclock.hudi.audit import start_of
+from asynclock.hudi.options import LockOptions
+from asynclock.hudi.paths import AUDIT_FOLDER, LOCK_NAME, TablePath
+from asynclock.hudi.table import read_table
+from asynclock.hudi.trail import Trail, wall_ms
+from asynclock.lease import Lease
+from asynclock.lock import Lock, LockStatus, checked_timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from asynclock.client import LockClient
+    from asynclock.events import Event
+    from asynclock.hudi.table import TableProperties
+    from asynclock.protocol.tenure import Tenure
+
+_NO_ANSWER = (BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError)
+
+
+@dataclass(frozen=True, slots=True)
+class TableLockStatus(LockStatus):
+    """A table's lock as one read showed it; see ``LockStatus``.
+
+    Attributes:
+        table_version: ``hoodie.table.version``, or None where it could not be found.
+        since_ms: When the holder acquired the lock, epoch ms by its own clock, as its audit trail
+            tells; None without one. The lock file does not tell.
+        warning: Why the holder may go on after it has lost the lock, or None.
+    """
+
+    table_version: int | None
+    since_ms: int | None
+    warning: str | None
+
+
+def table_lock(
+    base_path: str,
+    options: Mapping[str, str] | None = None,
+    *,
+    timeout: float | None = None,
+    fencing: bool = False,
+) -> TableLock:
+    """Return the lock of a Hudi table, for ``async with``; no I/O.
+
+    For holding a table *still*: copying its files, maintenance, looking on. Never write to the
+    table through Hudi while holding it: Hudi takes this lock at its commit, and the two would
+    wait for each other.
+
+    Args:
+        base_path: The table, such as ``s3a://bucket/warehouse/orders``. Trailing slashes and the
+            spelling of the scheme make no difference; Hudi up to 1.1 locks another object where
+            its own base path ends in a slash.
+        options: The options of the Hudi writers, by Hudi's names: validity, renew interval, wait
+            time and credentials are taken, the rest is left alone. What Hudi has no name for is
+            set as ``asynclock.<option>``: those of the backend, such as ``asynclock.endpoint_url``,
+            and ``asynclock.max_clock_skew``, ``asynclock.poll_interval``.
+        timeout: Seconds that ``async with`` waits; None: ``hoodie.write.lock.wait_time_ms``, 60 s.
+        fencing: Give a fencing token. After a Hudi writer, which drops the token, this holds the
+            lock for ``2 * max_clock_skew + 2`` s (6 s) before it is handed out.
+
+    Raises:
+        ConfigError: The base path cannot be locked so, or an option breaks Hudi's rules.
+    """
+    table = TablePath.parse(base_path)
+    return TableLock(
+        table, LockOptions.read(table, options), timeout=checked_timeout(timeout), fencing=fencing
+    )
+
+
+class TableLock:
+    """The lock of one Hudi table; as one Hudi provider it is one holder: each task has its own.
+
+    ``async with`` acquires, cancels the body if the lease is lost, releases and closes; entered
+    again by its holder it gives the same lease, and the outermost exit releases. ``try_lock`` and
+    ``unlock`` are Hudi's: call ``aclose`` when done with them. Usable again after that.
+
+    Attributes:
+        base_path: The table, without trailing slashes.
+    """
+
+    def __init__(
+        self, table: TablePath, options: LockOptions, *, timeout: float | None, fencing: bool
+    ) -> None:
+        self.base_path = table.url
+        self._table = table
+        self._options = options
+        self._wait = options.wait if timeout is None else timeout
+        self._fencing = fencing
+        self._mutex = threading.Lock()
+        self._file: _LockFile | None = None
+        self._lease: Lease | None = None
+        self._hold: AbstractAsyncContextManager[Lease] | None = None
+        self._depth = 0
+        self._seen = False
+
+    async def __aenter__(self) -> Lease:
+        return await self.enter(cancel_body=True)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.leave(kind, error, trace)
+
+    async def enter(self, *, cancel_body: bool) -> Lease:
+        """Acquire as ``async with`` does; its first half, for the blocking twin.
+
+        Args:
+            cancel_body: Cancel the calling task if the lease is lost.
+
+        Raises:
+            AcquireTimeoutError: Others held it; nothing of this attempt is left behind.
+            ConfigError: There is no such Hudi table.
+            RecordCorruptError: The lock file is damaged; nothing was written.
+            LeaseLostError: The lease that was entered before is lost.
+        """
+        lease = self._lease
+        if lease is None or (self._depth == 0 and not lease.held):
+            try:
+                file = await self._ready()
+                self._hold = file.hold(timeout=self._wait) if cancel_body else _Hold(file, self._wait)
+                lease = self._lease = await self._hold.__aenter__()
+            except BaseException:
+                await self.aclose()
+                raise
+        lease.check()
+        self._depth += 1
+        return lease
+
+    async def leave(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave what ``enter`` entered; the outermost exit releases what its ``enter`` acquired.
+
+        Raises:
+            LeaseLostError: The lease was lost before; nothing was written.
+        """
+        self._depth -= 1
+        if self._depth > 0 or self._hold is None:
+            return  # what try_lock acquired, unlock releases
+        hold, self._hold, self._lease = self._hold, None, None
+        try:
+            await hold.__aexit__(kind, error, trace)
+        finally:
+            await self.aclose()
+
+    async def try_lock(self, timeout: float | None = None) -> bool:
+        """Hudi's ``tryLock``: return whether the lock is ours now; True without I/O if it was.
+
+        Args:
+            timeout: Seconds to go on trying; None tries once; 0 does not try, as Hudi's.
+
+        Raises:
+            ConfigError: There is no such Hudi table.
+            RecordCorruptError: The lock file is damaged; nothing was written.
+            AccessDeniedError: The store refused; nothing was written.
+        """
+        wait = checked_timeout(timeout)
+        if self._lease is not None and self._lease.held:
+            return True
+        if wait == 0:
+            return False
+        try:
+            file = await self._ready()
+            self._lease = await (file.try_acquire() if wait is None else file.acquire(timeout=wait))
+        except AcquireTimeoutError:
+            return False
+        except _NO_ANSWER as error:
+            logger.info("%s: not acquired: %s", self.base_path, error)
+            return False
+        return self._lease is not None
+
+    async def renew_lock(self) -> bool:
+        """Hudi's ``renewLock``, now instead of at the next interval: return whether it is still ours.
+
+        True also where the store did not answer, as Hudi's, but only until the lease's deadline.
+        """
+        if self._lease is None:
+            return False
+        try:
+            await self._lease.confirm()
+        except LeaseLostError:
+            return False
+        except _NO_ANSWER as error:
+            logger.info("%s: not renewed: %s", self.base_path, error)
+        return self._lease.held
+
+    async def unlock(self) -> None:
+        """Hudi's ``unlock``: free the lock; a no-op without one.
+
+        Raises:
+            LeaseLostError: It was lost before; nothing was written.
+        """
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            await lease.release()
+
+    async def status(self) -> TableLockStatus:
+        """Read the lock, the table's version and, if audited, since when; writes nothing.
+
+        Raises:
+            ConfigError: There is no such Hudi table.
+            BackendError: It could not be read.
+        """
+        opened = self._file is None
+        file = self._open()
+        try:
+            status = await file.status()
+            properties, since = await file.client.run(lambda: self._look_around(file.client, status.owner))
+        finally:
+            if opened:
+                await self.aclose()
+        warning = _warning(status, properties)
+        if warning is not None:
+            logger.warning("%s: %s", self.base_path, warning)
+        return TableLockStatus(
+            **{field.name: getattr(status, field.name) for field in fields(LockStatus)},
+            table_version=properties.version,
+            since_ms=since,
+            warning=warning,
+        )
+
+    async def aclose(self) -> None:
+        """Release what is held and close the connections; a later call opens them again."""
+        with self._mutex:
+            file, self._file = self._file, None
+        lease, self._lease = self._lease, None
+        try:
+            if lease is not None and lease.held:
+                await lease.release()
+        finally:
+            if file is not None:
+                await file.stop()
+                await file.client.aclose()
+
+    def _open(self) -> _LockFile:
+        with self._mutex:
+            if self._file is None:
+                self._file = _LockFile(self._table, self._options, fencing=self._fencing)
+            return self._file
+
+    async def _ready(self) -> _LockFile:
+        """Open the table; at the first time see that there is one."""
+        file = self._open()
+        if not self._seen:
+            try:
+                await file.client.run(lambda: read_table(file.client.backend, self._table))
+            except BaseException:
+                await self.aclose()
+                raise
+            self._seen = True
+        return file
+
+    async def _look_around(self, client: LockClient, owner: str | None) -> tuple[TableProperties, int | None]:
+        properties = await read_table(client.backend, self._table)
+        if owner is not None:
+            async for entry in client.backend.list(AUDIT_FOLDER):
+                if (since := start_of(entry.key, owner)) is not None:
+                    return properties, since
+        return properties, None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a TableLock cannot be pickled: make one in the other process")
+
+    def __repr__(self) -> str:
+        state = "held" if self._lease is not None and self._lease.held else "not held"
+        return f"<TableLock {self.base_path!r} {state}>"
+
+
+class _LockFile(Lock):
+    """The lock object of a table, with its audit trail and its entry in the register."""
+
+    def __init__(self, table: TablePath, options: LockOptions, *, fencing: bool) -> None:
+        self.client = connect(table.url, settings=options.settings, events=self._told, **options.backend)
+        super().__init__(self.client._core(LOCK_NAME), self.client._home)  # noqa: SLF001  one more kind of its locks
+        self._table = table
+        self._fencing = fencing
+        self._timeout = options.settings.validity / 5
+        self._trail: Trail | None = None
+
+    async def acquire(self, *, timeout: float | None = None) -> Lease:
+        tenure = await self._acquire(timeout=checked_timeout(timeout), fencing=self._fencing)
+        assert tenure is not None  # noqa: S101  only try_acquire gives None
+        return await self._begun(tenure)
+
+    async def try_acquire(self) -> Lease | None:
+        tenure = await self._acquire(timeout=None, once=True, fencing=self._fencing)
+        return None if tenure is None else await self._begun(tenure)
+
+    def _told(self, event: Event) -> None:
+        """Hear of a renewal, on the lease's loop."""
+        if event.kind == "renewed" and self._trail is not None:
+            self._trail.renewed()
+
+    async def stop(self) -> None:
+        """Wait for the audit record that is being written."""
+        trail, self._trail = self._trail, None
+        if trail is not None:
+            await self.client.run(trail.stop)
+
+    async def _begun(self, tenure: Tenure) -> Lease:
+        lease = Lease(tenure, name=self.name, loop=self._home(), release=self._release, fencing=self._fencing)
+        register.note(self._table, lease)
+        try:
+            await self.client.run(lambda: self._begin(tenure))
+        except BaseException:  # cancelled: the caller will never have the lease
+            if lease.held:
+                await lease.release()
+            raise
+        return lease
+
+    async def _begin(self, tenure: Tenure) -> None:
+        trail = Trail(self.client.backend, tenure, timeout=self._timeout)
+        self._trail = trail if await trail.begin() else None
+
+    async def _release(self, tenure: Tenure) -> bool:
+        trail, self._trail = self._trail, None
+        ended_ms = wall_ms()
+        released = await self._core.release(tenure)
+        if trail is not None:
+            await (trail.end(ended_ms) if released else trail.stop())
+        return released
+
+
+class _Hold(AbstractAsyncContextManager[Lease]):
+    """Holds a lock for a body that nobody can cancel."""
+
+    def __init__(self, lock: Lock, timeout: float) -> None:
+        self._lock = lock
+        self._timeout = timeout
+        self._lease: Lease | None = None
+
+    async def __aenter__(self) -> Lease:
+        self._lease = await self._lock.acquire(timeout=self._timeout)
+        return self._lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._lease is not None  # noqa: S101  entered
+        await self._lease.__aexit__(kind, error, trace)
+
+
+def _warning(status: LockStatus, properties: TableProperties) -> str | None:
+    if status.state not in {"held", "expired"} or status.holder is not None:
+        return None
+    if not properties.writers_may_overrun:
+        return None
+    return (
+        f"a Hudi writer holds the lock of a table of version {properties.version}: it may be of Hudi 1.0 "
+        "or older and go on writing after it has lost the lock; stop it before you break the lock"
+    )

@@ -1,0 +1,100 @@
+"""Where a table's lock is: base paths as Hudi spells them, mapped to one object.
+
+Source: Hudi's ``StoragePath``, ``StorageSchemes`` and ``StorageLockClient.parseBucketAndPath``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from asynclock.errors import ConfigError
+
+LOCKS_FOLDER: Final = ".hoodie/.locks"
+LOCK_NAME: Final = f"{LOCKS_FOLDER}/table_lock"
+AUDIT_SWITCH: Final = f"{LOCKS_FOLDER}/audit_enabled.json"
+AUDIT_FOLDER: Final = f"{LOCKS_FOLDER}/audit/"
+PROPERTIES: Final = (".hoodie/hoodie.properties", ".hoodie/hoodie.properties.backup")
+"""Hudi replaces the first by way of the second, so for a moment only that one is there."""
+
+_FAMILIES: Final = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "abfs": "az",
+    "abfss": "az",
+    "wasb": "az",
+    "wasbs": "az",
+}
+_SPLIT: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(/.*)?", re.DOTALL)
+# Hudi decodes %XX for the lock but not for the table, and fails on the others.
+_UNSAFE: Final = re.compile(r"[%?#\\\s\x00-\x1f\x7f\"<>^`{|}\[\]]")
+_SETTING: Final = "hoodie.base.path"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePath:
+    """A table's base path.
+
+    Attributes:
+        url: As given, without trailing and doubled slashes; for a backend and for Hudi's options.
+        identity: The same for all spellings of one table: ``s3://bucket/orders`` also for ``s3a``.
+    """
+
+    url: str
+    identity: str
+
+    @classmethod
+    def parse(cls, base_path: str) -> TablePath:
+        """Read a base path; no I/O.
+
+        Raises:
+            ConfigError: Hudi's storage-based lock cannot lock a table there.
+        """
+
+        def refuse(reason: str) -> NoReturn:
+            raise ConfigError(setting=_SETTING, value=base_path, reason=reason)
+
+        if not isinstance(base_path, str) or not base_path:
+            refuse("is required: the full URL of the table, such as s3a://bucket/warehouse/orders")
+        found = _SPLIT.fullmatch(base_path)
+        if found is None:
+            # file:/data and /data are local files to Hudi as well.
+            refuse(_LOCAL if base_path.startswith(("/", "file:")) else _RELATIVE)
+        scheme, authority, path = found[1].lower(), found[2], found[3] or ""
+        if scheme == "file":
+            refuse(_LOCAL)
+        if scheme not in _FAMILIES:
+            known = ", ".join(f"{name}://" for name in _FAMILIES)
+            refuse(f"Hudi's storage-based lock knows {known} only")
+        if not authority:
+            refuse("names no bucket or container")
+        if "@" in authority and _FAMILIES[scheme] != "az":
+            refuse("must bear no user or password; give credentials by options")
+        if _UNSAFE.search(authority + path):
+            refuse("bears characters for which Hudi would lock another object than the table's, or none")
+        segments = [segment for segment in path.split("/") if segment]
+        if {".", ".."} & set(segments):
+            refuse("must have no segment '.' or '..'")
+        folder = "".join(f"/{segment}" for segment in segments)
+        return cls(f"{scheme}://{authority}{folder}", _place(scheme, authority) + folder)
+
+
+def _place(scheme: str, authority: str) -> str:
+    family = _FAMILIES[scheme]
+    if family != "az":
+        return f"{family}://{authority}"
+    container, _, host = authority.partition("@")
+    # The same container by its two endpoints: account.dfs.… and account.blob.….
+    return f"az://{host.partition('.')[0].lower()}/{container}"
+
+
+_LOCAL: Final = (
+    "Hudi's storage-based lock cannot lock a table on a local disk. To exclude other Python processes use "
+    "asynclock.connect('file:///...').lock(...); Spark writers of splice tables take "
+    "io.asynclock.hudi.FileLockProvider"
+)
+_RELATIVE: Final = (
+    "is no full URL, and a relative path is another table in each process; write s3a://bucket/..."
+)

@@ -1,0 +1,135 @@
+"""Blocking twins of ``asynclock.hudi``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import asynclock.hudi
+from asynclock.hudi import AuditCleanup, AuditReport, AuditStatus, TableLockStatus, write_options
+from asynclock.sync._facade import Lease, _block
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+__all__ = [
+    "AuditCleanup",
+    "AuditReport",
+    "AuditStatus",
+    "TableLock",
+    "TableLockStatus",
+    "audit_cleanup",
+    "audit_disable",
+    "audit_enable",
+    "audit_status",
+    "audit_validate",
+    "table_lock",
+    "write_options",
+]
+
+
+def table_lock(
+    base_path: str,
+    options: Mapping[str, str] | None = None,
+    *,
+    timeout: float | None = None,
+    fencing: bool = False,
+) -> TableLock:
+    """Return the lock of a Hudi table, for ``with``; see ``asynclock.hudi.table_lock``."""
+    return TableLock(asynclock.hudi.table_lock(base_path, options, timeout=timeout, fencing=fencing))
+
+
+class TableLock:
+    """The lock of one Hudi table; see ``asynclock.hudi.TableLock``.
+
+    Nothing can interrupt the body of ``with``: call ``lease.check()`` in it.
+
+    Attributes:
+        base_path: The table, without trailing slashes.
+    """
+
+    def __init__(self, lock: asynclock.hudi.TableLock) -> None:
+        self._lock = lock
+        self.base_path: str = lock.base_path
+
+    def try_lock(self, timeout: float | None = None) -> bool:
+        """Hudi's ``tryLock``; see ``asynclock.hudi.TableLock.try_lock``."""
+        return _block("hudi.TableLock.try_lock", lambda: self._lock.try_lock(timeout), undo=self._undo)
+
+    def renew_lock(self) -> bool:
+        """Hudi's ``renewLock``; see ``asynclock.hudi.TableLock.renew_lock``."""
+        return _block("hudi.TableLock.renew_lock", self._lock.renew_lock)
+
+    def unlock(self) -> None:
+        """Hudi's ``unlock``; see ``asynclock.hudi.TableLock.unlock``."""
+        _block("hudi.TableLock.unlock", self._lock.unlock)
+
+    def status(self) -> TableLockStatus:
+        """Read the lock; see ``asynclock.hudi.TableLock.status``."""
+        return _block("hudi.TableLock.status", self._lock.status)
+
+    def close(self) -> None:
+        """Release what is held and close; see ``asynclock.hudi.TableLock.aclose``."""
+        _block("hudi.TableLock.aclose", self._lock.aclose)
+
+    async def _undo(self, locked: bool) -> None:  # noqa: FBT001  a result that came too late
+        if locked:
+            await self._lock.unlock()
+
+    def __enter__(self) -> Lease:
+        async def leave(_: object) -> None:
+            await self._lock.leave(None, None, None)
+
+        return Lease(
+            _block("hudi.TableLock.__aenter__", lambda: self._lock.enter(cancel_body=False), undo=leave)
+        )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _block("hudi.TableLock.__aexit__", lambda: self._lock.leave(kind, error, trace))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a TableLock cannot be pickled: make one in the other process")
+
+    def __repr__(self) -> str:
+        return f"<sync.{repr(self._lock)[1:]}"
+
+
+def audit_enable(base_path: str, options: Mapping[str, str] | None = None) -> None:
+    """Let new holders write a trail; see ``asynclock.hudi.audit_enable``."""
+    _block("hudi.audit_enable", lambda: asynclock.hudi.audit_enable(base_path, options))
+
+
+def audit_disable(
+    base_path: str, options: Mapping[str, str] | None = None, *, keep_files: bool = True
+) -> None:
+    """Let new holders write no trail; see ``asynclock.hudi.audit_disable``."""
+    _block(
+        "hudi.audit_disable",
+        lambda: asynclock.hudi.audit_disable(base_path, options, keep_files=keep_files),
+    )
+
+
+def audit_status(base_path: str, options: Mapping[str, str] | None = None) -> AuditStatus:
+    """Return whether the lock is audited; see ``asynclock.hudi.audit_status``."""
+    return _block("hudi.audit_status", lambda: asynclock.hudi.audit_status(base_path, options))
+
+
+def audit_validate(base_path: str, options: Mapping[str, str] | None = None) -> AuditReport:
+    """Check the trail; see ``asynclock.hudi.audit_validate``."""
+    return _block("hudi.audit_validate", lambda: asynclock.hudi.audit_validate(base_path, options))
+
+
+def audit_cleanup(
+    base_path: str,
+    options: Mapping[str, str] | None = None,
+    *,
+    age_days: float = 7,
+    dry_run: bool = False,
+) -> AuditCleanup:
+    """Delete old files of the trail; see ``asynclock.hudi.audit_cleanup``."""
+    return _block(
+        "hudi.audit_cleanup",
+        lambda: asynclock.hudi.audit_cleanup(base_path, options, age_days=age_days, dry_run=dry_run),
+    )
