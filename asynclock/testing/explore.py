@@ -19,23 +19,26 @@ from asynclock.errors import BackendError, LeaseLostError, RecordCorruptError
 from asynclock.settings import LeaseSettings
 from asynclock.testing.checker import Checker, Invariant
 from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.faulty import OPERATIONS, Fault
+from asynclock.testing.faulty import Fault
 from asynclock.testing.machines import FENCED_KEY, KEY, NAME, URL, SimulatedFaults
 from asynclock.testing.store import SimulatedBackend, SimulatedStore, StoreProfile, is_answer
 from asynclock.testing.virtual import DeadlockError, Process, VirtualLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from asynclock.lease import Lease
     from asynclock.lock import Lock
+    from asynclock.testing.checker import Violation
 
 VALIDITY: Final = 10.0
 SETTINGS: Final = LeaseSettings(validity=VALIDITY, safety_margin=2.0, max_clock_skew=1.0, poll_interval=0.5)
 INSTANT: Final = StoreProfile(latency=(0.001, 0.0), slow=0.0)
 """A store that answers in two milliseconds, always."""
 PROMPT: Final = 3.0
-"""Seconds within which one fault must have been got over: a request timeout and a retry."""
+"""Seconds within which a fault must have been got over: a request timeout and a retry."""
+_MOST_REQUESTS: Final = 16
+"""No program makes more."""
 
 
 @dataclass(slots=True)
@@ -44,11 +47,19 @@ class Exploration:
 
     Attributes:
         schedules: How many runs were made.
-        failures: One text for each run that violated an invariant.
+        failures: One text for each violation: which run, which invariant.
+        violated: The invariants among them.
     """
 
     schedules: int = 0
     failures: list[str] = field(default_factory=list)
+    violated: set[Invariant] = field(default_factory=set)
+
+    def add(self, run: str, violations: list[Violation]) -> None:
+        """Take in one run."""
+        self.schedules += 1
+        self.failures += [f"{run}: {each.invariant}: {each.detail}" for each in violations]
+        self.violated.update(each.invariant for each in violations)
 
 
 class Bench:
@@ -120,7 +131,7 @@ class Bench:
             each.pop()
         self.loop.run_until_complete(asyncio.sleep(2 * VALIDITY))
 
-    def run(self, main: Coroutine[Any, Any, None]) -> list[str]:
+    def run(self, main: Coroutine[Any, Any, None]) -> list[Violation]:
         """Run ``main`` and return the violations, with the end of all clients checked."""
         try:
             self.loop.run_until_complete(main)
@@ -129,7 +140,7 @@ class Bench:
             self.checker.violated(Invariant.NOTHING_LEFT, str(error))
         finally:
             self.loop.close()
-        return [f"{each.invariant}: {each.detail}" for each in self.checker.violations]
+        return self.checker.violations
 
     def free_again(self) -> None:
         """Check that nobody holds the lock, in the store's own words."""
@@ -244,14 +255,13 @@ def interleavings(
     chosen: list[int] | None = []
     while chosen is not None:
         schedule = _Schedule(chosen, preemptions, lags)
-        failures = _one_order(clients, cycles, schedule, dead_holder=dead_holder)
-        found.schedules += 1
-        found.failures += [f"schedule {schedule.chosen}: {failure}" for failure in failures]
+        violations = _one_order(clients, cycles, schedule, dead_holder=dead_holder)
+        found.add(f"schedule {schedule.chosen}", violations)
         chosen = schedule.following()
     return found
 
 
-def _one_order(clients: int, cycles: int, schedule: _Schedule, *, dead_holder: bool) -> list[str]:
+def _one_order(clients: int, cycles: int, schedule: _Schedule, *, dead_holder: bool) -> list[Violation]:
     stores: list[GatedStore] = []
 
     def gated(loop: VirtualLoop) -> GatedStore:
@@ -329,7 +339,9 @@ async def _after(lease: Lease) -> None:
 PROGRAMS: Final = {"alone": alone, "twice": twice, "in-line": in_line}
 
 
-def cancellations(name: str, *, fault: Fault | None = None, second: bool = True) -> Exploration:
+def cancellations(
+    name: str, *, fault: Fault | None = None, operation: str = "put_if_absent", second: bool = True
+) -> Exploration:
     """Cancel a program after each of its steps, once, and again after each later one.
 
     A step is a callback of the client's process, so that every await of the program and of the
@@ -337,32 +349,32 @@ def cancellations(name: str, *, fault: Fault | None = None, second: bool = True)
 
     Args:
         name: One of ``PROGRAMS``.
-        fault: Spoils the first write.
+        fault: Spoils the first ``operation``: ``put_if_absent`` acquires, ``put_if_match`` renews.
+        operation: See there.
         second: Whether to cancel a second time.
     """
     found = Exploration()
     first = 0
     while True:
-        steps, failures = _cancelled(name, (first,), fault)
-        found.schedules += 1
-        found.failures += [f"{name} cancelled after step {first}, fault {fault}: {each}" for each in failures]
+        steps, violations = _cancelled(name, (first,), fault, operation)
+        found.add(f"{name}, {fault} on {operation}, cancelled after step {first}", violations)
         if steps <= first:
             return found
         for later in range(first + 1, steps + 1) if second else ():
-            _, failures = _cancelled(name, (first, later), fault)
-            found.schedules += 1
-            found.failures += [
-                f"{name} cancelled after steps {first} and {later}, fault {fault}: {each}"
-                for each in failures
-            ]
+            _, violations = _cancelled(name, (first, later), fault, operation)
+            found.add(
+                f"{name}, {fault} on {operation}, cancelled after steps {first} and {later}", violations
+            )
         first += 1
 
 
-def _cancelled(name: str, cuts: tuple[int, ...], fault: Fault | None) -> tuple[int, list[str]]:
+def _cancelled(
+    name: str, cuts: tuple[int, ...], fault: Fault | None, operation: str
+) -> tuple[int, list[Violation]]:
     """Run once; return after how many steps the program had ended, and the violations."""
     bench = Bench(1)
     if fault is not None:
-        bench.backends[0].inject(fault, operation="put_if_absent")
+        bench.backends[0].inject(fault, operation=operation)
     taken = 0
     delivered = False
     task = bench.start(0, PROGRAMS[name](bench))
@@ -388,36 +400,26 @@ def _cancelled(name: str, cuts: tuple[int, ...], fault: Fault | None) -> tuple[i
         await asyncio.sleep(2 * VALIDITY)  # what still goes on in the background ends
         bench.free_again()
 
-    failures = bench.run(main())
-    return taken, failures
+    violations = bench.run(main())
+    return taken, violations
 
 
 def single_faults() -> Exploration:
-    """Spoil every request of every program with every kind of fault."""
+    """Spoil every request of every program with every kind of fault, and every two in a row."""
     found = Exploration()
-    for name, fault, operation, nth in _spoilings():
-        applied, failures = _spoiled(name, fault, operation, nth)
-        if applied:
-            found.schedules += 1
-            found.failures += [f"{name}, {fault} on {operation} {nth}: {each}" for each in failures]
+    for name in PROGRAMS:
+        for fault in Fault:
+            for nth in range(1, _MOST_REQUESTS + 1):
+                for times in (1, 2):
+                    applied, violations = _spoiled(name, fault, nth, times)
+                    if applied == times:
+                        found.add(f"{name}, {fault} on request {nth}, {times} in a row", violations)
     return found
 
 
-def _spoilings() -> Iterator[tuple[str, Fault, str, int]]:
-    for name in PROGRAMS:
-        for fault in Fault:
-            for operation in OPERATIONS:
-                for nth in range(1, 8):
-                    yield name, fault, operation, nth
-
-
-def _spoiled(name: str, fault: Fault, operation: str, nth: int) -> tuple[bool, list[str]]:
+def _spoiled(name: str, fault: Fault, nth: int, times: int) -> tuple[int, list[Violation]]:
     bench = Bench(1)
-    try:
-        bench.backends[0].inject(fault, operation=operation, nth=nth)
-    except ValueError:
-        bench.loop.close()
-        return False, []
+    bench.backends[0].inject(fault, nth=nth, times=times)
     task = bench.start(0, PROGRAMS[name](bench))
     allowed = (BackendError, RecordCorruptError, LeaseLostError)
 
@@ -434,5 +436,5 @@ def _spoiled(name: str, fault: Fault, operation: str, nth: int) -> tuple[bool, l
         await asyncio.sleep(3 * VALIDITY)
         bench.free_again()
 
-    failures = bench.run(main())
-    return bench.backends[0].applied.total() > 0, failures
+    violations = bench.run(main())
+    return bench.backends[0].applied[fault], violations

@@ -221,7 +221,7 @@ class JavaWriter:
         loop = run.loop
         backend = run.store.backend(self.process)
         while loop.time() < run.ends:
-            await asyncio.sleep(rng.random() * validity)
+            await asyncio.sleep(rng.uniform(*run.plan.hudi_idles) * validity)
             # LockManager makes a new provider, with a new owner, for each transaction.
             peer = HudiPeer(
                 backend, KEY, clock=self._clock, rng=rng, validity=validity, renew_interval=validity / 10
@@ -231,9 +231,9 @@ class JavaWriter:
                 continue
             holding = run.checker.handed_out(self.name, self.process, peer, token=None)
             try:
-                until = loop.time() + rng.uniform(0.05, 1.0) * validity
+                until = loop.time() + rng.uniform(*run.plan.hudi_holds) * validity
                 while peer.held and loop.time() < until:  # noqa: ASYNC110  work, not waiting
-                    await asyncio.sleep(0.1 * validity)
+                    await asyncio.sleep(min(0.1 * validity, max(0.0, until - loop.time())))
                 await peer.unlock()
             finally:
                 run.checker.dropped(holding)

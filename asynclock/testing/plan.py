@@ -31,6 +31,8 @@ class Plan:
         hudi_validity: Validity of the Java writers, seconds.
         hudi_clock: Their wall clocks are off by at most this, seconds.
         hudi_pauses: Rate of SIGSTOPs of the Java writers.
+        hudi_holds: Least and most lifetimes that a Java writer holds the lock.
+        hudi_idles: Least and most lifetimes that a Java writer is idle.
         wall_errors: Seconds by which each machine's wall clock is ahead at first.
         drifts: By how much each machine's clocks run fast.
         faults: Share of the requests that each fault spoils.
@@ -61,6 +63,8 @@ class Plan:
     hudi_validity: float = 10.0
     hudi_clock: float = 0.25
     hudi_pauses: float = 0.0
+    hudi_holds: tuple[float, float] = (0.05, 1.0)
+    hudi_idles: tuple[float, float] = (0.0, 1.0)
     wall_errors: tuple[float, ...] = ()
     drifts: tuple[float, ...] = ()
     faults: Mapping[Fault, float] = field(default_factory=dict)

@@ -294,6 +294,25 @@ def hudi_clocks(rng: Random) -> Plan:
     )
 
 
+def hudi_turns(rng: Random) -> Plan:
+    """Java writers and clients take turns within seconds, on nodes that differ as much as they may."""
+    lowest = -rng.random() * SKEW
+    return Plan(
+        settings=_settings(rng, 2),
+        store=_store(rng, nodes=(lowest, lowest + SKEW)),
+        wall_errors=_walls(rng, 2),
+        hudi_peers=1,
+        hudi_holds=(0.0, 0.02),
+        hudi_idles=(0.0, 0.1),
+        holds=(0.0, 0.02),
+        idles=(0.0, 0.1),
+        impatience=0.5,
+        cancels=0.3,
+        fenced=0.0,
+        slack=6.0,
+    )
+
+
 def observation(rng: Random) -> Plan:
     """A store that tells no time at all, slow answers, margins as thin as they may be."""
     validity = 10.0
@@ -311,6 +330,22 @@ def observation(rng: Random) -> Plan:
         crashes=0.1,
         partitions=0.1,
         slack=4.0,
+    )
+
+
+def worst_clocks(rng: Random) -> Plan:
+    """Machines whose clocks run apart by nearly M / L, on nodes that differ by S, cut to the second."""
+    lowest = -rng.random() * SKEW
+    drifts = tuple(rng.choice((-1, 1)) * rng.uniform(0.06, 0.09) for _ in range(3))
+    return Plan(
+        settings=_settings(rng, 3),
+        store=_store(rng, nodes=(lowest, lowest + SKEW), resolution=1.0),
+        drifts=drifts,
+        # Within S + R of the store for as long as can be, since drift moves it all the time.
+        wall_errors=tuple(-drift * 25 for drift in drifts),
+        pauses=0.4,
+        partitions=0.2,
+        slack=8.0,
     )
 
 
@@ -346,6 +381,8 @@ SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "truncated-dates": truncated_dates,
     "hudi-peer": hudi_peer,
     "hudi-clocks": hudi_clocks,
+    "hudi-turns": hudi_turns,
     "observation": observation,
+    "worst-clocks": worst_clocks,
     "turns": turns,
 }

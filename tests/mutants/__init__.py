@@ -1,0 +1,1 @@
+"""Planted mistakes in the shipped protocol that the simulator must find."""

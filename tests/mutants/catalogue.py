@@ -1,0 +1,508 @@
+# ruff: noqa: E501  patches stand as the source has them
+"""The mutants: each a patch of the shipped source, the invariant it breaks, and where.
+
+``old`` must occur exactly once in the file, so that a mutant whose source has moved on fails the
+run instead of passing unseen. ``scenario`` is one of the simulator's, or an exploration:
+``single-faults``, ``cancellations``, ``interleavings``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from asynclock.testing.checker import Invariant
+
+ONE: Final = Invariant.ONE_BELIEVER
+HEAD: Final = Invariant.HEADS_CHAIN
+TOKEN: Final = Invariant.TOKEN_RISES
+LEFT: Final = Invariant.NOTHING_LEFT
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One planted mistake.
+
+    Attributes:
+        name: What the mistake is.
+        path: File under ``asynclock/``.
+        old: Text that is replaced; it occurs exactly once.
+        new: The mistake.
+        invariant: What must be reported violated.
+        scenario: Where.
+    """
+
+    name: str
+    path: str
+    old: str
+    new: str
+    invariant: Invariant
+    scenario: str
+
+
+_ATTEMPTS = "protocol/attempts.py"
+_JUDGE = "protocol/judgement.py"
+_TENURE = "protocol/tenure.py"
+_STORE = "protocol/store.py"
+_ACQUIRE = "protocol/acquisition.py"
+_REAPER = "protocol/reaper.py"
+_CLOCK = "clock.py"
+_FENCING = "fencing.py"
+
+MUTANTS: Final = (
+    # Writing: nonces, read-back, conditions.
+    Mutant(
+        "adopt whatever record is found",
+        _ATTEMPTS,
+        "attempt = self._by_nonce.get(seen.record.nonce)",
+        "attempt = next(reversed(self._by_nonce.values()), None)",
+        HEAD,
+        "zombie-writes",
+    ),
+    Mutant(
+        "use one nonce for all writes",
+        _STORE,
+        'return f"{self._rng.getrandbits(128):032x}"',
+        'return f"{1:032x}"',
+        HEAD,
+        "contention",
+    ),
+    Mutant(
+        "keep the nonce of the lease for its renewals",
+        _TENURE,
+        "record = replace(base.record, nonce=self._store.fresh_nonce(), valid_until_ms=valid_until)",
+        "record = replace(base.record, valid_until_ms=valid_until)",
+        ONE,
+        "partition",
+    ),
+    Mutant(
+        "take over without a condition",
+        _STORE,
+        'name, put = "put_if_match", self._backend.put_if_match(key, body, attempt.base)',
+        'name, put = "put_if_match", self._backend.put(key, body)',
+        HEAD,
+        "contention",
+    ),
+    Mutant(
+        "create without a condition",
+        _STORE,
+        'name, put = "put_if_absent", self._backend.put_if_absent(key, body)',
+        'name, put = "put_if_absent", self._backend.put(key, body)',
+        HEAD,
+        "interleavings",
+    ),
+    Mutant(
+        "release without a condition",
+        _STORE,
+        "        if attempt.base is None:\n",
+        "        if attempt.record.expired:\n"
+        '            name, put = "put_if_match", self._backend.put(key, body)\n'
+        "        elif attempt.base is None:\n",
+        HEAD,
+        "zombie-writes",
+    ),
+    Mutant(
+        "treat an unknown renewal as done",
+        _TENURE,
+        "            if error is None:\n                self._extend(attempt)\n                return None\n"
+        "            return await self._read_back(error)",
+        "            self._extend(attempt)\n            return None",
+        ONE,
+        "partition",
+    ),
+    Mutant(
+        "treat an unknown acquisition as done",
+        _ACQUIRE,
+        "        if self.error is None:\n            await self._take(attempt",
+        "        if True:\n            await self._take(attempt",
+        HEAD,
+        "contention",
+    ),
+    Mutant(
+        "treat 409 and 412 as held by another",
+        _ACQUIRE,
+        "        mine = self._attempts.find(seen)\n        if mine is not None:\n            await self._take",
+        "        mine = None\n        if mine is not None:\n            await self._take",
+        Invariant.TAKEOVER_BOUND,
+        "single-faults",
+    ),
+    Mutant(
+        "treat a refused renewal as lost without reading back",
+        _TENURE,
+        "        if (left := self.remaining()) <= 0:\n            return error\n",
+        "        if isinstance(error, BackendError):\n"
+        '            self._taken_over("the write was refused", None)\n            return None\n'
+        "        left = 1.0\n",
+        Invariant.NO_FALSE_LOSS,
+        "single-faults",
+    ),
+    Mutant(
+        "leave what may still land",
+        _ACQUIRE,
+        "            reaping = self._spawn(self._reap(attempt))",
+        "            reaping = self._spawn(asyncio.sleep(0))",
+        LEFT,
+        "cancellations",
+    ),
+    Mutant(
+        "keep a lock that a cancelled acquisition got",
+        _ACQUIRE,
+        "            self._tenure.end_belief()\n            await self._tenure.release()\n            return\n",
+        "            return\n",
+        Invariant.TAKEOVER_BOUND,
+        "hudi-turns",
+    ),
+    Mutant(
+        "keep a lock whose caller was cancelled at the last moment",
+        "lock.py",
+        "            undo=self._undo,\n",
+        "",
+        LEFT,
+        "cancellations",
+    ),
+    Mutant(
+        "give up a release that was refused",
+        _REAPER,
+        "                mine = attempts.find(seen)\n",
+        "                mine = None\n",
+        LEFT,
+        "cancellations",
+    ),
+    Mutant(
+        "give up a release that was not answered",
+        _REAPER,
+        "            pass  # even a refusal may pass: permissions and tokens come back\n",
+        "            return None, True\n",
+        LEFT,
+        "single-faults",
+    ),
+    Mutant(
+        "do not release at all",
+        _TENURE,
+        '            if not await self._free("released", 2 * self._store.terms.request_timeout):\n'
+        '                self._spawn(self._free("released", None))',
+        "            self._tell(None)",
+        LEFT,
+        "single-faults",
+    ),
+    # Belief.
+    Mutant(
+        "believe until the record ends",
+        _TENURE,
+        "self._belief = store.terms.belief",
+        "self._belief = store.terms.validity",
+        ONE,
+        "worst-clocks",
+    ),
+    Mutant(
+        "count a renewal from its answer",
+        _TENURE,
+        "            self._sent = attempt.sent\n        self._emit",
+        "            self._sent = self._store.now()\n        self._emit",
+        ONE,
+        "observation",
+    ),
+    Mutant(
+        "count an acquisition from its answer",
+        _TENURE,
+        "        self._sent = landed.sent\n",
+        "        self._sent = self._store.now()\n",
+        ONE,
+        "observation",
+    ),
+    Mutant(
+        "count belief on the monotonic clock only",
+        _CLOCK,
+        "return max(self.monotonic - since.monotonic, self.boot - since.boot, self.wall - since.wall)",
+        "return self.monotonic - since.monotonic",
+        ONE,
+        "clock-chaos",
+    ),
+    Mutant(
+        "count belief on the wall clock only",
+        _CLOCK,
+        "return max(self.monotonic - since.monotonic, self.boot - since.boot, self.wall - since.wall)",
+        "return self.wall - since.wall",
+        ONE,
+        "clock-chaos",
+    ),
+    Mutant(
+        "never look at the deadline",
+        _TENURE,
+        "        if not self._ended and (left := self._left()) > 0:\n            return left\n",
+        "        if not self._ended:\n            return 1.0\n",
+        ONE,
+        "partition",
+    ),
+    Mutant(
+        "revive a lost lease",
+        _TENURE,
+        "            if self._ended:\n                return\n            if self._left() <= 0:\n"
+        "                self._lose(self._error(LeaseExpiredError, _EXPIRED))\n                return\n",
+        "            self._ended, self.lost = False, None\n",
+        Invariant.LOSS_IS_FINAL,
+        "zombie-writes",
+    ),
+    Mutant(
+        "go on believing while the release is sent",
+        _TENURE,
+        "            self._ended = True\n        return True\n",
+        "            pass\n        return True\n",
+        HEAD,
+        "contention",
+    ),
+    # Taking over.
+    Mutant(
+        "trust a Date without a witness",
+        _JUDGE,
+        "seen.date is not None and seen.date.by_wall:",
+        "seen.date is not None:",
+        HEAD,
+        "wrong-store-times",
+    ),
+    Mutant(
+        "trust the local wall clock",
+        _JUDGE,
+        "remaining = expiry - seen.date.value",
+        "remaining = expiry - seen.arrived.wall",
+        HEAD,
+        "truncated-dates",
+    ),
+    Mutant(
+        "drop S + R from the takeover",
+        _JUDGE,
+        "return last_modified + lease + terms.slack",
+        "return last_modified + lease",
+        HEAD,
+        "truncated-dates",
+    ),
+    Mutant(
+        "trust a last_modified from before its write",
+        _JUDGE,
+        "    if last_modified < earliest:\n        return None\n",
+        "",
+        HEAD,
+        "wrong-store-times",
+    ),
+    Mutant(
+        "count another's lease as long as one's own",
+        _JUDGE,
+        "    lease = record.lease_ms / 1000\n",
+        "    lease = terms.validity\n",
+        HEAD,
+        "mixed-settings",
+    ),
+    Mutant(
+        "observe for one's own validity only",
+        _JUDGE,
+        "observation.left(seen, max(record.lease_ms / 1000, terms.validity))",
+        "observation.left(seen, terms.validity)",
+        HEAD,
+        "observation",
+    ),
+    Mutant(
+        "go on observing when the version changes",
+        _JUDGE,
+        "        if seen.version != self._version:\n            self._version = seen.version\n            self._since",
+        "        self._version, first = seen.version, self._version is None\n        if first:\n            self._since",
+        HEAD,
+        "observation",
+    ),
+    Mutant(
+        "observe from the sending of the first request",
+        _JUDGE,
+        "            self._since = seen.arrived.monotonic\n",
+        "            self._since = seen.arrived.monotonic - 1.9\n",
+        HEAD,
+        "observation",
+    ),
+    Mutant(
+        "take a corrupt record for no record",
+        _STORE,
+        "        record = parse_record(stored.body, key=key, version=stored.version, store_time=latest)\n",
+        "        try:\n"
+        "            record = parse_record(stored.body, key=key, version=stored.version, store_time=latest)\n"
+        "        except Exception:\n            record = None\n",
+        HEAD,
+        "deletion",
+    ),
+    Mutant(
+        "hand on before belief has ended",
+        "lock.py",
+        "        if not tenure.end_belief():\n            return False\n        with",
+        "        if tenure.remaining() <= 0:\n            return False\n        with",
+        HEAD,
+        "hand-off",
+    ),
+    Mutant(
+        "drop what was handed to somebody who is gone",
+        "lock.py",
+        "            self._spawn(self._free_baton(turn.baton))",
+        "            self._line.leave()",
+        LEFT,
+        "cancellations",
+    ),
+    # Beside Hudi.
+    Mutant(
+        "judge a Hudi record by its validUntil only",
+        _JUDGE,
+        "return max(valid_until + HUDI_DRIFT, last_modified + terms.validity) + terms.slack",
+        "return valid_until + HUDI_DRIFT",
+        HEAD,
+        "hudi-peer",
+    ),
+    Mutant(
+        "forget when a Hudi record was written",
+        _JUDGE,
+        "return max(valid_until + HUDI_DRIFT, last_modified + terms.validity) + terms.slack",
+        "return valid_until + HUDI_DRIFT + terms.slack",
+        HEAD,
+        "hudi-peer",
+    ),
+    Mutant(
+        "observe a Hudi record though Dates are usable",
+        _JUDGE,
+        "return math.inf if observation.dated else observation.left(seen, terms.validity)",
+        "return observation.left(seen, terms.validity)",
+        HEAD,
+        "hudi-peer",
+    ),
+    Mutant(
+        "publish validUntil from the earliest store time",
+        _STORE,
+        "latest = self.time.latest(now)",
+        "latest = (self.time.bounds(now) or (self.time.latest(now),))[0]",
+        HEAD,
+        "hudi-peer",
+    ),
+    Mutant(
+        "publish no allowance for skew",
+        _JUDGE,
+        "return math.ceil((latest + terms.skew + terms.validity) * 1000)",
+        "return math.ceil((latest + terms.validity) * 1000)",
+        HEAD,
+        "hudi-peer",
+    ),
+    Mutant(
+        "publish by the local wall clock",
+        _STORE,
+        "latest = self.time.latest(now)",
+        "latest = now.wall",
+        HEAD,
+        "hudi-clocks",
+    ),
+    Mutant(
+        "carry store time by the wall clock",
+        _CLOCK,
+        "            date.value + self._resolution + (now.boot - date.sent.boot),\n",
+        "            date.value + self._resolution + (now.wall - date.sent.wall),\n",
+        HEAD,
+        "hudi-clocks",
+    ),
+    Mutant(
+        "publish by a Date without a witness",
+        _CLOCK,
+        "            if usable:\n",
+        "            if True:\n",
+        HEAD,
+        "hudi-clocks",
+    ),
+    Mutant(
+        "let one wrong Date witness another",
+        _CLOCK,
+        "by_wall or (self._wall_is_wrong(arrived.boot) and self._has_witnesses(value, sent, arrived))",
+        "True",
+        HEAD,
+        "hudi-clocks",
+    ),
+    # Tokens.
+    Mutant(
+        "take the token from store time only",
+        _JUDGE,
+        "return Token(max(predecessor.epoch + 1, _micros(earliest)))",
+        "return Token(_micros(earliest))",
+        TOKEN,
+        "contention",
+    ),
+    Mutant(
+        "hand the predecessor's token out again",
+        _JUDGE,
+        "return Token(max(predecessor.epoch + 1, _micros(earliest)))",
+        "return Token(max(predecessor.epoch, _micros(earliest)))",
+        TOKEN,
+        "contention",
+    ),
+    Mutant(
+        "reset the token on creation",
+        _JUDGE,
+        "return Token(_micros(earliest + terms.resolution))",
+        "return Token(1)",
+        TOKEN,
+        "deletion",
+    ),
+    Mutant(
+        "reset the token on release",
+        "record.py",
+        "return replace(self, expired=True, nonce=nonce)",
+        "return replace(self, expired=True, nonce=nonce, epoch=0)",
+        TOKEN,
+        "contention",
+    ),
+    Mutant(
+        "guess a dropped token too low",
+        _JUDGE,
+        "        settled_at = latest + terms.slack\n",
+        "        settled_at = earliest\n",
+        TOKEN,
+        "hudi-peer",
+    ),
+    Mutant(
+        "hand a token out before its wait beside Hudi",
+        _TENURE,
+        "        if self._settled_at is None:\n            return 0.0\n",
+        "        return 0.0\n",
+        TOKEN,
+        "hudi-turns",
+    ),
+    # Fencing, fairness, the end.
+    Mutant(
+        "let an older token write",
+        _FENCING,
+        "            if before is not None and before.fencing_token > token:\n",
+        "            if before is not None and before.fencing_token < 0:\n",
+        Invariant.NO_WRITE_LOST,
+        "broken",
+    ),
+    Mutant(
+        "write the fenced object without a condition",
+        _FENCING,
+        "written = await backend.put_if_match(self.key, data, before.version)",
+        "written = await backend.put(self.key, data)",
+        Invariant.NO_WRITE_LOST,
+        "zombie-writes",
+    ),
+    Mutant(
+        "apply a fenced change again though it has landed",
+        _FENCING,
+        "                and after.body in attempted\n",
+        "                and False\n",
+        Invariant.NO_WRITE_LOST,
+        "zombie-writes",
+    ),
+    Mutant(
+        "never make way",
+        "line.py",
+        "        if now - self._run_began >= self._terms.run_length:\n",
+        "        if now < 0:\n",
+        Invariant.FAIR,
+        "turns",
+    ),
+    Mutant(
+        "leave the renewal task behind",
+        "client.py",
+        "        await self._scheduler.aclose()\n",
+        "",
+        LEFT,
+        "contention",
+    ),
+)

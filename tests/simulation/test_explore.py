@@ -1,0 +1,62 @@
+"""Small scopes, explored exhaustively."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from asynclock.testing.explore import PROGRAMS, cancellations, interleavings, single_faults
+from asynclock.testing.faulty import Fault
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.mark.parametrize(
+    ("clients", "cycles", "preemptions", "lags", "dead_holder"),
+    [
+        (2, 1, None, 1, False),
+        (2, 1, None, 2, True),
+        (2, 2, None, 0, False),
+        (2, 2, None, 0, True),
+        (3, 1, 3, 0, False),
+        (3, 1, 3, 0, True),
+        (3, 1, 1, 1, False),
+    ],
+)
+def test_every_interleaving(  # noqa: PLR0917  the parameters of the scope
+    clients: int,
+    cycles: int,
+    preemptions: int | None,
+    lags: int,
+    dead_holder: bool,  # noqa: FBT001  likewise
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In whatever order the store serves the requests, one client holds the lock and all get it."""
+    found = interleavings(clients, cycles=cycles, preemptions=preemptions, lags=lags, dead_holder=dead_holder)
+
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{clients} clients, {cycles} cycles, {preemptions} preemptions: {found.schedules} schedules\n"
+        )
+    assert found.failures == []
+    assert found.schedules > 20
+
+
+@pytest.mark.parametrize("operation", ["put_if_absent", "put_if_match"])
+@pytest.mark.parametrize("fault", [None, Fault.REPLY_LOST, Fault.LATE, Fault.OWN_412])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_cancellation_at_every_await(name: str, fault: Fault | None, operation: str) -> None:
+    """Cancelled at any await, once or twice, nothing is left behind and CancelledError is kept."""
+    found = cancellations(name, fault=fault, operation=operation)
+
+    assert found.failures == []
+    assert found.schedules > 100
+
+
+def test_every_fault_on_every_request() -> None:
+    """Whichever request one fault or two hit, the lock is had soon, kept, and free in the end."""
+    found = single_faults()
+
+    assert found.failures == []
+    assert found.schedules > 300

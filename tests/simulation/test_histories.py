@@ -1,0 +1,109 @@
+"""Thousands of simulated histories of the shipped client."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from asynclock.errors import ConfigError
+from asynclock.testing.checker import Invariant, Violation
+from asynclock.testing.history import Simulation
+from asynclock.testing.scenarios import SCENARIOS
+from asynclock.testing.simulate import main, run_parallel, run_seeds, scenario_of, simulate
+
+HISTORIES = 25_000
+
+
+@pytest.mark.timeout(3600)
+def test_no_history_violates_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
+    """In 25,000 histories of every scenario nothing that the lock promises is broken."""
+    with capsys.disabled():
+        sys.stdout.write("\n")
+        status = main(["--seeds", str(HISTORIES)])
+
+    assert status == 0
+
+
+def test_same_seed_gives_the_same_history() -> None:
+    """A seed gives the same history bit for bit, in another process and with other hashes too."""
+    program = (
+        "import hashlib, logging; logging.disable();"
+        "from asynclock.testing.simulate import simulate, scenario_of;"
+        "print([hashlib.sha256(simulate(scenario_of(s), s).trace().encode()).hexdigest() for s in range(34)])"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": hashes},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hashes in ("1", "2")
+    ]
+
+    assert runs[0] == runs[1]
+    assert runs[0].count(",") == 33
+
+
+def test_different_seeds_give_different_histories() -> None:
+    """The seed decides what happens."""
+    traces = {simulate("contention", seed).trace() for seed in range(4)}
+
+    assert len(traces) == 4
+
+
+def test_replay_prints_who_believed_what_when(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command that replays a history shows acquisitions, beliefs, writes and the outcome."""
+    status = main(["--scenario", "crash-storm", "--seed", "1"])
+
+    printed = capsys.readouterr().out
+    assert status == 0
+    assert "believes owner=" in printed
+    assert "put_if_match lock.json on" in printed
+    assert printed.splitlines()[-1].startswith("simulate: crash-storm seed 1, ")
+
+
+def test_a_failing_history_names_its_replay_command() -> None:
+    """Whoever sees a violation is told the command that shows it again."""
+    summary = run_seeds([5])
+    history = simulate(scenario_of(5), 5)
+    history.violations.append(Violation(1.0, Invariant.ONE_BELIEVER, "two of them"))
+
+    summary.add(history)
+
+    command = f"python -m asynclock.testing.simulate --scenario {scenario_of(5)} --seed 5"
+    assert summary.failures == [f"{command}  # at-most-one-believer: two of them"]
+
+
+def test_a_fault_that_is_never_applied_fails_the_run() -> None:
+    """A run in which one kind of fault did not happen proves too little."""
+    summary = run_parallel(range(34), jobs=1)
+    summary.applied["crash"] = 0
+
+    assert "never applied: crash" in summary.shortcomings()
+
+
+def test_every_scenario_is_drawn() -> None:
+    """Seeds in a row go through all scenarios in turn."""
+    assert {scenario_of(seed) for seed in range(len(SCENARIOS))} == set(SCENARIOS)
+
+
+def test_an_unknown_scenario_is_refused() -> None:
+    """A scenario that does not exist is named in the error."""
+    with pytest.raises(ConfigError, match="nonsense"):
+        simulate("nonsense", 0)
+
+
+def test_the_checker_sees_a_lock_that_is_never_released() -> None:
+    """With a takeover bound that cannot be met, the harness says so."""
+    plan = replace(SCENARIOS["contention"](Random(3)), slack=-1000.0)
+
+    history = Simulation("contention", 3, plan).run()
+
+    assert Invariant.TAKEOVER_BOUND in {violation.invariant for violation in history.violations}
