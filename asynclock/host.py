@@ -137,6 +137,9 @@ async def run_on(
     waiter: asyncio.Future[T]
     call: _Running[T] | Call[T]
     if asyncio.get_running_loop() is loop:
+        if asyncio.current_task() in _running:
+            # Part of a call, whose cancellation waits for this as well: no task of its own.
+            return await start()
         call = _Running(start())
         waiter = call.task
     else:
