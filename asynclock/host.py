@@ -34,7 +34,11 @@ class _Running(Generic[T]):
     def cancel(self) -> None:
         """Cancel the call, once it may be interrupted."""
         self.cancelled = True
-        if self.depth == 0:
+        # Not before its first step: a release that never began would leave its lease behind.
+        self.task.get_loop().call_soon(self._cancel)
+
+    def _cancel(self) -> None:
+        if self.cancelled and self.depth == 0:
             self.task.cancel()
 
 

@@ -140,6 +140,23 @@ async def test_a_cancellation_is_let_through_in_both_modes(renewal: str) -> None
             assert lease.held
 
 
+@pytest.mark.parametrize("renewal", ["thread", "loop"])
+async def test_a_release_cancelled_before_it_began_still_frees(renewal: str) -> None:
+    """A cancellation never comes before the first step of a release, on either loop."""
+    async with asynclock.connect("memory://", renewal=renewal) as client:  # type: ignore[arg-type]
+        lock = client.lock("orders")
+        for steps in range(60):
+            lease = await lock.acquire()
+            task = asyncio.create_task(lease.release())
+            for _ in range(1 + steps % 6):
+                await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            assert not lease.held
+            assert (await lock.status()).state == "free"
+
+
 @in_virtual_time
 async def test_closing_releases_what_is_held(world: World) -> None:
     """``aclose`` frees every lock of the client within the exit bound."""
