@@ -39,6 +39,7 @@ class _Running(Generic[T]):
 
     def _cancel(self) -> None:
         if self.cancelled and self.depth == 0:
+            self.cancelled = False  # told once: what cleans up after it is not interrupted again
             self.task.cancel()
 
 
@@ -72,7 +73,7 @@ class uninterrupted:  # noqa: N801  used like contextlib.suppress
 
 
 class Call(Generic[T]):
-    """A coroutine started on a loop of another thread.
+    """A coroutine for a loop of another thread.
 
     Args:
         loop: The loop that runs it.
@@ -84,19 +85,23 @@ class Call(Generic[T]):
         self._loop = loop
         self._start = start
         self._running: _Running[T] | None = None
-        loop.call_soon_threadsafe(self._begin)
+
+    def begin(self) -> None:
+        """Start the coroutine; ``future`` is done once it has ended."""
+        self._loop.call_soon_threadsafe(self._begin)
 
     def cancel(self) -> None:
         """Cancel the coroutine; ``future`` is done once it has ended."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     def result(self, undo: Callable[[T], Coroutine[Any, Any, object]] | None = None) -> T:
-        """Block until the coroutine has ended; an interrupt cancels it and waits for its end.
+        """Start the coroutine and block until it has ended; an interrupt cancels it and waits for its end.
 
         Args:
             undo: Takes back a result that came too late, because the caller was interrupted.
         """
         try:
+            self.begin()  # in here: most interrupts come while the loop is being woken
             return self.future.result()
         except BaseException as error:
             if self.future.done() and self.future.exception() is error:
@@ -106,7 +111,7 @@ class Call(Generic[T]):
             with contextlib.suppress(BaseException):
                 late = self.future.result()
                 if undo is not None:
-                    Call(self._loop, lambda: undo(late)).future.result()
+                    Call(self._loop, lambda: undo(late)).result()
             raise
 
     def _begin(self) -> None:
@@ -116,6 +121,8 @@ class Call(Generic[T]):
     def _cancel(self) -> None:
         if self._running is not None:
             self._running.cancel()
+        else:
+            self.future.set_exception(asyncio.CancelledError())  # interrupted before it was started
 
     def _finish(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
@@ -148,6 +155,7 @@ async def run_on(
         waiter = call.task
     else:
         call = Call(loop, start)
+        call.begin()
         waiter = asyncio.wrap_future(call.future)
     try:
         return await asyncio.shield(waiter)

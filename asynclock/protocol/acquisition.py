@@ -130,7 +130,8 @@ class Acquisition:
                     seen = None
                 if seen is None:
                     seen = await self._look()
-                wait, seen = await self._round(seen)
+                if self._tenure is None:
+                    wait, seen = await self._round(seen)
             except BackendError as error:
                 if self._once or isinstance(error, AccessDeniedError | UnsupportedBackendError):
                     raise
