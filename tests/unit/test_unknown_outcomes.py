@@ -39,6 +39,18 @@ def test_an_acquisition_whose_answer_was_lost_is_adopted(world: World, fault: Fa
     world.loop.run_until_complete(story())
 
 
+@in_virtual_time
+async def test_an_acquisition_is_adopted_once_where_the_read_back_is_lost_too(world: World) -> None:
+    """The look after the next finds our record; nothing is written over it."""
+    async with world.client() as client:
+        faulty(client).inject(Fault.REPLY_LOST, operation="put_if_absent")
+        faulty(client).inject(Fault.UNAVAILABLE, operation="get", nth=2)
+        lease = await client.lock("orders").acquire(timeout=5)
+
+        assert len(world.writes()) == 1
+        assert lease.fencing_token == world.record().epoch
+
+
 @pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.OWN_412, Fault.CONFLICT, Fault.UNAVAILABLE])
 def test_a_renewal_whose_answer_was_lost_costs_nothing(world: World, fault: Fault) -> None:
     """The lease goes on, whatever became of the write."""
