@@ -16,6 +16,7 @@ import pytest
 import asynclock
 from asynclock import ConfigError, LeaseLostError, LeaseSettings, LeaseTakenOverError, sync
 from asynclock.errors import AcquireTimeoutError
+from asynclock.host import Call
 from tests.unit.kit import our_record
 
 if TYPE_CHECKING:
@@ -259,6 +260,29 @@ def test_a_client_on_the_callers_loop_belongs_to_that_loop() -> None:
     with pytest.raises(ConfigError, match="another event loop"):
         asyncio.run(use())
     asyncio.run(client.aclose())
+
+
+@pytest.mark.parametrize("sent", [True, False], ids=["after the loop was told", "before"])
+def test_an_interrupt_while_a_call_is_sent_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, *, sent: bool
+) -> None:
+    """Most interrupts come while the host's loop is being woken: what was started then is taken back."""
+    begin = Call.begin
+
+    def interrupted(call: Call[object]) -> None:
+        monkeypatch.setattr(Call, "begin", begin)
+        if sent:
+            begin(call)
+        raise KeyboardInterrupt
+
+    with sync.connect("memory://") as client:
+        lock = client.lock("orders")
+        monkeypatch.setattr(Call, "begin", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire()
+        assert lock.status().state == "free"
+        with lock.hold(timeout=5) as lease:
+            assert lease.held
 
 
 def test_a_store_is_probed_without_await() -> None:
