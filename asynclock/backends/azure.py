@@ -41,7 +41,6 @@ from azure.core import MatchConditions
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError, ServiceRequestError
 from azure.core.pipeline.transport import AioHttpTransport
-from azure.storage.blob import ContentSettings
 from azure.storage.blob.aio import BlobServiceClient
 
 from asynclock.backend import MAX_BODY, Entry, Stored, Written, note_date
@@ -80,6 +79,7 @@ _DEVELOPMENT: Final = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
 )
 _REDIRECT: Final = 3
+_BLOBS_KEPT: Final = 256
 _NOT_PROCESSED: Final = frozenset({401, 416})
 """Answers after which the SDK may send once more: with a token, or without a range."""
 
@@ -129,16 +129,15 @@ class AzureBackend(CloudBackend[Sdk]):
         self._container = container
         self._account = account
         self._trust_env = trust_env
-        self._content = ContentSettings(content_type="application/json")
+        self._blobs: dict[str, Sdk] = {}
         self._shared: _SharedCredential | None = None
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, key: str) -> Stored | None:
         """Read a blob; see ``Backend.get``."""
         with self._call("get", key) as current:
-            container = await self._ready()
             try:
-                found = await container.get_blob_client(self._prefix + key).download_blob()
+                found = await (await self._blob(key)).download_blob()
             except ResourceNotFoundError as error:
                 if error.error_code != "BlobNotFound":
                     raise
@@ -167,9 +166,7 @@ class AzureBackend(CloudBackend[Sdk]):
 
     async def _put(self, operation: str, key: str, body: bytes, **condition: Sdk) -> Written:
         with self._call(operation, key) as current:
-            container = await self._ready()
-            blob = container.get_blob_client(self._prefix + key)
-            await blob.upload_blob(body, length=len(body), content_settings=self._content, **condition)
+            await (await self._blob(key)).upload_blob(body, length=len(body), **condition)
             return Written(current.headers["ETag"], server_time(current.headers))
 
     async def list(self, prefix: str) -> AsyncIterator[Entry]:
@@ -193,12 +190,21 @@ class AzureBackend(CloudBackend[Sdk]):
     async def delete(self, key: str) -> None:
         """Delete a blob; see ``Backend.delete``."""
         with self._call("delete", key):
-            container = await self._ready()
             try:
-                await container.get_blob_client(self._prefix + key).delete_blob()
+                await (await self._blob(key)).delete_blob()
             except ResourceNotFoundError as error:
                 if error.error_code != "BlobNotFound":
                     raise
+
+    async def _blob(self, key: str) -> Sdk:
+        """Return the SDK's client of one blob; making one takes as long as half a request."""
+        container = await self._ready()
+        blob = self._blobs.get(key)
+        if blob is None:
+            if len(self._blobs) >= _BLOBS_KEPT:
+                self._blobs.clear()
+            blob = self._blobs[key] = container.get_blob_client(self._prefix + key)
+        return blob
 
     async def _open(self) -> Sdk:
         self._session = without_resend(

@@ -250,6 +250,7 @@ class S3Backend(CloudBackend[Sdk]):
             check_endpoint("endpoint_url", client.meta.endpoint_url, allow_http=settings.allow_http)
             # Expect: 100-continue costs a round trip a write, and a new connection for each loser.
             client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
+            _fix_user_agent(client)
             return client, stack.pop_all()
 
     async def _close(self, client: Sdk) -> None:  # noqa: ARG002  the stack owns it
@@ -292,6 +293,23 @@ class _Steady:
 
     def request(self, method: str, **options: Sdk) -> Sdk:
         return self._session.request(method, allow_redirects=False, **options)
+
+
+def _fix_user_agent(client: Sdk) -> None:
+    """Keep the SDK from putting its user agent together anew, twice for each request."""
+    creator = client._user_agent_creator  # noqa: SLF001  there is no public way
+    client.meta.events.unregister("request-created.s3", creator.rebuild_and_replace_user_agent_handler)
+    client._user_agent_creator = _FixedUserAgent(creator)  # noqa: SLF001  likewise
+
+
+class _FixedUserAgent:
+    """The user agent as it was when the client was made."""
+
+    def __init__(self, creator: Sdk) -> None:
+        self._text: str = creator.to_string()
+
+    def to_string(self) -> str:
+        return self._text
 
 
 class _SharedCredentials:
