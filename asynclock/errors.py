@@ -64,7 +64,8 @@ class SpecError(ConfigError):
 
     Attributes:
         path: The spec file.
-        line: Line of the key in the file, from 1; 0 where the key is missing.
+        line: Line of the key in the file, from 1; of the nearest table around it where it is missing,
+            0 where there is none.
         key: Dotted name of the key, for example ``streams.departures.ordering``.
     """
 
