@@ -126,17 +126,23 @@ class TapProxy:
         upstream: Address of the server.
         seed: Of the storm's choices.
         delay: Seconds by which every answer is late, for both ways together: a far store.
+        writes_every: Answers 429 to a write sooner than this many seconds after the last one, as
+            Cloud Storage does for one object.
 
     Attributes:
         journal: Every request so far, in order of arrival.
         connections: How many connections clients have made.
     """
 
-    def __init__(self, upstream: str, *, seed: int = 0, delay: float = 0.0) -> None:
+    def __init__(
+        self, upstream: str, *, seed: int = 0, delay: float = 0.0, writes_every: float = 0.0
+    ) -> None:
         parts = urlsplit(upstream)
         self._upstream = (parts.hostname or "127.0.0.1", parts.port or 80)
         self._rng = random.Random(seed)  # noqa: S311  seeded so that a run can be repeated
         self._delay = delay
+        self._writes_every = writes_every
+        self._next_write = 0.0
         self._plans: list[_Plan] = []
         self._storm: tuple[float, tuple[Wire, ...], float] | None = None
         self._server: asyncio.Server | None = None
@@ -217,6 +223,11 @@ class TapProxy:
                     continue
                 plan.left -= 1
                 return plan
+        if self._writes_every and tap.write:
+            now = asyncio.get_running_loop().time()
+            if now < self._next_write:
+                return _Plan(Wire.ANSWER, lambda _: True, 0, 0, False, 0.0, 429, {}, b"")
+            self._next_write = now + self._writes_every
         if self._storm is not None and tap.write and self._rng.random() < self._storm[0]:
             _, faults, seconds = self._storm
             fault, reset = self._rng.choice(faults), self._rng.random() < 0.5  # noqa: PLR2004  half of them
