@@ -14,11 +14,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.measure import SCRATCH
+
 if TYPE_CHECKING:
     from benchmarks.measure import Line
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results"
 
 
 def main() -> int:
@@ -27,6 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--only", choices=known, metavar="NAME", help=f"one of {', '.join(known)}")
     only = parser.parse_args().only
+    SCRATCH.mkdir(exist_ok=True)
     lines: list[Line] = []
     for name in [only] if only else known:
         print(f"{name}: {import_module(f'benchmarks.bench_{name}').__doc__.splitlines()[0]}", flush=True)
@@ -42,7 +44,6 @@ def run(name: str) -> list[Line]:
     for line in import_module(f"benchmarks.bench_{name}").lines():
         print(f"  {line}", flush=True)
         lines.append(line)
-    RESULTS.mkdir(exist_ok=True)
     record = {
         "name": name,
         "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": sys.version.split()[0]},
@@ -60,7 +61,7 @@ def run(name: str) -> list[Line]:
             for line in lines
         ],
     }
-    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
+    (SCRATCH / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
     return lines
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from filelock import SoftFileLease
 
 from asynclock import LeaseSettings, sync
-from benchmarks.measure import Line, interleaved, microseconds, ratio
+from benchmarks.measure import SCRATCH, Line, interleaved, microseconds, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,9 +24,8 @@ SETTINGS = LeaseSettings(max_clock_skew=0)
 
 def lines() -> Iterator[Line]:
     """Times of one acquire and release in the same folder, from a thread."""
-    # Beside this file: a folder in memory, as /tmp may be, would hide the price of fsync.
     with ExitStack() as resources:
-        folder = Path(resources.enter_context(tempfile.TemporaryDirectory(dir=Path(__file__).parent)))
+        folder = Path(resources.enter_context(tempfile.TemporaryDirectory(dir=SCRATCH)))
         clients = {
             fsync: resources.enter_context(sync.connect(f"file://{folder}", settings=SETTINGS, fsync=fsync))
             for fsync in (False, True)

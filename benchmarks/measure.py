@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+SCRATCH = Path(__file__).parent / "results"
+"""For temporary folders too: a disk, which ``/tmp`` need not be."""
 Seconds = float
 Samples = dict[str, list[Seconds]]
 

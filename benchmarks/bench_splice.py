@@ -1,0 +1,161 @@
+"""What does splicing cost beside plain Hudi upserts, and does a batch cost more on a larger table?"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock import sync
+from asynclock.spark import Splice, load_spec, session
+from asynclock.spark.options import MERGER_CLASS_KEY, write_options
+from asynclock.spark.splice import stream_lock
+from benchmarks.measure import SCRATCH, Line, interleaved, ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+ROUNDS = 7
+ROWS = 20_000
+BUCKETS = 4
+SMALL, LARGE = 4_000, 400_000
+TOUCHED = 2_000
+LEAST, FLAT = 0.9, 1.2
+SPEC = """
+[table]
+path = "{table}"
+key = ["k"]
+buckets = {buckets}
+[locks]
+url = "locks-{table}"
+max_clock_skew = 0.0
+[services]
+[streams.a]
+source = "in/*"
+format = "csv"
+ordering = "at"
+checkpoint = "checkpoints/a"
+columns = {{ at = "bigint", x = "double", note = "string" }}
+[streams.b]
+source = "in/*"
+format = "csv"
+ordering = "seen"
+checkpoint = "checkpoints/b"
+columns = {{ seen = "bigint", y = "double" }}
+"""
+PLAIN = {
+    "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING",
+    "hoodie.table.ordering.fields": "at",
+    "hoodie.datasource.write.precombine.field": "at",
+    "hoodie.write.concurrency.mode": "SINGLE_WRITER",
+    "hoodie.clean.failed.writes.policy": "EAGER",
+}
+SPLICE_ONLY = ("hoodie.write.record.merge.strategy.id", MERGER_CLASS_KEY, "hoodie.write.lock.provider")
+
+
+def lines() -> Iterator[Line]:
+    """Both writers append the same rows to as many buckets, metadata table off; one micro-batch a call."""
+    with ExitStack() as resources:
+        folder = Path(resources.enter_context(tempfile.TemporaryDirectory(dir=SCRATCH)))
+        (folder / "in").mkdir()
+        conf = {"spark.local.dir": str(folder / "spark"), "spark.sql.shuffle.partitions": "2"}
+        spark = session("asynclock bench", master="local[2]", conf=conf)
+        resources.callback(spark.stop)
+        spark.sparkContext.setLogLevel("ERROR")
+        wide = resources.enter_context(spliced(spark, folder, "wide"))
+        plain = plain_writer(spark, folder)
+        small = resources.enter_context(spliced(spark, folder, "small"))
+        large = resources.enter_context(spliced(spark, folder, "large"))
+        for write, keys in ((wide, SMALL), (plain, SMALL), (small, SMALL), (large, LARGE)):
+            write(events(spark, rows=keys, keys=keys, at=0))
+        batches = {name: Batches(spark, rows, keys) for name, rows, keys in (
+            ("rows", ROWS, SMALL), ("small", TOUCHED, SMALL), ("large", TOUCHED, LARGE))}  # fmt: skip
+        samples = interleaved(
+            {
+                "splice": lambda: timed(wide, batches["rows"].next()),
+                "plain": lambda: timed(plain, batches["rows"].next()),
+                "small": lambda: timed(small, batches["small"].next()),
+                "large": lambda: timed(large, batches["large"].next()),
+            },
+            rounds=ROUNDS,
+        )
+    for name in ("splice", "plain"):
+        yield Line(name=f"{name} write of {ROWS} rows", unit="s", samples=samples[name])
+    yield ratio(
+        "splice rows per second over plain Hudi upserts",
+        samples["plain"],
+        samples["splice"],
+        target=LEAST,
+        bound="least",
+    )
+    for name, keys in (("small", SMALL), ("large", LARGE)):
+        yield Line(name=f"micro-batch of {TOUCHED} rows on {keys} keys", unit="s", samples=samples[name])
+    yield ratio(
+        f"micro-batch on {LARGE} keys over {SMALL} keys", samples["large"], samples["small"], target=FLAT
+    )
+
+
+class Batches:
+    """Batches of one size, each newer than the one before."""
+
+    def __init__(self, spark: SparkSession, rows: int, keys: int) -> None:
+        self._spark, self._rows, self._keys, self._at = spark, rows, keys, 0
+
+    def next(self) -> DataFrame:
+        """The next batch."""
+        self._at += 1
+        return events(self._spark, rows=self._rows, keys=self._keys, at=self._at)
+
+
+def events(spark: SparkSession, *, rows: int, keys: int, at: int) -> DataFrame:
+    """Events spread evenly over the keys, hence over the buckets; rows of one key differ in ordering."""
+    number = F.col("id")
+    # A step that has no divisor in common with the number of keys visits them all.
+    return spark.range(rows).select(
+        F.concat(F.lit("key-"), (number * 7919 % keys).cast("string")).alias("k"),
+        (number + at * rows).alias("at"),
+        F.rand(seed=at).alias("x"),
+        F.concat(F.lit("note "), number.cast("string")).alias("note"),
+    )
+
+
+@contextmanager
+def spliced(spark: SparkSession, folder: Path, table: str) -> Iterator[Callable[[DataFrame], object]]:
+    """A writer of stream ``a`` of a splice table, its lease held across the batches as in a run."""
+    path = folder / f"{table}.toml"
+    path.write_text(SPEC.format(table=table, buckets=BUCKETS))
+    spec = load_spec(path)
+    splice = Splice(spec, spark)
+    with (
+        sync.connect(spec.locks.url, settings=spec.locks.settings) as client,
+        client.lock(stream_lock("a")).hold() as lease,
+    ):
+        yield lambda df: splice.write(df, "a", lease=lease)
+
+
+def plain_writer(spark: SparkSession, folder: Path) -> Callable[[DataFrame], object]:
+    """A writer of the same columns to a table that Hudi merges by its own ordering field, without locks."""
+    path = f"file://{folder}/plain"
+    options = write_options(
+        base_path=path,
+        table="plain",
+        key=["k"],
+        partition_by=[],
+        buckets=BUCKETS,
+        parallelism=spark.sparkContext.defaultParallelism,
+    )
+    options = {name: value for name, value in options.items() if name not in SPLICE_ONLY} | PLAIN
+    return lambda df: df.write.format("hudi").options(**options).mode("append").save(path)
+
+
+def timed(write: Callable[[DataFrame], object], batch: DataFrame) -> float:
+    """Seconds of one write."""
+    began = time.perf_counter()
+    write(batch)
+    return time.perf_counter() - began
