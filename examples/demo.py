@@ -207,7 +207,8 @@ def main() -> None:
     try:
         code = demo(options.work.resolve(), rows=options.rows, seed=options.seed)
     except KeyboardInterrupt:
-        sys.exit("demo: stopped; none of its processes is left")
+        print("demo: stopped, and every process of it as well", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
     except (DemoError, AsyncLockError, RuntimeError, ValueError) as error:
         sys.exit(f"demo: {error}")
     sys.exit(code)

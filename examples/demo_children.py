@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ TAIL_LINES: Final = 30
 _ROOT: Final = Path(__file__).parent.parent
 _LOCK_FILE: Final = "demo.lock"
 _RUN_PREFIX: Final = "run-"
+_UNFIT: Final = re.compile(r"[^\w./+@~-]")
 # Compiled code pays off after minutes; a demo lasts about as long, and its JVMs share few cores.
 _JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -143,8 +145,14 @@ def run_folder(work: Path) -> Iterator[Path]:
     write into this one.
 
     Raises:
-        DemoError: Another run uses ``work``, or it holds files of others. Nothing was removed.
+        DemoError: Another run uses ``work``, it holds files of others, or the spec cannot hold its path.
+            Nothing was changed.
     """
+    if unfit := _UNFIT.search(str(work)):
+        raise DemoError(
+            f"{work} has the character {unfit[0]!r}, which the URLs and patterns of the spec cannot hold; "
+            "nothing was changed. Choose another folder with --work."
+        )
     if work.exists() and not (work / _LOCK_FILE).exists() and any(work.iterdir()):
         raise DemoError(
             f"{work} holds files that are not the demo's; nothing was changed. Choose another with --work."

@@ -167,6 +167,14 @@ def test_folder_of_others_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["run-of-mine"]
 
 
+def test_path_that_the_spec_cannot_hold_is_refused(tmp_path: Path) -> None:
+    """A folder with a space in its path is refused before anything is made."""
+    with pytest.raises(DemoError, match="the character ' '"), run_folder(tmp_path / "my work"):
+        pytest.fail("entered")
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_next_run_starts_clean(tmp_path: Path) -> None:
     """A run gets an empty folder, and that of the run before is removed."""
     work = tmp_path / "work"
