@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from asynclock.lease import Lease
     from asynclock.lock import Lock
-    from asynclock.testing.checker import Checker
+    from asynclock.testing.checker import Checker, Holding
     from asynclock.testing.plan import Plan
     from asynclock.testing.store import SimulatedStore
     from asynclock.testing.virtual import Process, VirtualLoop
@@ -165,16 +165,24 @@ class User:
         holding = checker.handed_out(self.name, self._machine.process, lease, token=lease.fencing_token)
         self.holding = True
         try:
+            await self._use(lease, holding, seconds)
+            if holding.stopped:
+                await asyncio.sleep(rng.random() * self._unit)
+        finally:
+            self.holding = False
+            checker.dropped(holding)
+
+    async def _use(self, lease: Lease, holding: Holding, seconds: float) -> None:
+        run, checker = self._run, self._run.checker
+        try:
             async with lease:
                 await self._work(lease, run.loop.time() + seconds)
+                if not lease.held:
+                    checker.told_lost(holding)
                 checker.note(self.name, f"releases owner={lease.owner[:8]}")
         except (LeaseLostError, BackendError) as error:
             checker.note(self.name, f"has lost owner={lease.owner[:8]}: {type(error).__name__}")
             checker.told_lost(holding)
-            await asyncio.sleep(rng.random() * self._unit)
-        finally:
-            self.holding = False
-            checker.dropped(holding)
 
     async def _work(self, lease: Lease, until: float) -> None:
         run, rng = self._run, self._rng

@@ -203,26 +203,20 @@ MUTANTS: Final = (
         "observation",
     ),
     Mutant(
-        "count an acquisition from its answer",
-        _TENURE,
-        "        self._sent = landed.sent\n",
-        "        self._sent = self._store.now()\n",
-        ONE,
-        "observation",
-    ),
-    Mutant(
         "count belief on the monotonic clock only",
-        _CLOCK,
-        "return max(self.monotonic - since.monotonic, self.boot - since.boot, self.wall - since.wall)",
-        "return self.monotonic - since.monotonic",
+        _TENURE,
+        "return self._belief - max(\n"
+        "            clock.monotonic() - sent.monotonic, clock.boot() - sent.boot, clock.wall() - sent.wall\n        )",
+        "return self._belief - (clock.monotonic() - sent.monotonic)",
         ONE,
         "clock-chaos",
     ),
     Mutant(
         "count belief on the wall clock only",
-        _CLOCK,
-        "return max(self.monotonic - since.monotonic, self.boot - since.boot, self.wall - since.wall)",
-        "return self.wall - since.wall",
+        _TENURE,
+        "return self._belief - max(\n"
+        "            clock.monotonic() - sent.monotonic, clock.boot() - sent.boot, clock.wall() - sent.wall\n        )",
+        "return self._belief - (clock.wall() - sent.wall)",
         ONE,
         "clock-chaos",
     ),
@@ -237,11 +231,10 @@ MUTANTS: Final = (
     Mutant(
         "revive a lost lease",
         _TENURE,
-        "            if self._ended:\n                return\n            if self._left() <= 0:\n"
-        "                self._lose(self._error(LeaseExpiredError, _EXPIRED))\n                return\n",
-        "            self._ended, self.lost = False, None\n",
+        "                self._lose(self._error(LeaseExpiredError, _EXPIRED))\n        return 0.0\n",
+        "        return 0.0\n",
         Invariant.LOSS_IS_FINAL,
-        "zombie-writes",
+        "clock-chaos",
     ),
     Mutant(
         "go on believing while the release is sent",

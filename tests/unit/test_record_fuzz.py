@@ -1,0 +1,89 @@
+"""The record parser under 100,000 hostile inputs: RecordCorruptError or a record, nothing else."""
+
+from __future__ import annotations
+
+import json
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asynclock.errors import RecordCorruptError
+from asynclock.record import LockRecord, parse_record
+from asynclock.testing.fuzz import bodies
+
+INPUTS = 100_000
+MEASURED = 10_000
+MOST_BYTES = 1024 * 1024
+SLOW = 1.0
+NOW = 1_700_000_000.0
+
+
+def parsed(body: bytes) -> LockRecord | None:
+    """Return the record, or None for a corrupt one; every other exception goes through."""
+    try:
+        return parse_record(body, key="fuzz.json", store_time=NOW)
+    except RecordCorruptError as corrupt:
+        text = str(corrupt)
+    assert text.isprintable(), "hostile bytes must not reach a terminal"
+    return None
+
+
+@pytest.mark.timeout(600)
+def test_only_record_corrupt_error() -> None:
+    """Whatever the bytes, there is a record or RecordCorruptError, soon, and both occur."""
+    records = 0
+    for body in bodies(seed=1, count=INPUTS):
+        began = time.thread_time()
+        records += parsed(body) is not None
+        assert time.thread_time() - began < SLOW, body[:200]
+
+    assert 0 < records < INPUTS
+
+
+@pytest.mark.timeout(600)
+def test_a_record_is_written_back_as_it_was_read() -> None:
+    """What is accepted survives encoding and parsing unchanged."""
+    for body in bodies(seed=2, count=MEASURED):
+        record = parsed(body)
+        if record is not None:
+            assert parse_record(record.encode()) == record
+
+
+@pytest.mark.timeout(600)
+def test_memory_stays_below_one_mebibyte() -> None:
+    """No input makes the parser take more than 1 MiB at its peak."""
+    worst = 0
+    for body in bodies(seed=3, count=MEASURED):
+        tracemalloc.start()
+        try:
+            parsed(body)
+            worst = max(worst, tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+
+    assert worst <= MOST_BYTES
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes(body: bytes) -> None:
+    """Arbitrary bytes are a record or corrupt."""
+    parsed(body)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+_field = st.sampled_from(["expired", "validUntil", "owner", "nonce", "epoch", "leaseMs", "holder"])
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.dictionaries(_field, _json, max_size=8))
+def test_any_values_of_our_fields(fields: dict[str, object]) -> None:
+    """Fields of any JSON type and value are a record or corrupt."""
+    parsed(json.dumps(fields).encode("utf-8", errors="surrogatepass"))
