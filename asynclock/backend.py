@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from asynclock.record import MAX_BODY as MAX_BODY
+from asynclock.record import MAX_BODY as MAX_BODY  # noqa: PLC0414  backends know this module only
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -243,6 +243,14 @@ class LockClient:
             mutex = self._fences[key] = asyncio.Lock()
         return mutex
 
+    async def request(self, operation: str, key: str, call: Coroutine[Any, Any, T]) -> T:
+        """Await one call of the backend within the request timeout; for the client's loop.
+
+        Raises:
+            BackendError: It failed, or took too long.
+        """
+        return await self._store.request(operation, key, call)
+
     def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> Coroutine[Any, Any, T]:
         """Run a coroutine on the client's loop, from any other."""
         return run_on(self._home(), start)

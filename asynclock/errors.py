@@ -52,7 +52,7 @@ class ConfigError(AsyncLockError, ValueError):
         reason: What is wrong with it and what is allowed.
     """
 
-    _fields = ("setting", "value", "reason")
+    _fields: ClassVar[tuple[str, ...]] = ("setting", "value", "reason")
 
     def __init__(self, *, setting: str, value: object, reason: str) -> None:
         super().__init__(f"{setting}={printable(repr(value))}: {reason}")
@@ -69,7 +69,7 @@ class SpecError(ConfigError):
         key: Dotted name of the key, for example ``streams.departures.ordering``.
     """
 
-    _fields = ("path", "line", "key", "value", "reason")
+    _fields: ClassVar[tuple[str, ...]] = ("path", "line", "key", "value", "reason")
 
     def __init__(self, *, path: str, line: int, key: str, value: object, reason: str) -> None:
         super().__init__(setting=key, value=value, reason=reason)
@@ -124,7 +124,7 @@ class LeaseLostError(AsyncLockError):
         reason: Why, in words.
     """
 
-    _fields = ("key", "owner", "fencing_token", "reason")
+    _fields: ClassVar[tuple[str, ...]] = ("key", "owner", "fencing_token", "reason")
 
     def __init__(self, *, key: str, owner: str, fencing_token: int, reason: str) -> None:
         super().__init__(
@@ -145,7 +145,7 @@ class LeaseTakenOverError(LeaseLostError):
         new_token: Its fencing token, or None.
     """
 
-    _fields = (*LeaseLostError._fields, "new_owner", "new_token")
+    _fields: ClassVar[tuple[str, ...]] = (*LeaseLostError._fields, "new_owner", "new_token")
 
     def __init__(
         self,
@@ -201,7 +201,9 @@ class StaleTokenError(AsyncLockError):
 
 
 class RecordCorruptError(AsyncLockError):
-    """The object is not a lock record: neither held nor free; nothing was written.
+    """The object is not what it should be: a lock record, neither held nor free, or a fenced object.
+
+    Nothing was written.
 
     Attributes:
         key: Key of the object, or an empty string where a bare body was parsed.
@@ -213,8 +215,8 @@ class RecordCorruptError(AsyncLockError):
 
     def __init__(self, *, key: str, reason: str, version: str | None = None) -> None:
         super().__init__(
-            f"lock object {key!r} is corrupt ({reason}); nothing was written; "
-            "find out who wrote it, then break_lock() replaces it"
+            f"object {key!r} is corrupt ({reason}); nothing was written; find out who wrote it; "
+            "where it is a lock, break_lock() replaces it"
         )
         self.key, self.reason, self.version = key, reason, version
 

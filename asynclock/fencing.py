@@ -97,7 +97,7 @@ class FencedObject:
         return await self._client.run(lambda: self._in_turn(change, lease))
 
     async def _read(self) -> FencedValue | None:
-        stored = await self._client.backend.get(self.key)
+        stored = await self._client.request("get", self.key, self._client.backend.get(self.key))
         if stored is None:
             return None
         if len(stored.body) > MAX_BODY:
@@ -131,7 +131,10 @@ class FencedObject:
             except BackendError as failed:
                 error = failed
                 await asyncio.sleep(_PAUSE)
-            after = await self._read()
+            try:
+                after = await self._read()
+            except BackendError:
+                raise error from None  # what matters is that the write may have landed
             if (
                 after is not None
                 and (before is None or after.version != before.version)
@@ -155,7 +158,8 @@ class FencedObject:
             )
         backend = self._client.backend
         if before is None:
-            written = await backend.put_if_absent(self.key, data)
+            operation, put = "put_if_absent", backend.put_if_absent(self.key, data)
         else:
-            written = await backend.put_if_match(self.key, data, before.version)
+            operation, put = "put_if_match", backend.put_if_match(self.key, data, before.version)
+        written = await self._client.request(operation, self.key, put)
         return FencedValue(body, token, written.version)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeVar
 
 from asynclock.errors import (
     AcquireTimeoutError,
+    BackendError,
     ConfigError,
     LeaseLostError,
     LockChangedError,
@@ -30,7 +31,7 @@ from asynclock.errors import (
 from asynclock.host import cancel_call, run_on, uninterrupted
 from asynclock.lease import Lease
 from asynclock.line import Line, Turn, Turns
-from asynclock.protocol.acquisition import Acquisition, LockState
+from asynclock.protocol.acquisition import Acquisition, LockState, is_passing
 from asynclock.protocol.attempts import Attempt
 from asynclock.protocol.judgement import judge
 from asynclock.record import LockRecord
@@ -110,7 +111,8 @@ class LockCore:
         until = None if timeout is None else loop.time() + timeout
         turn = self._line.try_enter() if once else await self._line.enter(until)
         if turn is None:
-            return self._not_acquired(timeout, once=once, error=None)
+            self._not_acquired(timeout, once=once, error=None)
+            return None
         try:
             acquisition = Acquisition(
                 store=self._store,
@@ -130,12 +132,15 @@ class LockCore:
             self._line.leave()
             if self._closed is not None and isinstance(error, asyncio.CancelledError):
                 raise self._closed from error
+            if timeout == 0 and isinstance(error, BackendError) and is_passing(error):
+                self._not_acquired(timeout, once=once, error=error)
             raise
         finally:
             self._acquiring = None
         if tenure is None:
             self._line.leave()
-            return self._not_acquired(timeout, once=once, error=acquisition.error)
+            self._not_acquired(timeout, once=once, error=acquisition.error)
+            return None
         self._turns.began(loop.time(), owner=tenure.owner, predecessor=acquisition.predecessor)
         self._tenure = tenure
         tenure.on_end.append(lambda _: self._ended(tenure))

@@ -133,7 +133,7 @@ class Acquisition:
                 if self._tenure is None:
                     wait, seen = await self._round(seen)
             except BackendError as error:
-                if self._once or isinstance(error, AccessDeniedError | UnsupportedBackendError):
+                if self._once or not is_passing(error):
                     raise
                 self.error, wait, seen = error, math.inf, None
             if self._tenure is not None:
@@ -322,3 +322,8 @@ class Acquisition:
         await free(self._store, self._key, record=attempt.record, base=base, attempts=self._attempts)
         # A write of the giver that was thought lost may have moved the base.
         await self._drop_baton()
+
+
+def is_passing(error: BackendError) -> bool:
+    """Whether the same call may succeed later, with nothing changed but the store."""
+    return not isinstance(error, AccessDeniedError | UnsupportedBackendError)

@@ -92,7 +92,7 @@ class Store:
         reset = missing_date.set(cell)
         sent = self.now()
         try:
-            stored = await self._once("get", key, self._backend.get(key), timeout)
+            stored = await self.request("get", key, self._backend.get(key), timeout)
         finally:
             missing_date.reset(reset)
         arrived = self.now()
@@ -137,7 +137,7 @@ class Store:
         if interval > 0:
             self._next_write[key] = asyncio.get_running_loop().time() + interval
         try:
-            written = await self._once(name, key, put, timeout)
+            written = await self.request(name, key, put, timeout)
         except (AccessDeniedError, UnsupportedBackendError):
             raise
         except BackendError as error:
@@ -146,10 +146,14 @@ class Store:
         self.time.observe(written.server_time, sent=sent, arrived=self.now())
         return None
 
-    async def _once(
-        self, operation: str, key: str, call: Coroutine[object, object, T], timeout: float | None
+    async def request(
+        self, operation: str, key: str, call: Coroutine[object, object, T], timeout: float | None = None
     ) -> T:
-        """Await one call of the backend within the request timeout; any failure is a BackendError."""
+        """Await one call of the backend within the request timeout; any failure is a BackendError.
+
+        Raises:
+            BackendError: As the backend says; where it does not, the outcome is unknown.
+        """
         unknown = BackendUnavailableError if operation == "get" else OutcomeUnknownError
         limit = self.terms.request_timeout if timeout is None else min(timeout, self.terms.request_timeout)
         task = asyncio.current_task()
