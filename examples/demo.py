@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from asynclock.errors import AsyncLockError
 from asynclock.spark.session import session_conf
 from examples import fleet_data
-from examples.demo_children import DemoError, run_folder
+from examples.demo_children import SCRATCH, DemoError, run_folder
 from examples.demo_run import STANDBY, VICTIM, PipelineRun
 from examples.demo_screen import Screen, table
 
@@ -56,6 +56,7 @@ def demo(work: Path, *, rows: int | None, seed: int) -> int:
         screen.say(f"{fleet.events:,} events of {fleet.aircraft:,} aircraft, {sum(totals.values()):,} rows")
         with PipelineRun(spec, totals, screen) as run:
             run.play()
+        shutil.rmtree(folder / SCRATCH, ignore_errors=True)  # Spark copies its jars there
         for text in _report(run):
             screen.show(text)
     return report_verdict(run.validated)

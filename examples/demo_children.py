@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from queue import Queue
 
 ENDED: Final = "ended"
+SCRATCH: Final = "scratch"
 TAIL_LINES: Final = 30
 _ROOT: Final = Path(__file__).parent.parent
 _LOCK_FILE: Final = "demo.lock"
@@ -60,7 +61,7 @@ class Child:
         self.jvm: int | None = None
         self.done = False
         self.ended = False
-        scratch = folder / "scratch"
+        scratch = folder / SCRATCH
         for needed in (self.log.parent, scratch):
             needed.mkdir(exist_ok=True)
         reading, writing = os.pipe()

@@ -174,8 +174,8 @@ class PipelineRun:
             )
         self._kill = Kill(instant=instant, log_files=left, owner=owner, at=at)
         self._screen.say(
-            f"kill -9 of the {WRITER} while it writes {log_file}: instant {instant} is in flight "
-            f"with {len(left)} log files"
+            f"kill -9 of the {WRITER} while it writes {log_file}: instant {instant} is in flight, "
+            f"log files so far: {len(left)}"
         )
 
     def _until(self, condition: Callable[[], bool], *, pause: float = _LOOK_SECONDS) -> None:

@@ -88,6 +88,7 @@ def test_killed_instant_is_rolled_back(played: tuple[str, Path]) -> None:
     table = TableFiles(folder / "table")
     assert table.rollback_of(killed[1]) is not None
     assert not table.is_completed(killed[1])
+    assert table.log_files(killed[1]) == []
     assert re.search(r"has the lease, [\d.]+ s after the kill", output)
 
 
