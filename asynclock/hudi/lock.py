@@ -174,6 +174,11 @@ class TableLock:
         finally:
             await self.aclose()
 
+    @property
+    def lease(self) -> Lease | None:
+        """The lease, from its acquisition until it is released; it may be lost meanwhile."""
+        return self._lease
+
     async def try_lock(self, timeout: float | None = None) -> bool:
         """Hudi's ``tryLock``: return whether the lock is ours now; True without I/O if it was.
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock import sync
 from asynclock.errors import ConfigError
+from asynclock.hudi.register import refuse_if_held
 from asynclock.spark.load import misplaced
 from asynclock.spark.options import MERGER_STRATEGY_ID, write_options
 from asynclock.spark.source import ARRIVAL
@@ -102,11 +103,12 @@ class Splice:
             True: committed by this call. False: committed before, nothing was written.
 
         Raises:
-            ConfigError: No such stream, or a column is missing, unknown or of another type. Nothing was
-                written.
+            ConfigError: No such stream, or a column is missing, unknown or of another type, or this process
+                holds the table's own lock. Nothing was written.
             LeaseLostError: The lease ended before the write began; nothing was written.
         """
         spec = self._spec.stream(stream)
+        refuse_if_held(self._spec.table.path)
         self._check_columns(df, spec)
         with contextlib.ExitStack() as held:
             if lease is None:

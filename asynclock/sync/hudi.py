@@ -52,6 +52,12 @@ class TableLock:
         self._lock = lock
         self.base_path: str = lock.base_path
 
+    @property
+    def lease(self) -> Lease | None:
+        """The lease; see ``asynclock.hudi.TableLock.lease``."""
+        lease = self._lock.lease
+        return None if lease is None else Lease(lease)
+
     def try_lock(self, timeout: float | None = None) -> bool:
         """Hudi's ``tryLock``; see ``asynclock.hudi.TableLock.try_lock``."""
         return _block("hudi.TableLock.try_lock", lambda: self._lock.try_lock(timeout), undo=self._undo)
