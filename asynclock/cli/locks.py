@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from asynclock.lock import LockStatus
+    from asynclock.lock import Lock, LockStatus
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -120,7 +120,7 @@ def break_command(
 
     async def write() -> LockStatus:
         async with connect_to(url, options, max_clock_skew=max_clock_skew) as client:
-            return await client.lock(name).break_lock(seen, force=force)
+            return await _break(client.lock(name), seen, force=force)
 
     status = asyncio.run(write())
     if as_json:
@@ -128,6 +128,19 @@ def break_command(
     else:
         click.echo(f"{status.name}: was {seen.state}, now {status.state}")
     return DONE
+
+
+async def _break(lock: Lock, seen: LockStatus, *, force: bool) -> LockStatus:
+    """Break what was seen; a renewal since then is still the same holder's lease, another owner is not."""
+    while True:
+        try:
+            return await lock.break_lock(seen, force=force)
+        except LockChangedError as changed:
+            now: LockStatus = changed.status
+            renewed = now.version != seen.version and now.owner == seen.owner and now.owner is not None
+            if not renewed:
+                raise
+            seen = now
 
 
 def _confirmed(question: str) -> bool:

@@ -139,6 +139,16 @@ def test_break_with_force_frees_a_live_lock(folder: Path, target: str) -> None:
     assert "may act until its next renewal" in ran.stderr
 
 
+def test_break_goes_through_renewals(folder: Path, target: str) -> None:
+    """Renewals between the look and the write do not keep a live lock from being broken."""
+    settings = LeaseSettings(validity=2, renew_interval=0.01, max_clock_skew=0)
+    with sync.connect(f"file://{folder}", settings=settings) as client:
+        client.lock("nightly").acquire()
+        ran = asynclock("break", target, "--yes", "--force")
+
+    assert (ran.returncode, ran.stdout) == (0, "nightly: was held, now free\n")
+
+
 def test_break_of_a_free_lock_writes_nothing(folder: Path, target: str) -> None:
     """There is nothing to break: 0, and nothing is created."""
     assert asynclock("break", target, "--yes").returncode == 0

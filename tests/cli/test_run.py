@@ -177,8 +177,8 @@ def test_forced_break_ends_the_command_with_76(
 
     broken = asynclock("break", target, "--yes", "--force")
 
-    code, _, errors = finish(process)
     assert broken.returncode == 0
+    code, _, errors = finish(process)
     assert code == 76
     assert "broken by an operator" in errors
     assert [pid for pid in pids if is_alive(pid)] == []
@@ -194,8 +194,9 @@ def test_lost_lease_lets_the_command_clean_up(
     process = holds(started, folder, "bash", "-c", script)
     eventually((tmp_path / "ready").exists)
 
-    asynclock("break", target, "--yes", "--force")
+    broken = asynclock("break", target, "--yes", "--force")
 
+    assert broken.returncode == 0
     assert finish(process)[0] == 76
     assert (tmp_path / "cleaned").exists()
 
