@@ -28,7 +28,7 @@ def no_blocking_calls(request: pytest.FixtureRequest) -> Iterator[None]:
             # Finding a backend reads the metadata of installed packages, as an import does.
             blocking.can_block_in("asynclock/backends/__init__.py", {"open_backend"})
             # It runs on a loop of its own, in a worker thread.
-            blocking.can_block_in("asynclock/backends/s3.py", {"_make_client"})
+            blocking.can_block_in("asynclock/backends/_s3_client.py", {"make_client"})
         yield
 
 

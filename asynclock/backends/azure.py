@@ -29,21 +29,17 @@ Source: Azure Storage REST API, "Specifying conditional headers for Blob service
 from __future__ import annotations
 
 import asyncio
-import base64
-import os
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final
 
 import aiohttp
 from azure.core import MatchConditions
-from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError, ServiceRequestError
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.blob.aio import BlobServiceClient
 
 from asynclock.backend import MAX_BODY, Entry, Stored, Written, note_date
+from asynclock.backends._azure_account import Account, Sdk, find_account
 from asynclock.backends._http import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
@@ -70,26 +66,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from urllib.parse import SplitResult
 
-Sdk: TypeAlias = Any
-"""Something of the SDK, which has no types here."""
-_SUFFIX: Final = "core.windows.net"
-_DEVELOPMENT: Final = (
-    "http://127.0.0.1:10000/devstoreaccount1",
-    # The emulator's key, the same on every machine and published by Microsoft.
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
-)
+    from azure.core.credentials import AccessToken
+
 _REDIRECT: Final = 3
 _BLOBS_KEPT: Final = 256
 _NOT_PROCESSED: Final = frozenset({401, 416})
 """Answers after which the SDK may send once more: with a token, or without a range."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _Account:
-    """Where the account is and how to be let in; no repr, it bears secrets."""
-
-    url: str
-    credential: Sdk | None
 
 
 class AzureBackend(CloudBackend[Sdk]):
@@ -119,7 +101,7 @@ class AzureBackend(CloudBackend[Sdk]):
     def __init__(
         self,
         container: str,
-        account: _Account,
+        account: Account,
         *,
         prefix: str = "",
         min_write_interval: float = 0.0,
@@ -343,7 +325,7 @@ def open_azure(url: SplitResult, **options: object) -> AzureBackend:
     container, _, host = url.netloc.partition("@")
     if not container or not all(c.isascii() and (c.isalnum() or c in "-$") for c in container):
         raise ConfigError(setting="url", value="…", reason=f"must be like {url.scheme}://container/prefix")
-    account = _account(host, taken)
+    account = find_account(host, taken)
     allow_http = taken.get("allow_http", False)
     address = check_endpoint("account_url", account.url, allow_http=allow_http, with_path=True)
     if address.startswith("http:") and (
@@ -352,77 +334,8 @@ def open_azure(url: SplitResult, **options: object) -> AzureBackend:
         raise ConfigError(setting="account_url", value="…", reason="a token credential needs https")
     return AzureBackend(
         container,
-        _Account(address, account.credential),
+        Account(address, account.credential),
         prefix=object_prefix(url),
         min_write_interval=taken.get("min_write_interval", 0.0),
         trust_env=bool(options.get("trust_env", False)),
     )
-
-
-def _account(host: str, taken: Mapping[str, Sdk]) -> _Account:
-    """Return the account that URL, options or environment name, in this order."""
-    given = {name: taken.get(name) for name in ("connection_string", "sas_token", "credential")}
-    if sum(value is not None for value in given.values()) > 1:
-        raise ConfigError(
-            setting="credential", value="…", reason="give one of connection_string, sas_token, credential"
-        )
-    if given["connection_string"] is not None:
-        return _from_connection_string(given["connection_string"])
-    address = taken.get("account_url") or _host_address(host)
-    sas, credential = given["sas_token"], given["credential"]
-    if address is None:
-        if (text := os.environ.get("AZURE_STORAGE_CONNECTION_STRING")) is not None:
-            return _from_connection_string(text)
-        if (name := os.environ.get("AZURE_STORAGE_ACCOUNT")) is None:
-            raise ConfigError(
-                setting="account_url",
-                value=None,
-                reason="names no account; set account_url, connection_string or AZURE_STORAGE_ACCOUNT",
-            )
-        address = f"https://{name}.blob.{_SUFFIX}"
-    if sas is None and credential is None:
-        credential, sas = os.environ.get("AZURE_STORAGE_KEY"), os.environ.get("AZURE_STORAGE_SAS_TOKEN")
-    if credential is None and sas is not None:
-        return _Account(address, AzureSasCredential(sas.removeprefix("?")))
-    return _Account(address, _key(address, credential) if isinstance(credential, str) else credential)
-
-
-def _host_address(host: str) -> str | None:
-    """Return the blob address of ``account.dfs.core.windows.net`` and the like; None without a host."""
-    if not host:
-        return None
-    name, _, rest = host.partition(".")
-    service, _, suffix = rest.partition(".")
-    if not name or service not in {"dfs", "blob"} or not suffix:
-        raise ConfigError(setting="url", value="…", reason=f"the account must be like account.blob.{_SUFFIX}")
-    return f"https://{name}.blob.{suffix}"
-
-
-def _from_connection_string(text: str) -> _Account:
-    parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
-    if parts.get("UseDevelopmentStorage", "").lower() == "true":
-        return _Account(_DEVELOPMENT[0], _key(*_DEVELOPMENT))
-    name, address = parts.get("AccountName"), parts.get("BlobEndpoint")
-    if address is None and name is not None:
-        protocol = parts.get("DefaultEndpointsProtocol", "https")
-        address = f"{protocol}://{name}.blob.{parts.get('EndpointSuffix', _SUFFIX)}"
-    key, sas = parts.get("AccountKey"), parts.get("SharedAccessSignature")
-    if address is None or (key is None) == (sas is None):
-        raise ConfigError(
-            setting="connection_string",
-            value="…",
-            reason="needs AccountName or BlobEndpoint, and AccountKey or SharedAccessSignature",
-        )
-    if sas is not None:
-        return _Account(address, AzureSasCredential(sas.removeprefix("?")))
-    return _Account(address, _key(address, key or "", name))
-
-
-def _key(address: str, key: str, name: str | None = None) -> AzureNamedKeyCredential:
-    """Return an account key; the account is the first label of the host, or an emulator's path."""
-    try:
-        base64.b64decode(key, validate=True)
-    except ValueError:
-        raise ConfigError(setting="credential", value="…", reason="the account key is not base64") from None
-    parts = urlsplit(address)
-    return AzureNamedKeyCredential(name or parts.path.strip("/") or (parts.hostname or "").split(".")[0], key)

@@ -29,33 +29,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-import aiobotocore.config
-import aiobotocore.httpsession
-import aiobotocore.session
 import botocore.exceptions
-import botocore.handlers
-import botocore.loaders
 
 from asynclock.backend import Entry, Stored, Written, note_date
 from asynclock.backends._http import (
-    CONNECT_TIMEOUT,
-    READ_TIMEOUT,
     CloudBackend,
-    Joined,
-    RedirectRefusedError,
     bucket_of,
     check_endpoint,
     http_date,
-    note_sent,
     read_capped,
     server_time,
-    without_resend,
 )
+from asynclock.backends._s3_client import ClientSettings, Sdk, make_client
 from asynclock.backends._url import object_prefix, take_options
 from asynclock.errors import (
     AccessDeniedError,
@@ -70,26 +58,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from urllib.parse import SplitResult
 
-Sdk: TypeAlias = Any
-"""Something of the SDK, which has no types."""
 _MISSING: Final = frozenset({"NoSuchKey", "404"})
 _SSE: Final = frozenset({"AES256", "aws:kms", "aws:kms:dsse"})
 _CUSTOMER_KEY_BYTES: Final = 32
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_POOL: Final = 50
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _Settings:
-    """What a client is made of; no repr, it bears secrets."""
-
-    region: str | None
-    endpoint_url: str | None
-    path_style: bool | None
-    credentials: tuple[str, str, str | None] | None
-    ca_file: str | None
-    allow_http: bool
-    trust_env: bool
 
 
 class S3Backend(CloudBackend[Sdk]):
@@ -127,7 +98,7 @@ class S3Backend(CloudBackend[Sdk]):
     def __init__(
         self,
         bucket: str,
-        settings: _Settings,
+        settings: ClientSettings,
         *,
         prefix: str = "",
         min_write_interval: float = 0.0,
@@ -220,38 +191,8 @@ class S3Backend(CloudBackend[Sdk]):
     async def _open(self) -> Sdk:
         # Off the loop: the SDK reads its models and the user's configuration, for 0.1 to 0.3 s.
         # Its connections belong to the loop that sends the first request, which is ours.
-        client, self._stack = await asyncio.to_thread(lambda: asyncio.run(self._make_client()))
+        client, self._stack = await asyncio.to_thread(lambda: asyncio.run(make_client(self._settings)))
         return client
-
-    async def _make_client(self) -> tuple[Sdk, AsyncExitStack]:
-        settings = self._settings
-        session = aiobotocore.session.get_session()
-        session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
-        if settings.credentials is not None:
-            session.set_credentials(*settings.credentials)
-        credentials = await session.get_credentials()
-        if credentials is None:
-            raise botocore.exceptions.NoCredentialsError
-        shared = _SharedCredentials(credentials)
-        # There is no public way to bring credentials of one's own making.
-        session._credentials = shared  # noqa: SLF001
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(shared.aclose)
-            client = await stack.enter_async_context(
-                session.create_client(
-                    "s3",
-                    region_name=settings.region or session.get_config_variable("region") or "us-east-1",
-                    endpoint_url=settings.endpoint_url,
-                    verify=settings.ca_file,
-                    config=_config(settings),
-                )
-            )
-            # Where the endpoint came from the environment, it is known only now.
-            check_endpoint("endpoint_url", client.meta.endpoint_url, allow_http=settings.allow_http)
-            # Expect: 100-continue costs a round trip a write, and a new connection for each loser.
-            client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
-            _fix_user_agent(client)
-            return client, stack.pop_all()
 
     async def _close(self, client: Sdk) -> None:  # noqa: ARG002  the stack owns it
         await self._stack.aclose()
@@ -265,80 +206,6 @@ class S3Backend(CloudBackend[Sdk]):
             return 401, "NoCredentials", None
         cause = getattr(error, "kwargs", {}).get("error")
         return None, "", cause if isinstance(cause, Exception) else None
-
-
-class _OneRequestSession(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc]
-    """Sends each request once and follows no redirect."""
-
-    async def _get_session(self, proxy_url: str | None) -> _Steady:
-        return _Steady(without_resend(await super()._get_session(proxy_url)))
-
-    async def send(self, request: Sdk) -> Sdk:
-        note_sent()
-        answer = await super().send(request)
-        if answer.status_code in _REDIRECTS:
-            # botocore would look for the bucket's region and send the write there again.
-            answer.raw.close()
-            raise RedirectRefusedError
-        return answer
-
-
-class _Steady:
-    """The part of an aiohttp session that the SDK uses, without redirects."""
-
-    __slots__ = ("_session",)
-
-    def __init__(self, session: Sdk) -> None:
-        self._session = session
-
-    def request(self, method: str, **options: Sdk) -> Sdk:
-        return self._session.request(method, allow_redirects=False, **options)
-
-
-def _fix_user_agent(client: Sdk) -> None:
-    """Keep the SDK from putting its user agent together anew, twice for each request."""
-    creator = client._user_agent_creator  # noqa: SLF001  there is no public way
-    client.meta.events.unregister("request-created.s3", creator.rebuild_and_replace_user_agent_handler)
-    client._user_agent_creator = _FixedUserAgent(creator)  # noqa: SLF001  likewise
-
-
-class _FixedUserAgent:
-    """The user agent as it was when the client was made."""
-
-    def __init__(self, creator: Sdk) -> None:
-        self._text: str = creator.to_string()
-
-    def to_string(self) -> str:
-        return self._text
-
-
-class _SharedCredentials:
-    """Credentials that are refreshed beside the requests while the present ones still serve.
-
-    botocore refreshes inside of a request: one that hangs or is cancelled would cost that request,
-    and the next, though the credentials are good for minutes yet.
-    """
-
-    def __init__(self, inner: Sdk) -> None:
-        self._inner = inner
-        self._last: Sdk = None
-        self._refresh: Joined[Sdk] = Joined(inner.get_frozen_credentials)
-
-    def __getattr__(self, name: str) -> Sdk:
-        return getattr(self._inner, name)
-
-    async def get_frozen_credentials(self) -> Sdk:
-        needed = getattr(self._inner, "refresh_needed", None)
-        if needed is None or not needed():
-            self._last = await self._inner.get_frozen_credentials()
-        elif self._last is None or needed(refresh_in=0):
-            self._last = await self._refresh.join()
-        else:
-            self._refresh.start()
-        return self._last
-
-    async def aclose(self) -> None:
-        await self._refresh.aclose()
 
 
 def open_s3(url: SplitResult, **options: object) -> S3Backend:
@@ -379,7 +246,7 @@ def open_s3(url: SplitResult, **options: object) -> S3Backend:
     ca_file = taken.get("ca_file")
     if ca_file is not None and not Path(ca_file).is_file():
         raise ConfigError(setting="ca_file", value=ca_file, reason="there is no such file")
-    settings = _Settings(
+    settings = ClientSettings(
         region=taken.get("region"),
         endpoint_url=endpoint,
         path_style=taken.get("path_style"),
@@ -398,12 +265,6 @@ def open_s3(url: SplitResult, **options: object) -> S3Backend:
         read_extra={**payer, **customer},
         write_extra={**payer, **customer, **at_rest},
     )
-
-
-@cache
-def _loader(path: str | None) -> Sdk:
-    """Return the reader of the SDK's models, which take 0.1 s to read, once for all clients."""
-    return botocore.loaders.create_loader(path)
 
 
 def _credentials(taken: dict[str, Any]) -> tuple[str, str, str | None] | None:
@@ -434,26 +295,6 @@ def _encryption(taken: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     if customer is None:
         return at_rest, {}
     return at_rest, {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": customer}
-
-
-def _config(settings: _Settings) -> Sdk:
-    path_style = settings.path_style
-    if path_style is None:
-        path_style = settings.endpoint_url is not None
-    return aiobotocore.config.AioConfig(
-        http_session_cls=_OneRequestSession,
-        connect_timeout=CONNECT_TIMEOUT,
-        read_timeout=READ_TIMEOUT,
-        max_pool_connections=_POOL,
-        retries={"total_max_attempts": 1, "mode": "standard"},
-        # A lock record is checked by its own parser; the checksums cost CPU and bytes.
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-        parameter_validation=False,
-        proxies=None if settings.trust_env else {},
-        # Over TLS the body needs no hash of its own; botocore signs it over plain http.
-        s3={"addressing_style": "path" if path_style else "auto", "payload_signing_enabled": False},
-    )
 
 
 def _headers(answer: Mapping[str, Any]) -> Mapping[str, str]:

@@ -14,22 +14,19 @@ answers no ``100 Continue`` by itself: a client that waits for one waits for its
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-import socket
-import struct
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
+
+from asynclock.testing._http1 import HEAD_LIMIT, Answer, Upstream, close_stream, parse_head, read_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
 _WRITES: Final = frozenset({"PUT", "POST", "DELETE"})
-_BODYLESS: Final = frozenset({204, 304})
-_HEAD_LIMIT: Final = 64 * 1024
 
 
 class Wire(StrEnum):
@@ -107,18 +104,6 @@ class _Plan:
     body: bytes
 
 
-@dataclass(frozen=True)
-class _Answer:
-    head: bytes
-    body: bytes
-    status: int
-    keeps: bool
-
-    @property
-    def raw(self) -> bytes:
-        return self.head + self.body
-
-
 class TapProxy:
     """A proxy in front of one server, on a port of the loopback.
 
@@ -159,7 +144,7 @@ class TapProxy:
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_HEAD_LIMIT)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=HEAD_LIMIT)
         return self
 
     async def __aexit__(
@@ -240,7 +225,7 @@ class TapProxy:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         self.connections += 1
-        upstream = _Upstream(self._upstream)
+        upstream = Upstream(self._upstream)
         try:
             await self._serve(reader, writer, upstream, self.connections)
         except (OSError, asyncio.IncompleteReadError):
@@ -250,27 +235,27 @@ class TapProxy:
             pass
         finally:
             upstream.close()
-            await _close(writer, reset=False)
+            await close_stream(writer, reset=False)
 
     async def _serve(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        upstream: _Upstream,
+        upstream: Upstream,
         connection: int,
     ) -> None:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
-            first, headers = _parse(head)
+            first, headers = parse_head(head)
             method, target, _ = first.split(" ", 2)
-            body = await _read_body(reader, headers)
+            body = await read_body(reader, headers)
             tap = Tap(method, target, headers, body, connection)
             self.journal.append(tap)
             plan = self._plan_for(tap)
             if plan is not None:
                 tap.fault = plan.fault
             if not await self._handle(tap, head + body, plan, writer, upstream):
-                await _close(writer, reset=plan is not None and plan.reset)
+                await close_stream(writer, reset=plan is not None and plan.reset)
                 return
 
     async def _handle(
@@ -279,7 +264,7 @@ class TapProxy:
         request: bytes,
         plan: _Plan | None,
         writer: asyncio.StreamWriter,
-        upstream: _Upstream,
+        upstream: Upstream,
     ) -> bool:
         """Serve one request; False: the connection is to be closed."""
         fault = None if plan is None else plan.fault
@@ -314,10 +299,10 @@ class TapProxy:
         tap: Tap,
         request: bytes,
         plan: _Plan,
-        answer: _Answer,
+        answer: Answer,
         *,
         writer: asyncio.StreamWriter,
-        upstream: _Upstream,
+        upstream: Upstream,
     ) -> bool:
         fault = plan.fault
         if fault is Wire.DUPLICATE:
@@ -344,7 +329,7 @@ class TapProxy:
         await writer.drain()
         return answer.keeps
 
-    async def _forward(self, tap: Tap, request: bytes, upstream: _Upstream) -> _Answer:
+    async def _forward(self, tap: Tap, request: bytes, upstream: Upstream) -> Answer:
         tap.forwarded += 1
         answer = await upstream.ask(request, tap.method)
         tap.status = answer.status
@@ -352,72 +337,8 @@ class TapProxy:
 
     async def _forward_later(self, tap: Tap, request: bytes, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        upstream = _Upstream(self._upstream)
+        upstream = Upstream(self._upstream)
         try:
             await self._forward(tap, request, upstream)
         finally:
             upstream.close()
-
-
-class _Upstream:
-    """One connection to the server, opened when it is needed."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._address = address
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    async def ask(self, request: bytes, method: str) -> _Answer:
-        if self._streams is None or self._streams[0].at_eof():
-            self.close()
-            self._streams = await asyncio.open_connection(*self._address, limit=_HEAD_LIMIT)
-        reader, writer = self._streams
-        writer.write(request)
-        await writer.drain()
-        while True:
-            head = await reader.readuntil(b"\r\n\r\n")
-            first, headers = _parse(head)
-            status = int(first.split(" ", 2)[1])
-            if status >= 200:  # noqa: PLR2004  1xx are not the answer
-                break
-        body = (
-            b"" if method == "HEAD" or status in _BODYLESS else await _read_body(reader, headers, answer=True)
-        )
-        keeps = headers.get("connection", "").lower() != "close"
-        if not keeps:
-            self.close()
-        return _Answer(head, body, status, keeps)
-
-    def close(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
-
-
-def _parse(head: bytes) -> tuple[str, dict[str, str]]:
-    first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
-    pairs = (line.split(":", 1) for line in lines)
-    return first, {name.strip().lower(): value.strip() for name, value in pairs}
-
-
-async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str], *, answer: bool = False) -> bytes:
-    """Read a body as it is on the wire, chunk sizes included."""
-    if "chunked" in headers.get("transfer-encoding", "").lower():
-        parts: list[bytes] = []
-        while True:
-            line = await reader.readuntil(b"\r\n")
-            parts.append(line)
-            size = int(line.split(b";")[0], 16)
-            parts.append(await reader.readexactly(size + 2))
-            if size == 0:
-                return b"".join(parts)
-    if (length := headers.get("content-length")) is not None:
-        return await reader.readexactly(int(length))
-    return await reader.read() if answer else b""
-
-
-async def _close(writer: asyncio.StreamWriter, *, reset: bool) -> None:
-    if reset and (raw := writer.get_extra_info("socket")) is not None:
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.close()
-    with contextlib.suppress(OSError, asyncio.CancelledError):
-        await writer.wait_closed()

@@ -1,0 +1,174 @@
+"""The S3 client as a lock needs it: each request once, no redirects, lean, credentials that last."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import aiobotocore.config
+import aiobotocore.httpsession
+import aiobotocore.session
+import botocore.exceptions
+import botocore.handlers
+import botocore.loaders
+
+from asynclock.backends._http import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    Joined,
+    RedirectRefusedError,
+    check_endpoint,
+    note_sent,
+    without_resend,
+)
+
+Sdk: TypeAlias = Any
+"""Something of the SDK, which has no types."""
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_POOL: Final = 50
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ClientSettings:
+    """What a client is made of; no repr, it bears secrets."""
+
+    region: str | None
+    endpoint_url: str | None
+    path_style: bool | None
+    credentials: tuple[str, str, str | None] | None
+    ca_file: str | None
+    allow_http: bool
+    trust_env: bool
+
+
+async def make_client(settings: ClientSettings) -> tuple[Sdk, AsyncExitStack]:
+    """Return a lean client, and what closes it; on a loop of its own, it blocks for 0.1 to 0.3 s."""
+    session = aiobotocore.session.get_session()
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    if settings.credentials is not None:
+        session.set_credentials(*settings.credentials)
+    credentials = await session.get_credentials()
+    if credentials is None:
+        raise botocore.exceptions.NoCredentialsError
+    shared = _SharedCredentials(credentials)
+    # There is no public way to bring credentials of one's own making.
+    session._credentials = shared  # noqa: SLF001
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(shared.aclose)
+        client = await stack.enter_async_context(
+            session.create_client(
+                "s3",
+                region_name=settings.region or session.get_config_variable("region") or "us-east-1",
+                endpoint_url=settings.endpoint_url,
+                verify=settings.ca_file,
+                config=_config(settings),
+            )
+        )
+        # Where the endpoint came from the environment, it is known only now.
+        check_endpoint("endpoint_url", client.meta.endpoint_url, allow_http=settings.allow_http)
+        # Expect: 100-continue costs a round trip a write, and a new connection for each loser.
+        client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
+        _fix_user_agent(client)
+        return client, stack.pop_all()
+
+
+def _config(settings: ClientSettings) -> Sdk:
+    path_style = settings.path_style
+    if path_style is None:
+        path_style = settings.endpoint_url is not None
+    return aiobotocore.config.AioConfig(
+        http_session_cls=_OneRequestSession,
+        connect_timeout=CONNECT_TIMEOUT,
+        read_timeout=READ_TIMEOUT,
+        max_pool_connections=_POOL,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        # A lock record is checked by its own parser; the checksums cost CPU and bytes.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        parameter_validation=False,
+        proxies=None if settings.trust_env else {},
+        # Over TLS the body needs no hash of its own; botocore signs it over plain http.
+        s3={"addressing_style": "path" if path_style else "auto", "payload_signing_enabled": False},
+    )
+
+
+@cache
+def _loader(path: str | None) -> Sdk:
+    """Return the reader of the SDK's models, which take 0.1 s to read, once for all clients."""
+    return botocore.loaders.create_loader(path)
+
+
+class _OneRequestSession(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc]
+    """Sends each request once and follows no redirect."""
+
+    async def _get_session(self, proxy_url: str | None) -> _Steady:
+        return _Steady(without_resend(await super()._get_session(proxy_url)))
+
+    async def send(self, request: Sdk) -> Sdk:
+        note_sent()
+        answer = await super().send(request)
+        if answer.status_code in _REDIRECTS:
+            # botocore would look for the bucket's region and send the write there again.
+            answer.raw.close()
+            raise RedirectRefusedError
+        return answer
+
+
+class _Steady:
+    """The part of an aiohttp session that the SDK uses, without redirects."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Sdk) -> None:
+        self._session = session
+
+    def request(self, method: str, **options: Sdk) -> Sdk:
+        return self._session.request(method, allow_redirects=False, **options)
+
+
+def _fix_user_agent(client: Sdk) -> None:
+    """Keep the SDK from putting its user agent together anew, twice for each request."""
+    creator = client._user_agent_creator  # noqa: SLF001  there is no public way
+    client.meta.events.unregister("request-created.s3", creator.rebuild_and_replace_user_agent_handler)
+    client._user_agent_creator = _FixedUserAgent(creator)  # noqa: SLF001  likewise
+
+
+class _FixedUserAgent:
+    """The user agent as it was when the client was made."""
+
+    def __init__(self, creator: Sdk) -> None:
+        self._text: str = creator.to_string()
+
+    def to_string(self) -> str:
+        return self._text
+
+
+class _SharedCredentials:
+    """Credentials that are refreshed beside the requests while the present ones still serve.
+
+    botocore refreshes inside of a request: one that hangs or is cancelled would cost that request,
+    and the next, though the credentials are good for minutes yet.
+    """
+
+    def __init__(self, inner: Sdk) -> None:
+        self._inner = inner
+        self._last: Sdk = None
+        self._refresh: Joined[Sdk] = Joined(inner.get_frozen_credentials)
+
+    def __getattr__(self, name: str) -> Sdk:
+        return getattr(self._inner, name)
+
+    async def get_frozen_credentials(self) -> Sdk:
+        needed = getattr(self._inner, "refresh_needed", None)
+        if needed is None or not needed():
+            self._last = await self._inner.get_frozen_credentials()
+        elif self._last is None or needed(refresh_in=0):
+            self._last = await self._refresh.join()
+        else:
+            self._refresh.start()
+        return self._last
+
+    async def aclose(self) -> None:
+        await self._refresh.aclose()
