@@ -126,7 +126,7 @@ def test_credentials_reach_the_backend_by_hudis_names() -> None:
 
 def test_azure_identities_are_taken_as_credentials_only() -> None:
     """Hudi's own names for an identity are refused with the way to give it."""
-    with pytest.raises(ConfigError, match="asynclock.credential"):
+    with pytest.raises(ConfigError, match=r"asynclock\.credential"):
         hudi.table_lock(ABFS, {"hoodie.write.lock.azure.managed.identity.client.id": "x"})
 
 

@@ -138,7 +138,7 @@ def test_a_splice_write_under_the_own_table_lock_is_refused(
     base = f"{minio.url}/splice-{uuid4().hex}".replace("s3://", "s3a://")
     spec = tmp_path / "spec.toml"
     spec.write_text(
-        f'''[table]
+        f"""[table]
 path = "{base}"
 key = ["id"]
 buckets = 1
@@ -150,7 +150,7 @@ format = "csv"
 ordering = "happened_at"
 checkpoint = "{tmp_path}/checkpoint"
 columns = {{ happened_at = "timestamp", x = "bigint" }}
-'''
+"""
     )
 
     refused = writer.ask("splice", str(spec), lock_options(minio))

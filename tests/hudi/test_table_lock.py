@@ -269,11 +269,15 @@ async def test_entered_after_try_lock_it_stays_locked_at_the_exit(lock: hudi.Tab
 
 async def test_a_lost_lease_cancels_the_body(table: Table) -> None:
     """A copy of the table's files stops when others may write again."""
-    with pytest.raises(LeaseLostError):
+    theirs = LockRecord(expired=False, valid_until_ms=round(time.time() * 1000) + 9_000, owner="x")
+
+    async def copy() -> None:
         async with hudi.table_lock(table.base, table.options):
-            theirs = LockRecord(expired=False, valid_until_ms=round(time.time() * 1000) + 9_000, owner="x")
             await table.backend.put(LOCK_KEY, theirs.encode())
             await asyncio.sleep(20)
+
+    with pytest.raises(LeaseLostError):
+        await copy()
 
 
 async def test_waiting_ends_with_the_timeout_and_says_who_holds(lock: hudi.TableLock, table: Table) -> None:
