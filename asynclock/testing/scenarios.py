@@ -225,6 +225,7 @@ def mixed_settings(rng: Random) -> Plan:
         )
     return Plan(
         settings=tuple(settings),
+        lifetimes=4.0,
         store=_store(rng),
         wall_errors=_walls(rng, clients),
         crashes=0.1,
@@ -355,8 +356,8 @@ def turns(rng: Random) -> Plan:
         settings=_settings(rng, 3),
         store=_store(rng),
         wall_errors=_walls(rng, 3),
-        holds=(0.0, 0.03),
-        idles=(0.0, 0.0),
+        holds=(0.0, 0.05),
+        idles=(0.0, 0.1),
         impatience=0.0,
         cancels=0.0,
         fenced=0.0,

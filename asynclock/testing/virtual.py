@@ -370,8 +370,9 @@ def _dispose(task: asyncio.Task[Any]) -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine = task.get_coro()
     for _ in range(_CLOSE_ATTEMPTS):
-        # A ``finally`` that awaits survives a close; nothing of a dead process has an effect.
-        with suppress(Exception):
+        # A ``finally`` that awaits survives a close; nothing of a dead process has an effect,
+        # and what its cleanup raises, a put-off cancellation among it, concerns nobody.
+        with suppress(BaseException):
             coroutine.close()
             return
 

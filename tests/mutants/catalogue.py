@@ -469,8 +469,8 @@ MUTANTS: Final = (
     Mutant(
         "write the fenced object without a condition",
         _FENCING,
-        "written = await backend.put_if_match(self.key, data, before.version)",
-        "written = await backend.put(self.key, data)",
+        "backend.put_if_match(self.key, data, before.version)",
+        "backend.put(self.key, data)",
         Invariant.NO_WRITE_LOST,
         "zombie-writes",
     ),
