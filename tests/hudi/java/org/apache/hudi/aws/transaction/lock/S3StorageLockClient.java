@@ -46,7 +46,9 @@ public class S3StorageLockClient implements StorageLockClient {
   private final Duration timeout;
 
   static {
+    // The JDK's client would send a GET again after a lost connection.
     System.setProperty("jdk.httpclient.disableRetryConnect", "true");
+    System.setProperty("jdk.httpclient.redirects.retrylimit", "1");
   }
 
   public S3StorageLockClient(String ownerId, String lockFileUri, Properties props) {
