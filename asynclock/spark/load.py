@@ -62,6 +62,9 @@ def missing_source(source: str) -> str | None:
     An empty folder is no error: its first delivery is still to come.
     """
     path = local_path(source)
+    if path is not None and not _WILDCARD.search(path) and Path(path).is_file():
+        pattern = Path(path).with_name(f"{Path(path).stem}*{Path(path).suffix}")
+        return f"the source is one file, and a stream watches for more; name its folder, or {pattern}"
     if path is None or next(glob.iglob(path), None):  # noqa: PTH207  Path.glob refuses absolute patterns
         return None
     fixed = _WILDCARD.split(path)[0]

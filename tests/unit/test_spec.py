@@ -584,6 +584,17 @@ def test_an_empty_source_folder_waits_for_its_first_delivery(tmp_path: Path) -> 
     assert missing_source("s3a://bucket/none/*.csv") is None
 
 
+def test_a_source_of_one_file_is_refused_with_a_pattern(tmp_path: Path) -> None:
+    """Spark cannot watch a single file; the text says what to name instead."""
+    file = tmp_path / "events.csv"
+    file.touch()
+
+    problem = missing_source(str(file))
+
+    assert problem is not None
+    assert str(tmp_path / "events*.csv") in problem
+
+
 def test_an_unknown_stream_is_named(write: Callable[[str], Path]) -> None:
     """Asking for a stream that the spec does not have says which ones it has."""
     spec = load_spec(write(SPEC))
