@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import gc
 import os
+import signal
 import sys
 from collections import Counter
 from contextlib import ExitStack
@@ -141,6 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cuts", type=int, default=300, help="answers to cut per store")
     parser.add_argument("--seed", type=int, default=0, help="of the choice of the answers to cut")
     chosen = parser.parse_args(arguments)
+    # As an exception, so that the servers are stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tallies: list[Tally] = []
     with ExitStack() as servers:
         for name in STORES:
