@@ -19,9 +19,13 @@ MINUTE: Final = 60.0
 HOUR: Final = 3600.0
 
 
-def _settings(rng: Random, clients: int, *, validity: float = 10.0) -> tuple[LeaseSettings, ...]:
+def _settings(
+    rng: Random, clients: int, *, validity: float = 10.0, margin: float | None = None
+) -> tuple[LeaseSettings, ...]:
     poll = rng.choice((0.1, 0.15, 0.2)) * validity
-    each = LeaseSettings(validity=validity, max_clock_skew=SKEW, poll_interval=min(5.0, poll))
+    each = LeaseSettings(
+        validity=validity, safety_margin=margin, max_clock_skew=SKEW, poll_interval=min(5.0, poll)
+    )
     return (each,) * clients
 
 
@@ -229,7 +233,8 @@ def mixed_settings(rng: Random) -> Plan:
         store=_store(rng),
         wall_errors=_walls(rng, clients),
         crashes=0.1,
-        pauses=0.1,
+        pauses=0.3,
+        partitions=0.2,
         faults={Fault.REPLY_LOST: 0.02, Fault.LATE: 0.02},
     )
 
@@ -254,7 +259,8 @@ def hudi_peer(rng: Random) -> Plan:
     clients = rng.choice((2, 2, 3))
     alone = rng.random() < 0.5  # noqa: PLR2004  a fair coin
     return Plan(
-        settings=_settings(rng, clients),
+        # Java's clock may be ahead by M + 0.5: just that.
+        settings=_settings(rng, clients, margin=SKEW - 0.5),
         store=_store(rng),
         wall_errors=_walls(rng, clients),
         hudi_peers=1 if alone else 2,
@@ -266,7 +272,7 @@ def hudi_peer(rng: Random) -> Plan:
         lifetimes=6.0,
         crashes=0.05,
         pauses=0.1,
-        partitions=0.2,
+        partitions=0.4,
         faults={Fault.REPLY_LOST: 0.02, Fault.LATE: 0.01},
         slack=6.0,
     )
@@ -340,7 +346,7 @@ def worst_clocks(rng: Random) -> Plan:
     drifts = tuple(rng.choice((-1, 1)) * rng.uniform(0.06, 0.09) for _ in range(3))
     return Plan(
         settings=_settings(rng, 3),
-        store=_store(rng, nodes=(lowest, lowest + SKEW), resolution=1.0),
+        store=_store(rng, nodes=(lowest, lowest + SKEW), resolution=1.0, slow=0.1, slow_by=1.9),
         drifts=drifts,
         # Within S + R of the store for as long as can be, since drift moves it all the time.
         wall_errors=tuple(-drift * 25 for drift in drifts),

@@ -200,7 +200,7 @@ MUTANTS: Final = (
         "            self._sent = attempt.sent\n        self._emit",
         "            self._sent = self._store.now()\n        self._emit",
         ONE,
-        "observation",
+        "worst-clocks",
     ),
     Mutant(
         "count belief on the monotonic clock only",
@@ -259,7 +259,7 @@ MUTANTS: Final = (
         "remaining = expiry - seen.date.value",
         "remaining = expiry - seen.arrived.wall",
         HEAD,
-        "truncated-dates",
+        "clock-chaos",
     ),
     Mutant(
         "drop S + R from the takeover",
@@ -267,7 +267,7 @@ MUTANTS: Final = (
         "return last_modified + lease + terms.slack",
         "return last_modified + lease",
         HEAD,
-        "truncated-dates",
+        "worst-clocks",
     ),
     Mutant(
         "trust a last_modified from before its write",
