@@ -263,7 +263,6 @@ class Acquisition:
             store=self._store,
             key=self._key,
             landed=attempt,
-            attempts=self._attempts,
             spawn=self._spawn,
             settled_at=self._token.settled_at if self._token else None,
         )

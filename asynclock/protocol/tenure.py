@@ -17,14 +17,13 @@ from asynclock.errors import (
     RecordCorruptError,
 )
 from asynclock.host import uninterrupted
-from asynclock.protocol.attempts import Attempt
+from asynclock.protocol.attempts import Attempt, Attempts
 from asynclock.protocol.reaper import free
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from asynclock.events import Kind
-    from asynclock.protocol.attempts import Attempts
     from asynclock.protocol.judgement import Seen
     from asynclock.protocol.store import Store
     from asynclock.record import LockRecord
@@ -52,7 +51,6 @@ class Tenure:
         store: The client's store.
         key: Key of the lock object.
         landed: The write that acquired the lock.
-        attempts: The nonces of the acquisition.
         spawn: Starts a task that the client keeps and ends.
         settled_at: Store time until which the token is from the future; None: it is not.
     """
@@ -63,7 +61,6 @@ class Tenure:
         store: Store,
         key: str,
         landed: Attempt,
-        attempts: Attempts,
         spawn: Spawn,
         settled_at: float | None = None,
     ) -> None:
@@ -88,7 +85,8 @@ class Tenure:
         self._ended = False
         self._sent = landed.sent
         self._head = landed
-        self._attempts = attempts
+        # Its own: what reaps it must not take the acquisition's later writes for this tenure's.
+        self._attempts = Attempts()
         self._attempts.settle_on(landed)
         self._flight: asyncio.Task[BackendError | None] | None = None
         self._reaped = False

@@ -5,13 +5,16 @@ it, a checkout builds it with ``make jar``. The Hudi bundle is taken from the fi
 
 1. the file that the environment variable ``ASYNCLOCK_HUDI_BUNDLE`` names;
 2. the local Maven repository, where ``make jar`` puts it: ``-Dmaven.repo.local`` of ``MAVEN_ARGS`` or
-   ``MAVEN_OPTS``, else ``~/.m2/repository``;
+   ``MAVEN_OPTS``, else ``.m2/repository`` in the home folder: that of ``HOME`` or, as Java has it, of the
+   user's account;
 3. ``spark.jars.packages``: Spark downloads it (about 80 MB, once) into its Ivy folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import re
 import shutil
 from pathlib import Path
@@ -123,8 +126,8 @@ def hudi_bundle() -> Path | None:
             )
         return Path(named)
     group, artifact, version = HUDI_BUNDLE.split(":")
-    jar = _maven_repository().joinpath(*group.split("."), artifact, version, f"{artifact}-{version}.jar")
-    return jar if jar.is_file() else None
+    below = Path(*group.split("."), artifact, version, f"{artifact}-{version}.jar")
+    return next((path / below for path in maven_repositories() if (path / below).is_file()), None)
 
 
 def _jars() -> dict[str, str]:
@@ -141,11 +144,15 @@ def _jars() -> dict[str, str]:
     return {"spark.jars": f"{bundle},{MERGER_JAR}"}
 
 
-def _maven_repository() -> Path:
+def maven_repositories() -> list[Path]:
+    """Where Maven may keep its jars on this machine, in the order in which they are looked for."""
     arguments = f"{os.environ.get('MAVEN_ARGS', '')} {os.environ.get('MAVEN_OPTS', '')}"
     if chosen := re.search(r"-Dmaven\.repo\.local=(\S+)", arguments):
-        return Path(chosen[1])
-    return Path.home() / ".m2" / "repository"
+        return [Path(chosen[1])]
+    homes = [Path.home()]
+    with contextlib.suppress(KeyError):  # a container's user may have no account
+        homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    return [home / ".m2" / "repository" for home in homes]
 
 
 def _require_java() -> None:

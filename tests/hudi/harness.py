@@ -12,8 +12,7 @@ from typing import IO, TYPE_CHECKING, Final
 import pyspark
 import pytest
 
-from asynclock.spark.session import _maven_repository as maven_repository
-from asynclock.spark.session import hudi_bundle
+from asynclock.spark.session import hudi_bundle, maven_repositories
 
 if TYPE_CHECKING:
     from typing import Self
@@ -45,8 +44,8 @@ def class_path() -> str:
 def maven_jar(name: str) -> Path:
     """A jar of the local Maven repository, downloaded the first time."""
     group, artifact, version = name.split(":")
-    jar = maven_repository().joinpath(*group.split("."), artifact, version, f"{artifact}-{version}.jar")
-    if not jar.is_file():
+    below = Path(*group.split("."), artifact, version, f"{artifact}-{version}.jar")
+    if not _found(below):
         command = [
             "mvn",
             "--quiet",
@@ -56,7 +55,13 @@ def maven_jar(name: str) -> Path:
             "-Dtransitive=false",
         ]
         subprocess.run(command, check=True)
+    jar = _found(below)
+    assert jar is not None, f"Maven downloaded {name}, but not to any of {maven_repositories()}"
     return jar
+
+
+def _found(below: Path) -> Path | None:
+    return next((path / below for path in maven_repositories() if (path / below).is_file()), None)
 
 
 def compile_harness(folder: Path) -> Path:
