@@ -60,9 +60,11 @@ async def table(minio: Server) -> AsyncIterator[Table]:  # noqa: F811  the fixtu
     """A Hudi table of version 9 without data."""
     base = f"{minio.url}/hudi-{next(_numbers)}"
     backend = open_backend(base, **minio.options)
-    await backend.put(".hoodie/hoodie.properties", b"hoodie.table.name=t\nhoodie.table.version=9\n")
-    yield Table(base, lock_options(minio), backend)
-    await backend.aclose()
+    try:
+        await backend.put(".hoodie/hoodie.properties", b"hoodie.table.name=t\nhoodie.table.version=9\n")
+        yield Table(base, lock_options(minio), backend)
+    finally:
+        await backend.aclose()
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,11 @@ def maven_jar(name: str) -> Path:
     """A jar of the local Maven repository, downloaded the first time."""
     group, artifact, version = name.split(":")
     below = Path(*group.split("."), artifact, version, f"{artifact}-{version}.jar")
-    if not _found(below):
+
+    def found() -> Path | None:
+        return next((path / below for path in maven_repositories() if (path / below).is_file()), None)
+
+    if found() is None:
         command = [
             "mvn",
             "--quiet",
@@ -55,13 +59,9 @@ def maven_jar(name: str) -> Path:
             "-Dtransitive=false",
         ]
         subprocess.run(command, check=True)
-    jar = _found(below)
-    assert jar is not None, f"Maven downloaded {name}, but not to any of {maven_repositories()}"
+    jar = found()
+    assert jar is not None, f"Maven did not bring {name}"
     return jar
-
-
-def _found(below: Path) -> Path | None:
-    return next((path / below for path in maven_repositories() if (path / below).is_file()), None)
 
 
 def compile_harness(folder: Path) -> Path:

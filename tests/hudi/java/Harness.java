@@ -180,7 +180,7 @@ public class Harness {
               WINS.incrementAndGet();
               provider.unlock();
             }
-            Thread.sleep(ThreadLocalRandom.current().nextInt(1, 20));
+            Thread.sleep(ThreadLocalRandom.current().nextInt(10, 40));
           }
         } catch (Throwable e) {
           raceError = chain(e);
