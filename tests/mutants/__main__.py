@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.mutants.catalogue import MUTANTS
+from tests.mutants.catalogue import MUTANTS, THIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,19 +110,29 @@ def check_unmutated(used: dict[str, int], pool: ThreadPoolExecutor) -> list[str]
     ]
 
 
-def chosen(names: Iterable[str]) -> list[Mutant]:
-    """Return the mutants whose name contains one of ``names``; all if there are none."""
+def chosen(names: Iterable[str], *, quick: bool = False) -> list[Mutant]:
+    """Return the mutants whose name contains one of ``names``, all if there are none.
+
+    Args:
+        names: Parts of names.
+        quick: Leave out those that take too long to find for a test run.
+    """
     wanted = list(names)
-    return [each for each in MUTANTS if not wanted or any(part in each.name for part in wanted)]
+    return [
+        each
+        for each in MUTANTS
+        if (not wanted or any(part in each.name for part in wanted)) and not (quick and each.name in THIN)
+    ]
 
 
 def main() -> int:
     """Hunt all mutants; 0 if every one is killed and the unmutated source passes."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="only mutants whose name contains one of these")
+    parser.add_argument("--quick", action="store_true", help="leave out those that are rarely found")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="hunts side by side")
     options = parser.parse_args()
-    mutants = chosen(options.names)
+    mutants = chosen(options.names, quick=options.quick)
     used: dict[str, int] = defaultdict(int)
     killed = 0
     began = time.monotonic()

@@ -499,3 +499,16 @@ MUTANTS: Final = (
         "contention",
     ),
 )
+
+THIN: Final = frozenset(
+    {
+        "keep the nonce of the lease for its renewals",
+        "count a renewal from its answer",
+        "forget when a Hudi record was written",
+        "publish validUntil from the earliest store time",
+        "publish no allowance for skew",
+        "guess a dropped token too low",
+        "never make way",
+    }
+)
+"""Found in hundreds of histories or more: ``make mutants`` hunts them, a test run has no time for it."""
