@@ -318,7 +318,15 @@ class Acquisition:
 
     async def _reap(self, attempt: Attempt) -> None:
         base = attempt.base if attempt.version is None else attempt.version
-        await free(self._store, self._key, record=attempt.record, base=base, attempts=self._attempts)
+        settled_at = self._token.settled_at if self._token else None
+        await free(
+            self._store,
+            self._key,
+            record=attempt.record,
+            base=base,
+            attempts=self._attempts,
+            keep_token=self._store.until_settled(settled_at) <= 0,
+        )
         # A write of the giver that was thought lost may have moved the base.
         await self._drop_baton()
 

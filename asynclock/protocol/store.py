@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
 from typing import TYPE_CHECKING, TypeVar
 
@@ -80,6 +81,18 @@ class Store:
                 return None
             latest = now.wall
         return promise(latest, self.terms)
+
+    def until_settled(self, settled_at: float | None) -> float:
+        """Return seconds until store time has surely reached ``settled_at`` (rule 11), else 0.0.
+
+        Args:
+            settled_at: Until then a token is from the future; None: it never was.
+        """
+        if settled_at is None:
+            return 0.0
+        bounds = self.time.bounds(self.now())
+        earliest = -math.inf if bounds is None else bounds[0] + self.terms.resolution
+        return max(0.0, min(settled_at - earliest, 2 * self.terms.slack))
 
     async def read(self, key: str, *, timeout: float | None = None) -> Seen:
         """Read a lock object.

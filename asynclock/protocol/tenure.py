@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -107,12 +106,7 @@ class Tenure:
 
     def until_settled(self) -> float:
         """Return seconds until the token is not from the future any more (rule 11), else 0.0."""
-        if self._settled_at is None:
-            return 0.0
-        terms = self._store.terms
-        bounds = self._store.time.bounds(self._store.now())
-        earliest = -math.inf if bounds is None else bounds[0] + terms.resolution
-        return max(0.0, min(self._settled_at - earliest, 2 * terms.slack))
+        return self._store.until_settled(self._settled_at)
 
     def abandon(self, reason: str) -> None:
         """End belief without a write and without telling anyone: in a forked child."""

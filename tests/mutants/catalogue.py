@@ -451,8 +451,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "hand a token out before its wait beside Hudi",
-        _TENURE,
-        "        if self._settled_at is None:\n            return 0.0\n",
+        _STORE,
+        "        if settled_at is None:\n            return 0.0\n",
         "        return 0.0\n",
         TOKEN,
         "hudi-turns",
