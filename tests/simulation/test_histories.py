@@ -30,7 +30,8 @@ def test_no_history_violates_an_invariant(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("scenario", "seed"), [("hand-off", 22), ("zombie-writes", 365), ("worst-clocks", 333)]
+    ("scenario", "seed"),
+    [("hand-off", 22), ("zombie-writes", 365), ("worst-clocks", 333), ("hudi-turns", 1688)],
 )
 def test_a_history_that_once_failed_passes(scenario: str, seed: int) -> None:
     """Histories that showed a mistake of the lock stay in the suite."""
