@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FAST = LeaseSettings(validity=1.0, safety_margin=0.1, max_clock_skew=0.0, poll_interval=0.05)
 TWINS = ["LockClient", "Lock", "Lease", "FencedObject"]
-ASYNC_ONLY = {"run", "loop", "exit_bound", "fence", "release_all", "abandon", "watch"}
+ASYNC_ONLY = {"run", "request", "loop", "exit_bound", "fence", "release_all", "abandon", "watch"}
 """Public to the rest of the package, no part of the pinned surface."""
 
 
