@@ -243,7 +243,12 @@ class Timeline:
                 return None
             storage = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
             builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
-            self._meta = builder.setConf(storage).setBasePath(self._path).build()
+            try:
+                self._meta = builder.setConf(storage).setBasePath(self._path).build()
+            except Py4JJavaError as error:
+                if not error.java_exception.getClass().getName().endswith(".TableNotFoundException"):
+                    raise
+                return None  # the file is there, but its first writer has not filled it yet
         return self._meta
 
 

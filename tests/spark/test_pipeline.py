@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,12 +17,11 @@ from asynclock.spark.errors import BadRowsError
 from asynclock.spark.services import Cleaning
 from asynclock.spark.splice import Splice
 from asynclock.spark.streams import run
+from asynclock.spark.timeline import Timeline
 from asynclock.spark.view import read
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from asynclock.spark.report import BatchReport
@@ -204,6 +204,16 @@ def test_standby_takes_over_when_the_leader_stops(pipeline: Pipeline) -> None:
     assert first.fencing_token < second.fencing_token
     assert second.lock_wait_seconds > 0
     assert rows(pipeline, spec, "k", "x") == [("N1", 3)]
+
+
+def test_a_table_that_is_being_created_is_not_there_yet(pipeline: Pipeline) -> None:
+    """Who looks while the first writer creates the table sees none, instead of failing."""
+    spec = pipeline.spec()
+    folder = Path(spec.table.path.removeprefix("file:")) / ".hoodie"
+    folder.mkdir(parents=True)
+    (folder / "hoodie.properties").touch()
+
+    assert not Timeline(pipeline.spark, spec.table.path).exists()
 
 
 def break_whatever_is_renewed(lock: sync.Lock) -> None:
