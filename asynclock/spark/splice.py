@@ -20,7 +20,6 @@ from asynclock.spark.timeline import METADATA_PREFIX, BatchCommit, Timeline
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
     from asynclock.spark.spec import Spec, StreamSpec
@@ -161,23 +160,25 @@ class Splice:
 
         Hudi would reduce the batch as well, but in the order that its shuffle happens to give.
         """
+        # SQL text: each column built by hand would cost several calls to the JVM.
         table = self._spec.table
-        arrival = F.col(ARRIVAL) if ARRIVAL in df.columns else F.monotonically_increasing_id()
-        events = df.select(
-            *(_required(name) for name in table.shared_columns),
-            F.struct(*(column.name for column in stream.owned(table))).alias("group"),
-            F.struct(_required(stream.ordering), arrival).alias("rank"),
+        arrival = _quoted(ARRIVAL) if ARRIVAL in df.columns else "monotonically_increasing_id()"
+        own = ", ".join(_quoted(column.name) for column in stream.owned(table))
+        events = df.selectExpr(
+            *(f"{_required(name)} AS {_quoted(name)}" for name in table.shared_columns),
+            f"struct({own}) AS `group`",
+            f"struct({_required(stream.ordering)}, {arrival}) AS `rank`",
         )
-        return events.groupBy(*table.shared_columns).agg(F.max_by("group", "rank").alias("group"))
+        return events.groupBy(*table.shared_columns).agg(F.expr("max_by(`group`, `rank`) AS `group`"))
 
     def _widen(self, newest: DataFrame, stream: StreamSpec) -> DataFrame:
-        columns = [_nullable(F.col(name)).alias(name) for name in self._spec.table.shared_columns]
+        columns = [_nullable(_quoted(name), name) for name in self._spec.table.shared_columns]
         for other in self._spec.streams:
             for column in other.owned(self._spec.table):
                 mine = other.name == stream.name
-                value = F.col("group")[column.name] if mine else F.lit(None).cast(column.type)
-                columns.append(_nullable(value).alias(other.physical(column)))
-        return newest.select(*columns)
+                value = f"`group`.{_quoted(column.name)}" if mine else f"CAST(NULL AS {column.type})"
+                columns.append(_nullable(value, other.physical(column)))
+        return newest.selectExpr(*columns)
 
     def _options(self) -> dict[str, str]:
         table = self._spec.table
@@ -251,12 +252,17 @@ class Splice:
         return self._spark.sparkContext.getLocalProperty(_QUERY_ID_PROPERTY) or DIRECT_QUERY
 
 
-def _required(name: str) -> SparkColumn:
-    message = f"a row has no value in {name!r}, which every event needs; nothing was written"
-    return F.when(F.col(name).isNull(), F.raise_error(message)).otherwise(F.col(name)).alias(name)
+def _quoted(name: str) -> str:
+    return f"`{name}`"  # a column's name has no backtick
 
 
-def _nullable(value: SparkColumn) -> SparkColumn:
-    # Without an "otherwise" Spark takes the value for nullable, and so does the schema of the commit, which
+def _required(name: str) -> str:
+    message = f'a row has no value in "{name}", which every event needs; nothing was written'
+    column = _quoted(name)
+    return f"CASE WHEN {column} IS NULL THEN raise_error('{message}') ELSE {column} END"
+
+
+def _nullable(value: str, name: str) -> str:
+    # Without an ELSE Spark takes the value for nullable, and so does the schema of the commit, which
     # becomes the table's: a column that is never null in one stream is null in all others' records.
-    return F.when(F.lit(True), value)
+    return f"CASE WHEN true THEN {value} END AS {_quoted(name)}"
