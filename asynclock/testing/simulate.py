@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -27,7 +28,7 @@ from asynclock.testing.plan import TROUBLES
 from asynclock.testing.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from asynclock.testing.history import History
 
@@ -126,17 +127,30 @@ class Summary:
 def run_seeds(seeds: Sequence[int], *, scenario: str | None = None) -> Summary:
     """Run one history for each seed in this process."""
     summary = Summary()
-    logging.getLogger("asynclock").setLevel(logging.CRITICAL)
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     gc.disable()  # cycles are collected between histories, where few objects are alive
     try:
-        for seed in seeds:
-            summary.add(simulate(scenario or scenario_of(seed), seed))
-            if seed % 8 == 0:
-                gc.collect(1)
+        with quiet():
+            for seed in seeds:
+                summary.add(simulate(scenario or scenario_of(seed), seed))
+                if seed % 8 == 0:
+                    gc.collect(1)
     finally:
         gc.enable()
     return summary
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the losses and failures that a run makes on purpose out of the log."""
+    loggers = [logging.getLogger(name) for name in ("asynclock", "asyncio")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def run_parallel(seeds: range, *, scenario: str | None = None, jobs: int | None = None) -> Summary:
@@ -169,8 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _replay(scenario: str, seed: int) -> int:
-    logging.getLogger("asynclock").setLevel(logging.CRITICAL)
-    history = simulate(scenario, seed)
+    with quiet():
+        history = simulate(scenario, seed)
     print(history.trace())
     for violation in history.violations:
         print(f"VIOLATION at {violation.at:.3f}: {violation.invariant}: {violation.detail}")

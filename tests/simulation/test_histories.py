@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -36,6 +37,16 @@ def test_no_history_violates_an_invariant(capsys: pytest.CaptureFixture[str]) ->
 def test_a_history_that_once_failed_passes(scenario: str, seed: int) -> None:
     """Histories that showed a mistake of the lock stay in the suite."""
     assert simulate(scenario, seed).violations == []
+
+
+def test_a_run_leaves_the_log_as_it_was() -> None:
+    """The losses of a run are kept out of the log; those of the program afterwards are not."""
+    logger = logging.getLogger("asynclock")
+    before = logger.level
+
+    run_seeds([0])
+
+    assert logger.level == before
 
 
 def test_same_seed_gives_the_same_history() -> None:
