@@ -221,15 +221,19 @@ class Checker:
 
     def _ask(self, process: Process) -> None:
         loop = self._loop
-        # A step of one process changes no other's mind; time does, and the world sets clocks.
-        all_may_have_changed = loop.now != self._asked_at or process is loop.world
+        world = process is loop.world  # it sets clocks, kills and resumes
+        later = loop.now != self._asked_at or world
         self._asked_at = loop.now
         believing = 0
         before, loop._current = loop._current, self._observer  # noqa: SLF001  cheaper than running_as
         for holding in self._holdings:
+            # A step of one process changes no other's mind; time does.
+            stepped = world or holding.process is process
+            if stepped:
+                holding.probe.refresh()
             held = holding.believes
-            if all_may_have_changed or holding.process is process:
-                held = holding.probe.held and holding.process.alive
+            if later or stepped:
+                held = holding.probe.lease.held and holding.process.alive
                 if held is not holding.believes:
                     self._turned(holding, held=held)
             if held and not holding.overruled:
@@ -240,7 +244,8 @@ class Checker:
 
     def _held(self, holding: Holding) -> bool:
         with self._loop.running_as(self._observer):
-            return holding.process.alive and holding.probe.held
+            holding.probe.refresh()
+            return holding.process.alive and holding.probe.lease.held
 
     def _turned(self, holding: Holding, *, held: bool) -> None:
         holding.believes = held
@@ -313,7 +318,8 @@ class _Probe:
     """Asks a lease whether it is held, and changes nothing by asking.
 
     A lease that is asked past its deadline makes its loss final. A program that never asks must
-    be watched as it is, so a copy is asked, brought up to date before each question.
+    be watched as it is, so a copy is asked. Only a step of its process, or of the world, changes
+    a lease: ``refresh`` the copy then.
     """
 
     __slots__ = ("_copy", "_original", "lease")
@@ -328,10 +334,9 @@ class _Probe:
         vars(self.lease)["_tenure"] = copy
         self._copy, self._original = vars(copy), vars(tenure)
 
-    @property
-    def held(self) -> bool:
+    def refresh(self) -> None:
+        """Bring the copy up to date."""
         self._copy.update(self._original)
-        return self.lease.held
 
 
 def _shallow(original: Any) -> Any:  # noqa: ANN401  whatever it is given
