@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import asynclock
 from asynclock.testing.checker import Invariant
-from asynclock.testing.explore import PROGRAMS, cancellations, interleavings, single_faults
 from asynclock.testing.faulty import Fault
+from asynclock.testing.interleavings import interleavings
+from asynclock.testing.programs import PROGRAMS, cancellations, single_faults
 from asynclock.testing.simulate import simulate
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from asynclock.testing.explore import PROGRAMS, cancellations, interleavings, single_faults
 from asynclock.testing.faulty import Fault
+from asynclock.testing.interleavings import interleavings
+from asynclock.testing.programs import PROGRAMS, cancellations, single_faults
 
 pytestmark = pytest.mark.timeout(900)
 
