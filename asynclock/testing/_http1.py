@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 from typing import Final
 
 HEAD_LIMIT: Final = 64 * 1024
 _BODYLESS: Final = frozenset({204, 304})
+_DATES: Final = re.compile(rb"(?im)^((?:date|last-modified):\s*)([^\r\n]+)")
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,15 @@ class Answer:
     def raw(self) -> bytes:
         """All of it."""
         return self.head + self.body
+
+    def dated(self, seconds: float) -> Answer:
+        """Return it as from a server whose clock is ``seconds`` ahead."""
+
+        def moved(found: re.Match[bytes]) -> bytes:
+            date = parsedate_to_datetime(found[2].decode()) + timedelta(seconds=seconds)
+            return found[1] + format_datetime(date, usegmt=True).encode()
+
+        return replace(self, head=_DATES.sub(moved, self.head))
 
 
 class Upstream:

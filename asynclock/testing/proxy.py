@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _WRITES: Final = frozenset({"PUT", "POST", "DELETE"})
+_FOR_EVER: Final = 86_400.0
 
 
 class Wire(StrEnum):
@@ -113,6 +114,8 @@ class TapProxy:
         delay: Seconds by which every answer is late, for both ways together: a far store.
         writes_every: Answers 429 to a write sooner than this many seconds after the last one, as
             Cloud Storage does for one object.
+        clock_error: Seconds by which the server's clock looks ahead: they are added to the dates in
+            the heads of its answers.
 
     Attributes:
         journal: Every request so far, in order of arrival.
@@ -120,18 +123,27 @@ class TapProxy:
     """
 
     def __init__(
-        self, upstream: str, *, seed: int = 0, delay: float = 0.0, writes_every: float = 0.0
+        self,
+        upstream: str,
+        *,
+        seed: int = 0,
+        delay: float = 0.0,
+        writes_every: float = 0.0,
+        clock_error: float = 0.0,
     ) -> None:
         parts = urlsplit(upstream)
         self._upstream = (parts.hostname or "127.0.0.1", parts.port or 80)
         self._rng = random.Random(seed)  # noqa: S311  seeded so that a run can be repeated
         self._delay = delay
         self._writes_every = writes_every
+        self._clock_error = clock_error
         self._next_write = 0.0
         self._plans: list[_Plan] = []
         self._storm: tuple[float, tuple[Wire, ...], float] | None = None
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._clients: set[asyncio.StreamWriter] = set()
+        self._forgotten = 0
         self.journal: list[Tap] = []
         self.connections = 0
 
@@ -196,11 +208,21 @@ class TapProxy:
         """Break each write with probability ``rate``, by one of ``faults``, half of them with RST."""
         self._storm = (rate, faults, seconds) if rate > 0 else None
 
+    async def hang_up(self, *, reset: bool = False) -> None:
+        """Close every connection that clients have now, as a server does to idle ones."""
+        await asyncio.gather(*(close_stream(writer, reset=reset) for writer in list(self._clients)))
+
+    def forget(self) -> None:
+        """Swallow what comes on the connections there are now, as a NAT that has forgotten them."""
+        self._forgotten = self.connections
+
     def faults(self, *kinds: Wire) -> int:
         """Count the requests broken so far, by any of ``kinds`` or at all."""
         return sum(tap.fault is not None and (not kinds or tap.fault in kinds) for tap in self.journal)
 
     def _plan_for(self, tap: Tap) -> _Plan | None:
+        if tap.connection <= self._forgotten:
+            return _Plan(Wire.SWALLOW, lambda _: True, 0, 0, False, _FOR_EVER, 0, {}, b"")
         for plan in self._plans:
             if plan.left and plan.matches(tap):
                 if plan.skip:
@@ -225,6 +247,7 @@ class TapProxy:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         self.connections += 1
+        self._clients.add(writer)
         upstream = Upstream(self._upstream)
         try:
             await self._serve(reader, writer, upstream, self.connections)
@@ -234,6 +257,7 @@ class TapProxy:
             # Ours, from closing; a server's callback must not end as cancelled.
             pass
         finally:
+            self._clients.discard(writer)
             upstream.close()
             await close_stream(writer, reset=False)
 
@@ -332,6 +356,8 @@ class TapProxy:
     async def _forward(self, tap: Tap, request: bytes, upstream: Upstream) -> Answer:
         tap.forwarded += 1
         answer = await upstream.ask(request, tap.method)
+        if self._clock_error:
+            answer = answer.dated(self._clock_error)
         tap.status = answer.status
         return answer
 
