@@ -215,9 +215,13 @@ class _Trial:
             seen.append((await self._backend.put_if_match(key, body, seen[-1])).version)
         if seen[0] == seen[1] or seen[1] == seen[2]:
             raise _Refuted("two different bodies have the same version; a lost race could not be seen")
-        if seen[0] == seen[2]:
-            return "a version is a hash of the body; fine for locks, since each write bears a nonce"
-        return "every write makes a new version"
+        if seen[0] != seen[2]:
+            return "every write makes a new version"
+        if not getattr(self._backend, "versions_may_repeat", False):
+            raise _Refuted(
+                "the same bytes have the same version again; a write that comes late could undo a newer one"
+            )
+        return "a version is a hash of the body, as this kind of store says; each lock write bears a nonce"
 
     async def _race_to_create(self) -> str:
         for _ in range(_ROUNDS):

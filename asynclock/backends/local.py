@@ -173,8 +173,10 @@ class LocalBackend:
         with self._errors("delete", key):
             self._refuse_network("delete", key)
             if path.parent.is_dir():
-                with _flock(_side(path, "lock")):
+                side = _side(path, "lock")
+                with _flock(side):
                     path.unlink(missing_ok=True)
+                    side.unlink()
 
     def _list(self, prefix: str) -> builtins.list[Entry]:
         with self._errors("list", prefix):
@@ -284,12 +286,25 @@ def _version(facts: os.stat_result) -> str:
 
 @contextlib.contextmanager
 def _flock(path: Path) -> Iterator[None]:
-    # The side file stays: removing it would let two writers lock two different files.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = _take_flock(path)
     try:
-        _wait_for_flock(descriptor)
         yield
     finally:
+        os.close(descriptor)
+
+
+def _take_flock(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            _wait_for_flock(descriptor)
+            # A deletion removes the side file: who waited for it must lock the one that is there now.
+            facts = _facts(path)
+            if facts is not None and os.path.samestat(facts, os.fstat(descriptor)):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
         os.close(descriptor)
 
 

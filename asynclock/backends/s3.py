@@ -64,9 +64,15 @@ _CUSTOMER_KEY_BYTES: Final = 32
 
 
 class S3Backend(CloudBackend[Sdk]):
-    """Objects in one S3 bucket under a prefix."""
+    """Objects in one S3 bucket under a prefix.
+
+    Attributes:
+        versions_may_repeat: An ETag is a hash of the body, known and provided for: no two lock
+            writes have the same bytes. ``probe`` refuses it in a store that does not say so.
+    """
 
     name = "s3"
+    versions_may_repeat = True
     codes: Mapping[str, type[BackendError]] = {
         "PreconditionFailed": PreconditionFailedError,
         "NoSuchKey": PreconditionFailedError,

@@ -135,11 +135,11 @@ class WrongClock(MemoryBackend):
         )
 
 
-class HashesWeakly(MemoryBackend):
-    """Makes its versions of the body's length, so that other bodies have the same."""
+class HashesBodies(MemoryBackend):
+    """Makes its versions of the body, so that the same bytes have the same version again."""
 
     def _version(self, body: bytes) -> str:
-        return hashlib.sha256(str(len(body)).encode()).hexdigest()
+        return hashlib.sha256(body).hexdigest()
 
     async def get(self, key: str) -> Stored | None:
         """Read with the hash for a version."""
@@ -155,6 +155,19 @@ class HashesWeakly(MemoryBackend):
         stored = await super().get(key)
         real = stored.version if stored is not None and self._version(stored.body) == version else "none"
         return replace(await super().put_if_match(key, body, real), version=self._version(body))
+
+
+class HashesWeakly(HashesBodies):
+    """Makes its versions of the body's length, so that other bodies have the same."""
+
+    def _version(self, body: bytes) -> str:
+        return super()._version(str(len(body)).encode())
+
+
+class SaysThatItHashes(HashesBodies):
+    """Has versions like S3, which says so."""
+
+    versions_may_repeat = True
 
 
 class CreatesByReplacing(MemoryBackend):
@@ -178,6 +191,7 @@ class CreatesByReplacing(MemoryBackend):
         (CachesReads, "stale or cached"),
         (DropsTheBody, "drops or changes bodies"),
         (WrongClock, "differ by 3600 s"),
+        (HashesBodies, "the same bytes have the same version again"),
         (HashesWeakly, "two different bodies have the same version"),
         (CreatesByReplacing, "missing object was accepted"),
     ],
@@ -190,6 +204,14 @@ async def test_a_broken_store_is_refused(store: type[MemoryBackend], reason: str
     assert any(reason in text for text in report.reasons), report.reasons
 
 
+async def test_versions_that_are_known_to_repeat_are_trusted() -> None:
+    """A backend that says its versions are hashes, as that of S3 does, is safe; the report tells of it."""
+    report = await probe_backend(SaysThatItHashes(), url="memory://hashes")
+
+    assert report.reasons == ()
+    assert any("hash of the body" in found.detail for found in report.findings)
+
+
 async def test_a_real_server_is_trusted(any_server: Server) -> None:
     """Each server that the tests rely on keeps its word, by the same probe."""
     report = await probe(f"{any_server.url}/probe", **any_server.options)
@@ -200,11 +222,11 @@ async def test_a_real_server_is_trusted(any_server: Server) -> None:
 
 @pytest.mark.parametrize("scheme", ["memory", "file"])
 async def test_a_local_store_is_trusted_and_left_clean(scheme: str, tmp_path: Path) -> None:
-    """The stores without a server pass, and no object of the probe stays."""
+    """The stores without a server pass, and nothing of the probe stays, hidden files included."""
     report = await probe("memory://" if scheme == "memory" else f"file://{tmp_path}/locks")
 
     assert report.reasons == ()
-    assert await asyncio.to_thread(lambda: list(tmp_path.rglob("*.json"))) == []
+    assert await asyncio.to_thread(lambda: [p for p in tmp_path.rglob("*") if p.is_file()]) == []
 
 
 async def test_an_unreachable_store_is_not_safe() -> None:

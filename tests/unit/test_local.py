@@ -162,6 +162,37 @@ async def test_deleting_what_is_missing_is_no_error(backend: LocalBackend) -> No
     assert await backend.get(KEY) is None
 
 
+async def test_deleting_leaves_no_file(backend: LocalBackend, tmp_path: Path) -> None:
+    """With the object goes the hidden file that its writers locked."""
+    await backend.put(KEY, b"x")
+    await backend.delete(KEY)
+
+    assert list((tmp_path / "locks").iterdir()) == []
+
+
+async def test_of_creators_among_deleters_one_wins(tmp_path: Path) -> None:
+    """Who creates an object has it alone until it is deleted, however many wait at that moment."""
+
+    async def create_and_delete(name: bytes) -> int:
+        backend, won = LocalBackend(tmp_path, fsync=False), 0
+        for _ in range(150):
+            try:
+                await backend.put_if_absent(KEY, name)
+            except PreconditionFailedError:
+                continue
+            stored = await backend.get(KEY)
+            assert stored is not None
+            assert stored.body == name, "two creators won"
+            won += 1
+            await backend.delete(KEY)
+        await backend.aclose()
+        return won
+
+    wins = await asyncio.gather(*(create_and_delete(b"%d" % number) for number in range(6)))
+
+    assert sum(wins) > len(wins)
+
+
 # Failures of the disk
 
 
