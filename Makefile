@@ -16,7 +16,7 @@ JAVA_SOURCES := asynclock/spark/java/pom.xml $(shell find asynclock/spark/java/s
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
 	@echo "make test                the whole test suite"
-	@echo "make simulate [SEEDS=n]  histories of the lock in virtual time"
+	@echo "make simulate [SEEDS=n]  a million fenced updates and hostile records, then histories in virtual time"
 	@echo "make mutants             planted mistakes that the simulator must find"
 	@echo "make soak-kill [KILLS=n] kill -9 of processes that contend for file:// locks"
 	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
@@ -30,6 +30,8 @@ test: $(VENV)/ready $(JAR) lint
 	@$(BIN)/python -m pytest
 
 simulate: $(VENV)/ready
+	@$(BIN)/python -m asynclock.testing.bank
+	@$(BIN)/python -m asynclock.testing.fuzz
 	@$(BIN)/python -m asynclock.testing.simulate $(if $(SEEDS),--seeds $(SEEDS))
 
 mutants: $(VENV)/ready

@@ -1,14 +1,17 @@
-# ruff: noqa: S311  reproducible on purpose
+# ruff: noqa: S311, T201  reproducible on purpose; a command that prints
 """The bank: accounts in one object, workers that pause for longer than their lease.
 
 Each worker adds to its own account while it holds the lock. With ``FencedObject`` no
 acknowledged update is lost; the same run that trusts the lock alone loses some, which shows
-that the harness can tell.
+that the harness can tell. ``python -m asynclock.testing.bank --updates 1000000`` runs both.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import sys
+import time
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -20,12 +23,14 @@ from asynclock.errors import BackendError, LeaseLostError, StaleTokenError
 from asynclock.fencing import FencedObject
 from asynclock.settings import LeaseSettings
 from asynclock.testing.clocks import VirtualClock
+from asynclock.testing.cores import spread
 from asynclock.testing.machines import NAME, URL
+from asynclock.testing.simulate import quiet
 from asynclock.testing.store import SimulatedStore, StoreProfile
 from asynclock.testing.virtual import VirtualLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from asynclock.backend import Backend
     from asynclock.lease import Lease
@@ -36,6 +41,8 @@ WORKERS: Final = 5
 VALIDITY: Final = 2.0
 PAUSE: Final = 5.0
 """Seconds that a paused worker stands still: longer than its lease."""
+PER_BANK: Final = 100_000
+"""Updates of one bank; a larger run is several banks, side by side on all cores."""
 _ACCOUNTS: Final = "accounts"
 _PER_HOLD: Final = 40
 _STORE: Final = StoreProfile(latency=(0.001, 0.002), slow=0.0005, slow_by=2.5)
@@ -164,3 +171,33 @@ def _credited(body: bytes | None, index: int) -> bytes:
     accounts = [0] * WORKERS if body is None else orjson.loads(body)
     accounts[index] += 1
     return orjson.dumps(accounts)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 if fencing lost nothing and the lock alone lost something."""
+    parser = argparse.ArgumentParser(prog="python -m asynclock.testing.bank", description=__doc__)
+    parser.add_argument("--updates", type=int, default=1_000_000)
+    parser.add_argument("--jobs", type=int, help="processes; default: every core")
+    options = parser.parse_args(arguments)
+    began = time.perf_counter()
+    sizes = [min(PER_BANK, options.updates - done) for done in range(0, options.updates, PER_BANK)]
+    # The first bank once more without fencing: the harness proves itself.
+    jobs = [(sizes[0], False, 0), *((size, True, seed) for seed, size in enumerate(sizes))]
+    unfenced, *fenced = spread(_run_job, jobs, processes=options.jobs)
+    lost = sum(bank.lost for bank in fenced)
+    print(
+        f"bank: {sum(bank.updates for bank in fenced)} fenced updates, {lost} lost, "
+        f"{sum(bank.pauses for bank in fenced)} pauses, {sum(bank.takeovers for bank in fenced)} takeovers; "
+        f"{unfenced.updates} without fencing, {unfenced.lost} lost; {time.perf_counter() - began:.0f} s"
+    )
+    return 0 if lost == 0 and unfenced.lost > 0 else 1
+
+
+def _run_job(job: tuple[int, bool, int]) -> BankResult:
+    updates, fenced, seed = job
+    with quiet():
+        return run_bank(updates, fenced=fenced, seed=seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

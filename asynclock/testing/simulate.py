@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
-import multiprocessing
 import os
 import statistics
 import sys
@@ -22,6 +21,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
+from asynclock.testing.cores import spread
 from asynclock.testing.faulty import Fault
 from asynclock.testing.history import Simulation
 from asynclock.testing.plan import TROUBLES
@@ -157,10 +157,8 @@ def run_parallel(seeds: range, *, scenario: str | None = None, jobs: int | None 
     """Run one history for each seed, on ``jobs`` processes (default: every core)."""
     chunks = [(seeds[start : start + CHUNK], scenario) for start in range(0, len(seeds), CHUNK)]
     total = Summary()
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs or os.cpu_count(), maxtasksperchild=10) as pool:
-        for part in pool.imap(_run_chunk, chunks):
-            total.merge(part)
+    for part in spread(_run_chunk, chunks, processes=jobs):
+        total.merge(part)
     return total
 
 

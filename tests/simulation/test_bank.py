@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asynclock.testing.bank import run_bank
+from asynclock.testing.bank import main, run_bank
 
 
 @pytest.mark.timeout(900)
@@ -23,3 +23,11 @@ def test_without_fencing_some_are_lost() -> None:
     result = run_bank(20_000, fenced=False)
 
     assert result.lost > 0
+
+
+def test_the_command_runs_both(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command succeeds if fencing lost nothing and the same run without it lost something."""
+    status = main(["--updates", "20000"])
+
+    assert status == 0
+    assert " fenced updates, 0 lost, " in capsys.readouterr().out

@@ -1,0 +1,30 @@
+"""The work of the long runs, spread over processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+_JOBS_PER_PROCESS: Final = 10
+
+
+def spread(
+    work: Callable[[Job], Result], jobs: Iterable[Job], *, processes: int | None = None
+) -> Iterator[Result]:
+    """Yield ``work(job)`` for each job, in their order.
+
+    Args:
+        work: A function of a module, which the other processes import.
+        jobs: Its arguments; they and the results are pickled.
+        processes: How many; None: one for each core.
+    """
+    # Spawned, not forked: each starts from the same state, whatever this process has done before.
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(processes or os.cpu_count(), maxtasksperchild=_JOBS_PER_PROCESS) as pool:
+        yield from pool.imap(work, jobs)
