@@ -30,6 +30,7 @@ _FAMILIES: Final = {
 _SPLIT: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(/.*)?", re.DOTALL)
 # Hudi decodes %XX for the lock but not for the table, and fails on the others.
 _UNSAFE: Final = re.compile(r"[%?#\\\s\x00-\x1f\x7f\"<>^`{|}\[\]]")
+_CONTAINER_AND_ACCOUNT: Final = re.compile(r"[^@]+@[^@]+")
 _SETTING: Final = "hoodie.base.path"
 
 
@@ -68,10 +69,8 @@ class TablePath:
         if scheme not in _FAMILIES:
             known = ", ".join(f"{name}://" for name in _FAMILIES)
             refuse(f"Hudi's storage-based lock knows {known} only")
-        if not authority:
-            refuse("names no bucket or container")
-        if "@" in authority and _FAMILIES[scheme] != "az":
-            refuse("must bear no user or password; give credentials by options")
+        if reason := _unfit(scheme, authority):
+            refuse(reason)
         if _UNSAFE.search(authority + path):
             refuse("bears characters for which Hudi would lock another object than the table's, or none")
         segments = [segment for segment in path.split("/") if segment]
@@ -79,6 +78,18 @@ class TablePath:
             refuse("must have no segment '.' or '..'")
         folder = "".join(f"/{segment}" for segment in segments)
         return cls(f"{scheme}://{authority}{folder}", _place(scheme, authority) + folder)
+
+
+def _unfit(scheme: str, authority: str) -> str | None:
+    """Return why Hudi would find no bucket or container in an authority, or None."""
+    if not authority:
+        return "names no bucket or container"
+    if _FAMILIES[scheme] != "az":
+        return "must bear no user or password; give credentials by options" if "@" in authority else None
+    if _CONTAINER_AND_ACCOUNT.fullmatch(authority):
+        return None
+    service = "dfs" if scheme.startswith("abfs") else "blob"
+    return f"must name container and account: {scheme}://container@account.{service}.core.windows.net/orders"
 
 
 def _place(scheme: str, authority: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from asynclock.backends import open_backend
 from asynclock.hudi.paths import LOCK_NAME
-from tests.hudi.harness import Jvm, compile_harness
+from tests.hudi.harness import Providers, compile_harness
 from tests.servers.fixtures import minio  # noqa: F401  a fixture
 
 if TYPE_CHECKING:
@@ -74,19 +74,19 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def jvm(classes: Path, minio: Server) -> Iterator[Jvm]:  # noqa: F811  the fixture
+def jvm(classes: Path, minio: Server) -> Iterator[Providers]:  # noqa: F811  the fixture
     """A JVM that lives as long as the run."""
-    with Jvm(classes, minio) as program:
+    with Providers(classes, minio) as program:
         yield program
 
 
 @pytest.fixture
-def new_jvm(classes: Path, minio: Server) -> Iterator[Callable[..., Jvm]]:  # noqa: F811  the fixture
+def new_jvm(classes: Path, minio: Server) -> Iterator[Callable[..., Providers]]:  # noqa: F811  the fixture
     """A JVM of the test's own, to be killed or led through a proxy."""
-    started: list[Jvm] = []
+    started: list[Providers] = []
 
-    def start(endpoint: str | None = None) -> Jvm:
-        started.append(Jvm(classes, minio, endpoint=endpoint))
+    def start(endpoint: str | None = None) -> Providers:
+        started.append(Providers(classes, minio, endpoint=endpoint))
         return started[-1]
 
     yield start

@@ -17,7 +17,7 @@ from asynclock.record import LockRecord
 if TYPE_CHECKING:
     from asynclock.backend import Backend
     from tests.hudi.conftest import Table
-    from tests.hudi.harness import Jvm
+    from tests.hudi.harness import Providers
 
 FOLDER: Final = ".hoodie/.locks/audit/"
 KEYS: Final = {"ownerId", "transactionStartTime", "timestamp", "state", "lockExpiration", "lockHeld"}
@@ -90,7 +90,7 @@ async def test_a_lost_lease_leaves_no_end(table: Table) -> None:
     assert len(report.unended) == 1
 
 
-async def test_each_side_validates_what_the_other_wrote(jvm: Jvm, table: Table) -> None:
+async def test_each_side_validates_what_the_other_wrote(jvm: Providers, table: Table) -> None:
     """Java's and our holders by turns, one trail; Hudi's own validator is asked in test_spark."""
     await hudi.audit_enable(table.base, table.options)
     for turn in range(2):

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from asynclock.testing.servers import Server
     from tests.hudi.conftest import Table
-    from tests.hudi.harness import Jvm
+    from tests.hudi.harness import Providers
 
 CYCLES: Final = 60
 _WARM: Final = 20
 
 
-async def test_what_each_step_costs(jvm: Jvm, table: Table) -> None:
+async def test_what_each_step_costs(jvm: Providers, table: Table) -> None:
     """Both sides in one run, printed; the speed is reported, not judged."""
     jvm.provider("p", table.base)
     answer = await asyncio.to_thread(jvm.ask, "cycles", "p", str(CYCLES))
@@ -54,7 +54,7 @@ async def test_what_each_step_costs(jvm: Jvm, table: Table) -> None:
 
 
 async def test_how_many_requests_each_step_sends(
-    new_jvm: Callable[..., Jvm], minio: Server, table: Table
+    new_jvm: Callable[..., Providers], minio: Server, table: Table
 ) -> None:
     """Python sends no more than Java, whose provider lives for one acquisition as in Hudi."""
     # Nobody renews by itself meanwhile.

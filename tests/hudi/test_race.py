@@ -14,7 +14,7 @@ from asynclock import hudi
 
 if TYPE_CHECKING:
     from tests.hudi.conftest import Table
-    from tests.hudi.harness import Jvm
+    from tests.hudi.harness import Providers
 
 CONTENDERS: Final = 4
 WINS: Final = 500
@@ -23,7 +23,7 @@ COUNTER: Final = "counter"
 
 
 @pytest.mark.timeout(300)
-async def test_nothing_is_lost_between_java_and_python(jvm: Jvm, table: Table) -> None:
+async def test_nothing_is_lost_between_java_and_python(jvm: Providers, table: Table) -> None:
     """Four of each, until each side has held 500 times: the counter has every step, tokens rise."""
     await table.backend.put(COUNTER, b"0")
     rng = random.Random(6)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from asynclock.testing.servers import Server
     from tests.hudi.conftest import Table
-    from tests.hudi.harness import Jvm
+    from tests.hudi.harness import Providers
 
 VALIDITY: Final = 10.0
 _RESOLUTION: Final = 1.0
 
 
 async def test_both_take_over_from_the_killed_other(
-    new_jvm: Callable[..., Jvm], jvm: Jvm, minio: Server, table: Table
+    new_jvm: Callable[..., Providers], jvm: Providers, minio: Server, table: Table
 ) -> None:
     """Three holders die at once: a JVM whose clock is behind, one ahead, and a Python process."""
     skews = {"behind": -4_000, "ahead": 2_000}
@@ -77,7 +77,7 @@ async def test_both_take_over_from_the_killed_other(
     assert await _token(bases["python"], table) > tokens["python"]
 
 
-async def test_a_holder_with_a_clock_ahead_does_not_take_a_live_lock(jvm: Jvm, table: Table) -> None:
+async def test_a_holder_with_a_clock_ahead_does_not_take_a_live_lock(jvm: Providers, table: Table) -> None:
     """A Java clock that is ahead by less than the margin and half a second waits for a Python holder."""
     async with hudi.table_lock(table.base, table.options):
         record = parse_record(await table.lock_file())

@@ -1,8 +1,9 @@
-"""Plain Java programs of the tests, run from source on the class path that Spark has, without Spark."""
+"""JVMs beside the tests, on the class path that Spark has but without Spark: a line in, a line out."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -14,37 +15,64 @@ import pytest
 from asynclock.spark.session import MERGER_JAR, hudi_bundle
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
 _SOURCES: Final = Path(__file__).parent / "java"
-# What Spark's own launcher opens, as far as rows need it.
+# What Spark's own launcher opens, as far as rows and Hudi's objects need it.
 _OPENS: Final = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in ("java.nio", "sun.nio.ch", "java.lang", "java.util", "sun.util.calendar")
 ]
 
 
-class JavaProgram:
-    """A running program that answers each line of its input with one line."""
+def java(name: str) -> str:
+    """The path of a program of the JDK."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / name) if home else shutil.which(name)
+    assert found is not None, f"{name} is missing: install a JDK 17"
+    return found
 
-    def __init__(self, name: str, *arguments: str) -> None:
-        spark_jars = Path(next(iter(pyspark.__path__))) / "jars" / "*"
-        bundle = hudi_bundle()
-        assert bundle is not None, "no Hudi bundle on this machine: run `make jar`"
-        home = os.environ.get("JAVA_HOME")
-        self._errors = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115 - closed with the program
+
+def class_path(*first: Path) -> str:
+    """Hudi's bundle and Spark's jars, behind what the program itself brings."""
+    bundle = hudi_bundle()
+    assert bundle is not None, "no Hudi bundle on this machine: run `make jar`"
+    spark_jars = Path(next(iter(pyspark.__path__))) / "jars" / "*"
+    return os.pathsep.join(str(path) for path in (*first, bundle, spark_jars))
+
+
+class Jvm:
+    """A running JVM that answers each line of its input with one line.
+
+    Args:
+        arguments: The main class or source file, and what it is given.
+        path: The class path.
+        flags: More options of the JVM.
+        environment: More environment variables.
+    """
+
+    def __init__(
+        self,
+        *arguments: str,
+        path: str,
+        flags: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._errors = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115  closed with the program
         self.process = subprocess.Popen(
             [
-                str(Path(home) / "bin" / "java") if home else "java",
+                java("java"),
                 "-XX:TieredStopAtLevel=1",
                 "-Djol.skipDynamicAttach=true",
                 "-Djol.skipHotspotSAAttach=true",
                 *_OPENS,
+                *flags,
                 "--class-path",
-                f"{MERGER_JAR}:{bundle}:{spark_jars}",
-                str(_SOURCES / f"{name}.java"),
+                path,
                 *arguments,
             ],
+            env={**os.environ, **(environment or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -52,15 +80,15 @@ class JavaProgram:
             encoding="utf-8",
         )
 
-    def ask(self, line: str) -> str:
+    def ask(self, *words: str) -> str:
         """Send one line, return the answer."""
         stdin, stdout = self._pipes()
-        stdin.write(line + "\n")
+        stdin.write(" ".join(words) + "\n")
         stdin.flush()
         answer = stdout.readline()
         if not answer:
             self._errors.seek(0)
-            pytest.fail(f"the Java program ended with {self.process.wait()}: {self._errors.read()}")
+            pytest.fail(f"the JVM ended with {self.process.wait()}: {self._errors.read()[-3000:]}")
         return answer.rstrip("\n")
 
     def kill(self) -> None:
@@ -80,3 +108,10 @@ class JavaProgram:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         return self.process.stdin, self.process.stdout
+
+
+class JavaProgram(Jvm):
+    """A program of this folder, run from source."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        super().__init__(str(_SOURCES / f"{name}.java"), *arguments, path=class_path(MERGER_JAR))

@@ -2,11 +2,14 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hudi.aws.transaction.lock.S3StorageLockClient;
 import org.apache.hudi.client.transaction.lock.SkewedProvider;
 import org.apache.hudi.client.transaction.lock.StorageBasedLockProvider;
+import org.apache.hudi.client.transaction.lock.StorageLockClient;
 import org.apache.hudi.client.transaction.lock.models.StorageLockData;
 import org.apache.hudi.client.transaction.lock.models.StorageLockFile;
 import org.apache.hudi.common.config.LockConfiguration;
 import org.apache.hudi.common.config.TypedProperties;
 import org.apache.hudi.common.util.Option;
+import org.apache.hudi.common.util.collection.Pair;
+import org.apache.hudi.storage.StoragePath;
 import org.apache.hudi.storage.hadoop.HadoopStorageConfiguration;
 
 import java.io.BufferedReader;
@@ -23,6 +26,8 @@ import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+
+import static org.apache.hudi.client.transaction.lock.StorageBasedLockProvider.DEFAULT_TABLE_LOCK_FILE_NAME;
 
 /** Drives Hudi's StorageBasedLockProvider: one command a line, one answer a line. */
 public class Harness {
@@ -94,6 +99,10 @@ public class Harness {
         return show(StorageLockFile.createFromStream(new ByteArrayInputStream(bytes), "v"));
       case "encode":
         return new String(StorageLockFile.toByteArray(data(words[1], words[2], words[3])), StandardCharsets.UTF_8);
+      case "place":
+        Pair<String, String> place = StorageLockClient.parseBucketAndPath(
+            new StoragePath(StorageLockClient.getLockFolderPath(name), DEFAULT_TABLE_LOCK_FILE_NAME).toString());
+        return place.getLeft() + " " + place.getRight();
       case "cycles":
         return cycles(PROVIDERS.get(name), Integer.parseInt(words[2]));
       case "race":
