@@ -74,9 +74,12 @@ class TableLock:
         """Read the lock; see ``asynclock.hudi.TableLock.status``."""
         return _block("hudi.TableLock.status", self._lock.status)
 
-    def close(self) -> None:
+    def aclose(self) -> None:
         """Release what is held and close; see ``asynclock.hudi.TableLock.aclose``."""
         _block("hudi.TableLock.aclose", self._lock.aclose)
+
+    close = aclose
+    """What ``contextlib.closing`` calls."""
 
     async def _undo(self, locked: bool) -> None:  # noqa: FBT001  a result that came too late
         if locked:

@@ -14,18 +14,31 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-from asynclock import ConfigError, LeaseLostError, LeaseSettings, LeaseTakenOverError, sync
+from asynclock import ConfigError, LeaseLostError, LeaseSettings, LeaseTakenOverError, hudi, sync
 from asynclock.errors import AcquireTimeoutError
 from asynclock.host import Call
+from asynclock.sync import hudi as sync_hudi
 from tests.unit.kit import our_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from types import ModuleType
 
 FAST = LeaseSettings(validity=1.0, safety_margin=0.1, max_clock_skew=0.0, poll_interval=0.05)
 TWINS = ["LockClient", "Lock", "Lease", "FencedObject"]
-ASYNC_ONLY = {"run", "request", "loop", "exit_bound", "fence", "release_all", "abandon", "watch"}
+ASYNC_ONLY = {
+    "run",
+    "request",
+    "loop",
+    "exit_bound",
+    "fence",
+    "release_all",
+    "abandon",
+    "watch",
+    "enter",
+    "leave",
+}
 """Public to the rest of the package, no part of the pinned surface."""
 
 
@@ -36,6 +49,12 @@ def public(kind: type) -> dict[str, object]:
         for name, member in inspect.getmembers_static(kind)
         if not name.startswith("_") and name not in ASYNC_ONLY
     }
+
+
+def shape(function: object) -> list[tuple[object, ...]]:
+    """Return name, kind and default of each parameter."""
+    assert callable(function)
+    return [(each.name, each.kind, each.default) for each in inspect.signature(function).parameters.values()]
 
 
 def test_every_public_name_has_a_blocking_twin() -> None:
@@ -63,23 +82,51 @@ def test_blocking_methods_have_the_same_parameters(name: str) -> None:
         if not inspect.isfunction(thing):
             continue
         twin = getattr(sync, name).__dict__[member]
-        shapes = [
-            [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
-            for method in (thing, twin)
-        ]
-        assert shapes[0] == shapes[1], member
+        assert shape(twin) == shape(thing), member
         assert not inspect.iscoroutinefunction(twin)
 
 
 @pytest.mark.parametrize("name", ["connect", "probe"])
 def test_a_function_has_the_same_parameters(name: str) -> None:
     """The functions take the same arguments in both faces."""
-    shapes = [
-        [(each.name, each.kind, each.default) for each in inspect.signature(function).parameters.values()]
-        for function in (getattr(asynclock, name), getattr(sync, name))
-    ]
+    assert shape(getattr(sync, name)) == shape(getattr(asynclock, name))
 
-    assert shapes[0] == shapes[1]
+
+def exported(module: ModuleType) -> dict[str, object]:
+    """Return what a module of Hudi's lock offers, without its submodules."""
+    names = getattr(module, "__all__", vars(module))
+    return {
+        name: getattr(module, name)
+        for name in names
+        if not name.startswith("_") and not inspect.ismodule(getattr(module, name))
+    }
+
+
+def test_hudis_lock_has_the_same_names_in_both_faces() -> None:
+    """``asynclock.sync.hudi`` offers what ``asynclock.hudi`` does."""
+    assert set(exported(sync_hudi)) == set(exported(hudi))
+
+
+@pytest.mark.parametrize("name", [name for name, thing in exported(hudi).items() if inspect.isroutine(thing)])
+def test_a_function_of_hudis_lock_has_the_same_parameters(name: str) -> None:
+    """Same names, kinds, defaults and result; nothing to be awaited."""
+    theirs, ours = getattr(hudi, name), getattr(sync_hudi, name)
+
+    assert shape(ours) == shape(theirs)
+    assert ours.__annotations__ == theirs.__annotations__
+    assert not inspect.iscoroutinefunction(ours)
+
+
+def test_hudis_blocking_lock_has_the_same_members() -> None:
+    """Methods and properties with the same parameters; ``close`` comes on top."""
+    ours, theirs = public(sync_hudi.TableLock), public(hudi.TableLock)
+
+    assert set(ours) - {"close"} == set(theirs)
+    for member, thing in theirs.items():
+        assert isinstance(ours[member], property) == isinstance(thing, property), member
+        if inspect.isfunction(thing):
+            assert shape(ours[member]) == shape(thing), member
+            assert not inspect.iscoroutinefunction(ours[member])
 
 
 def test_a_blocking_client_has_no_loop_of_its_own() -> None:
@@ -135,6 +182,16 @@ CALLS: dict[str, Callable[[SimpleNamespace], object]] = {
     "LockClient.list": lambda held: held.client.list(),
     "LockClient.aclose": lambda held: held.client.aclose(),
     "FencedObject.read": lambda held: sync.FencedObject(held.client, "pointer").read(),
+    "hudi.TableLock.try_lock": lambda _: sync_hudi.table_lock("s3://bucket/table").try_lock(),
+    "hudi.TableLock.renew_lock": lambda _: sync_hudi.table_lock("s3://bucket/table").renew_lock(),
+    "hudi.TableLock.unlock": lambda _: sync_hudi.table_lock("s3://bucket/table").unlock(),
+    "hudi.TableLock.status": lambda _: sync_hudi.table_lock("s3://bucket/table").status(),
+    "hudi.TableLock.aclose": lambda _: sync_hudi.table_lock("s3://bucket/table").aclose(),
+    "hudi.audit_enable": lambda _: sync_hudi.audit_enable("s3://bucket/table"),
+    "hudi.audit_disable": lambda _: sync_hudi.audit_disable("s3://bucket/table"),
+    "hudi.audit_status": lambda _: sync_hudi.audit_status("s3://bucket/table"),
+    "hudi.audit_validate": lambda _: sync_hudi.audit_validate("s3://bucket/table"),
+    "hudi.audit_cleanup": lambda _: sync_hudi.audit_cleanup("s3://bucket/table"),
 }
 
 
