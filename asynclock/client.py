@@ -209,7 +209,7 @@ class LockClient:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._scheduler.aclose()
+        self._scheduler.close()
         await self.backend.aclose()
 
     async def release_all(self) -> None:
@@ -278,7 +278,7 @@ class LockClient:
         return ConfigError(setting="client", value=self.url, reason=f"{self._unusable}; connect again")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.ensure_future(coroutine)
+        task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
         return task

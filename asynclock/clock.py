@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 CARRY_SECONDS: Final = 600.0
@@ -79,8 +78,7 @@ class Instant(NamedTuple):
         return max(self.monotonic - since.monotonic, self.boot - since.boot, self.wall - since.wall)
 
 
-@dataclass(frozen=True, slots=True)
-class Date:
+class Date(NamedTuple):
     """The ``Date`` of one answer and when its request was sent and answered here.
 
     Attributes:

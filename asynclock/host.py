@@ -25,11 +25,23 @@ class _Running(Generic[T]):
     """The task of one call, whose cancellation can be put off."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self.task = asyncio.ensure_future(coroutine)
+        self.task = asyncio.get_running_loop().create_task(coroutine)
         self.depth = 0
         self.cancelled = False
+        self._waiting: asyncio.Future[None] | None = None
         _running[self.task] = self
-        self.task.add_done_callback(_running.pop)
+        self.task.add_done_callback(self._ended)
+
+    async def end(self) -> None:
+        """Wait until the call has ended, on its loop; a cancellation does not reach it."""
+        if not self.task.done():
+            self._waiting = self.task.get_loop().create_future()
+            await self._waiting
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        del _running[task]
+        if self._waiting is not None:
+            _wake(self._waiting)
 
     def cancel(self) -> None:
         """Cancel the call, once it may be interrupted."""
@@ -85,6 +97,18 @@ class Call(Generic[T]):
         self._loop = loop
         self._start = start
         self._running: _Running[T] | None = None
+
+    async def end(self) -> None:
+        """Wait until the coroutine has ended, on any loop; a cancellation does not reach it."""
+        here = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = here.create_future()
+
+        def tell(_: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                here.call_soon_threadsafe(_wake, ended)
+
+        self.future.add_done_callback(tell)
+        await ended
 
     def begin(self) -> None:
         """Start the coroutine; ``future`` is done once it has ended."""
@@ -145,37 +169,46 @@ async def run_on(
         start: Makes the coroutine, on that loop.
         undo: Takes back a result that came too late, because the caller was cancelled.
     """
-    waiter: asyncio.Future[T]
     call: _Running[T] | Call[T]
+    result: asyncio.Task[T] | Future[T]
     if asyncio.get_running_loop() is loop:
         if asyncio.current_task() in _running:
             # Part of a call, whose cancellation waits for this as well: no task of its own.
             return await start()
         call = _Running(start())
-        waiter = call.task
+        result = call.task
     else:
         call = Call(loop, start)
         call.begin()
-        waiter = asyncio.wrap_future(call.future)
+        result = call.future
     try:
-        return await asyncio.shield(waiter)
+        await call.end()
     except asyncio.CancelledError:
-        if not waiter.done():
+        if not result.done():
             call.cancel()
-        await _outlast(waiter)
-        if undo is not None and not waiter.cancelled() and waiter.exception() is None:
-            result = waiter.result()
-            await _outlast(asyncio.ensure_future(run_on(loop, lambda: undo(result))))
+            await _outlast(call)
+        if not result.cancelled() and result.exception() is None and undo is not None:
+            late = result.result()
+            undoing = _Running(run_on(loop, lambda: undo(late)))
+            await _outlast(undoing)
+            if not undoing.task.cancelled():
+                undoing.task.exception()  # retrieved, so that nobody complains
         raise
+    return result.result()
 
 
-async def _outlast(future: asyncio.Future[Any]) -> None:
-    """Wait for the end of ``future`` whatever cancellations arrive meanwhile."""
-    while not future.done():
+async def _outlast(call: _Running[Any] | Call[Any]) -> None:
+    """Wait for the end of ``call`` whatever cancellations arrive meanwhile."""
+    waiting = True
+    while waiting:
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([future])
-    if not future.cancelled():
-        future.exception()  # retrieved, so that nobody complains
+            await call.end()
+            waiting = False
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class Host:

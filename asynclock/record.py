@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
 
@@ -24,13 +23,12 @@ MIN_LEASE_MS: Final = 100
 MAX_LEASE_MS: Final = 7 * 86_400_000
 MAX_VALID_AHEAD: Final = 8 * 86_400.0
 MAX_EPOCH_AHEAD: Final = 86_400.0
-_MAX_DIGITS: Final = 17
+_MAX_DIGITS: Final = 20
 _OUR_FIELDS: Final = ("nonce", "epoch", "leaseMs", "holder")
 _NONCE: Final = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockRecord:
+class LockRecord(NamedTuple):
     """What a lock object says.
 
     Attributes:
@@ -80,7 +78,7 @@ class LockRecord:
         """
         if nonce is None or not self.is_ours:
             return LockRecord(expired=True, valid_until_ms=self.valid_until_ms, owner=self.owner)
-        return replace(self, expired=True, nonce=nonce)
+        return self._replace(expired=True, nonce=nonce)
 
 
 def parse_record(
@@ -148,23 +146,28 @@ def _our_fields(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _load(body: bytes) -> dict[str, Any]:
-    # orjson would let duplicate keys and over-long integers pass, so the stricter reading is json's.
     try:
-        fields = json.loads(
-            body.decode("utf-8"),
-            object_pairs_hook=_unique,
-            parse_int=_bounded_integer,
-            parse_constant=_refuse_constant,
-        )
+        fields = orjson.loads(body)
+        # What is written again byte for byte cannot hide duplicate keys or over-long integers,
+        # which orjson lets pass; anything else is read again by a stricter reader.
+        if orjson.dumps(fields) != body:
+            fields = _load_strictly(body)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        fields = _load_strictly(body)
+    if not isinstance(fields, dict):
+        raise _Corrupt("not a JSON object")
+    return fields
+
+
+def _load_strictly(body: bytes) -> Any:  # noqa: ANN401  whatever JSON holds
+    try:
+        return _STRICT.decode(body.decode("utf-8"))
     except UnicodeDecodeError:
         raise _Corrupt("not UTF-8") from None
     except RecursionError:
         raise _Corrupt("nested too deeply") from None
     except ValueError:
         raise _Corrupt("not JSON" if body.strip() else "empty") from None
-    if not isinstance(fields, dict):
-        raise _Corrupt("not a JSON object")
-    return fields
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -182,6 +185,11 @@ def _bounded_integer(digits: str) -> int:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise _Corrupt(f"{name} is not JSON")
+
+
+_STRICT: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_int=_bounded_integer, parse_constant=_refuse_constant
+)
 
 
 def _field(fields: dict[str, Any], name: str, kind: type) -> Any:  # noqa: ANN401  the caller names the type

@@ -1,12 +1,10 @@
-"""The renewal scheduler: one task keeps many leases."""
+"""The renewal scheduler: a timer for each lease, in one place for all leases of a client."""
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -16,15 +14,14 @@ if TYPE_CHECKING:
 
 LONGEST_SLEEP: Final = 1.0
 """Belief also ends by clocks that the loop's timers do not follow: look at least this often."""
-_FEW: Final = 64
 
 
 @dataclass(eq=False, slots=True)
 class _Entry:
     tenure: Tenure
     renew_at: float
-    at: float = 0.0
-    renewal: asyncio.Task[BackendError | None] | None = field(default=None)
+    timer: asyncio.TimerHandle | None = None
+    renewing: bool = False
 
 
 class RenewalScheduler:
@@ -37,11 +34,8 @@ class RenewalScheduler:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._entries: dict[Tenure, _Entry] = {}
-        self._heap: list[tuple[float, int, _Entry]] = []
-        self._order = itertools.count()
-        self._wake = asyncio.Event()
-        self._wake_at = 0.0
-        self._task: asyncio.Task[None] | None = None
+        # Empty: renewals inherit no trace, transaction or log context of whoever acquired.
+        self._context = Context()
 
     @property
     def tenures(self) -> list[Tenure]:
@@ -50,74 +44,51 @@ class RenewalScheduler:
 
     def add(self, tenure: Tenure) -> None:
         """Keep a lease until its tenure ends."""
-        loop = asyncio.get_running_loop()
-        sent_ago = self._store.terms.belief - tenure.remaining()
-        entry = _Entry(tenure, loop.time() + self._store.terms.renew_interval - sent_ago)
+        now = asyncio.get_running_loop().time()
+        remaining = tenure.remaining()
+        sent_ago = self._store.terms.belief - remaining
+        entry = _Entry(tenure, now + self._store.terms.renew_interval - sent_ago)
         self._entries[tenure] = entry
-        self._schedule(entry, loop.time())
-        if self._task is None or self._task.done():
-            # An empty context: renewals inherit no trace, transaction or log context of one caller.
-            self._task = loop.create_task(self._run(), context=Context())
+        self._look_again(entry, now, remaining)
 
     def discard(self, tenure: Tenure) -> None:
         """Stop renewing: the tenure has ended or is about to."""
-        if self._entries.pop(tenure, None) is not None and len(self._heap) > _FEW + 2 * len(self._entries):
-            self._heap = [item for item in self._heap if self._is_current(item)]
-            heapq.heapify(self._heap)
+        entry = self._entries.pop(tenure, None)
+        if entry is not None and entry.timer is not None:
+            entry.timer.cancel()
 
-    async def aclose(self) -> None:
-        """End the task and the renewals that are under way."""
-        tasks = [entry.renewal for entry in self._entries.values() if entry.renewal is not None]
-        self._entries.clear()
-        self._heap.clear()
-        for task in (self._task, *tasks):
-            if task is not None:
-                task.cancel()
-        await asyncio.gather(*(task for task in (self._task, *tasks) if task), return_exceptions=True)
+    def close(self) -> None:
+        """Keep no lease any more."""
+        for tenure in self.tenures:
+            self.discard(tenure)
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            now = loop.time()
-            while self._heap and self._heap[0][0] <= now:
-                item = heapq.heappop(self._heap)
-                if self._is_current(item):
-                    self._serve(item[2], now)
-            self._wake.clear()
-            self._wake_at = self._heap[0][0] if self._heap else float("inf")
-            try:
-                async with asyncio.timeout_at(self._wake_at if self._heap else None):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
-
-    def _is_current(self, item: tuple[float, int, _Entry]) -> bool:
-        at, _, entry = item
-        return self._entries.get(entry.tenure) is entry and entry.at == at
-
-    def _serve(self, entry: _Entry, now: float) -> None:
-        if entry.tenure.remaining() <= 0:
+    def _look(self, entry: _Entry) -> None:
+        remaining = entry.tenure.remaining()
+        if remaining <= 0:
             self._entries.pop(entry.tenure, None)
             return
-        if entry.renewal is None and now >= entry.renew_at:
-            entry.renewal = asyncio.ensure_future(entry.tenure.renew())
-            entry.renewal.add_done_callback(lambda task: self._renewed(entry, task, now))
-        self._schedule(entry, now)
+        now = asyncio.get_running_loop().time()
+        if not entry.renewing and now >= entry.renew_at:
+            renewal = entry.tenure.start_renewal()
+            if renewal is not None:
+                entry.renewing = True
+                renewal.add_done_callback(lambda task: self._renewed(entry, task, now))
+        self._look_again(entry, now, remaining)
 
     def _renewed(self, entry: _Entry, task: asyncio.Task[BackendError | None], started: float) -> None:
-        entry.renewal = None
+        entry.renewing = False
         if task.cancelled() or self._entries.get(entry.tenure) is not entry:
             return
         now = asyncio.get_running_loop().time()
         interval = self._store.terms.renew_interval
         failed = task.exception() is not None or task.result() is not None
         entry.renew_at = now + self._store.jittered(interval / 4) if failed else started + interval
-        self._schedule(entry, now)
+        self._look_again(entry, now, entry.tenure.remaining())
 
-    def _schedule(self, entry: _Entry, now: float) -> None:
-        entry.at = now + min(entry.tenure.remaining(), LONGEST_SLEEP)
-        if entry.renewal is None:
-            entry.at = min(entry.at, entry.renew_at)
-        heapq.heappush(self._heap, (entry.at, next(self._order), entry))
-        if entry.at < self._wake_at:
-            self._wake.set()
+    def _look_again(self, entry: _Entry, now: float, remaining: float) -> None:
+        at = now + min(remaining, LONGEST_SLEEP)
+        if not entry.renewing:
+            at = min(at, entry.renew_at)
+        if entry.timer is not None:
+            entry.timer.cancel()
+        entry.timer = asyncio.get_running_loop().call_at(at, self._look, entry, context=self._context)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from asynclock.clock import Date, Instant
@@ -16,8 +15,7 @@ HUDI_DRIFT: Final = 0.5
 _MICRO: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A lock object as one answer showed it.
 
     Attributes:
@@ -66,8 +64,7 @@ class Observation:
         return self._dated
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What an answer says about the lock.
 
     Attributes:
@@ -119,8 +116,7 @@ def _observed(record: LockRecord, seen: Seen, observation: Observation, terms: T
     return observation.left(seen, max(record.lease_ms / 1000, terms.validity))
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """The fencing token of a new acquisition.
 
     Attributes:

@@ -145,7 +145,6 @@ class Store:
             name, put = "put_if_absent", self._backend.put_if_absent(key, body)
         else:
             name, put = "put_if_match", self._backend.put_if_match(key, body, attempt.base)
-        sent = self.now()
         interval = self._backend.min_write_interval
         if interval > 0:
             self._next_write[key] = asyncio.get_running_loop().time() + interval
@@ -156,7 +155,7 @@ class Store:
         except BackendError as error:
             return error
         attempt.version = written.version
-        self.time.observe(written.server_time, sent=sent, arrived=self.now())
+        self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())
         return None
 
     async def request(

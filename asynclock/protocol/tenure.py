@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from asynclock.errors import (
@@ -146,11 +145,19 @@ class Tenure:
         Returns:
             None if the store agrees or the lease has ended; else why it is not known.
         """
-        if self._flight is None or self._flight.done():
+        flight = self.start_renewal()
+        if flight is None:
+            return None
+        await asyncio.wait([flight])
+        return None if flight.cancelled() else flight.result()
+
+    def start_renewal(self) -> asyncio.Task[BackendError | None] | None:
+        """Start a renewal or return the one that is under way; None if the lease has ended."""
+        if not self.renewing:
             if self.remaining() <= 0:
                 return None
-            self._flight = asyncio.ensure_future(self._renew())
-        return await asyncio.shield(self._flight)
+            self._flight = self._spawn(self._renew())
+        return self._flight
 
     @property
     def head(self) -> tuple[LockRecord, str | None]:
@@ -177,7 +184,7 @@ class Tenure:
             return None
         base, now = self._head, self._store.now()
         valid_until = max(base.record.valid_until_ms, self._store.promise(now) or 0)
-        record = replace(base.record, nonce=self._store.fresh_nonce(), valid_until_ms=valid_until)
+        record = base.record._replace(nonce=self._store.fresh_nonce(), valid_until_ms=valid_until)
         attempt = Attempt(record, base.version, now)
         self._attempts.add(attempt)
         try:

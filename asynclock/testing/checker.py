@@ -228,14 +228,15 @@ class Checker:
         before, loop._current = loop._current, self._observer  # noqa: SLF001  cheaper than running_as
         for holding in self._holdings:
             # A step of one process changes no other's mind; time does.
-            stepped = world or holding.process is process
-            if stepped:
+            if world or holding.process is process:
                 holding.probe.refresh()
-            held = holding.believes
-            if later or stepped:
                 held = holding.probe.lease.held and holding.process.alive
-                if held is not holding.believes:
-                    self._turned(holding, held=held)
+            elif later:
+                held = holding.probe.lease.held and holding.process.alive
+            else:
+                held = holding.believes
+            if held is not holding.believes:
+                self._turned(holding, held=held)
             if held and not holding.overruled:
                 believing += 1
         loop._current = before  # noqa: SLF001  cheaper than running_as
@@ -243,9 +244,12 @@ class Checker:
             self._too_many()
 
     def _held(self, holding: Holding) -> bool:
-        with self._loop.running_as(self._observer):
-            holding.probe.refresh()
-            return holding.process.alive and holding.probe.lease.held
+        loop = self._loop
+        before, loop._current = loop._current, self._observer  # noqa: SLF001  cheaper than running_as
+        holding.probe.refresh()
+        held = holding.process.alive and holding.probe.lease.held
+        loop._current = before  # noqa: SLF001  cheaper than running_as
+        return held
 
     def _turned(self, holding: Holding, *, held: bool) -> None:
         holding.believes = held

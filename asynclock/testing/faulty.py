@@ -14,6 +14,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from asynclock.backend import MissingDate, missing_date, note_date
@@ -184,14 +185,16 @@ class FaultyBackend:
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create an object, perhaps spoiled."""
         fault = self._draw("put_if_absent")
-        send = lambda: self._inner.put_if_absent(key, body)  # noqa: E731  called once or twice
-        return await self._noted("put_if_absent", key, fault, self._write(fault, "put_if_absent", key, send))
+        send = partial(self._inner.put_if_absent, key, body)
+        call = send() if fault is None else self._write(fault, "put_if_absent", key, send)
+        return await self._noted("put_if_absent", key, fault, call)
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace an object, perhaps spoiled."""
         fault = self._draw("put_if_match")
-        send = lambda: self._inner.put_if_match(key, body, version)  # noqa: E731  called once or twice
-        return await self._noted("put_if_match", key, fault, self._write(fault, "put_if_match", key, send))
+        send = partial(self._inner.put_if_match, key, body, version)
+        call = send() if fault is None else self._write(fault, "put_if_match", key, send)
+        return await self._noted("put_if_match", key, fault, call)
 
     def list(self, prefix: str) -> AsyncIterator[Entry]:
         """Pass on, never spoiled."""
@@ -217,7 +220,7 @@ class FaultyBackend:
         self._stray.add(task)
         task.add_done_callback(self._stray.discard)
 
-    async def _get(self, fault: Fault | None, key: str) -> Stored | None:
+    async def _get(self, fault: Fault, key: str) -> Stored | None:
         await self._before(fault, "get", key)
         cell = MissingDate()
         reset = missing_date.set(cell)
@@ -236,13 +239,11 @@ class FaultyBackend:
 
     async def _write(
         self,
-        fault: Fault | None,
+        fault: Fault,
         operation: str,
         key: str,
         send: Callable[[], Coroutine[Any, Any, Written]],
     ) -> Written:
-        if fault is None:
-            return await send()
         if fault is Fault.LATE:
             self.spawn(self._later(send))
             raise self._unknown(operation, key, "no answer")
@@ -253,7 +254,7 @@ class FaultyBackend:
         await self._after(fault, operation, key)
         return replace(written, server_time=self._spoiled(fault, written.server_time))
 
-    async def _before(self, fault: Fault | None, operation: str, key: str) -> None:
+    async def _before(self, fault: Fault, operation: str, key: str) -> None:
         """Do what happens ahead of the store."""
         if fault is Fault.DELETED:
             await self._inner.delete(key)
@@ -268,7 +269,7 @@ class FaultyBackend:
                 backend=self.name, operation=operation, key=key, detail="429 too many requests"
             )
 
-    async def _after(self, fault: Fault | None, operation: str, key: str) -> None:
+    async def _after(self, fault: Fault, operation: str, key: str) -> None:
         """Do what happens behind the store."""
         if fault is Fault.SLOW:
             await asyncio.sleep(self._random.uniform(*self.delay))
@@ -284,7 +285,7 @@ class FaultyBackend:
         with suppress(BackendError):  # nobody is waiting for this answer
             await send()
 
-    def _spoiled(self, fault: Fault | None, date: float | None) -> float | None:
+    def _spoiled(self, fault: Fault, date: float | None) -> float | None:
         if date is None or fault is Fault.NO_DATE:
             return None
         if fault is Fault.STALE_DATE:

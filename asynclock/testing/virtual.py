@@ -36,6 +36,8 @@ class _Handle(asyncio.TimerHandle):
     """A callback of one process, ready or scheduled."""
 
     __slots__ = ("_process", "_shift")
+    _repr = _source_traceback = None
+    _scheduled = True
 
     def __init__(
         self,
@@ -54,9 +56,6 @@ class _Handle(asyncio.TimerHandle):
         self._context = copy_context() if context is None else context
         self._cancelled = False
         self._loop = process.loop
-        self._repr = None
-        self._source_traceback = None
-        self._scheduled = True
 
     def cancel(self) -> None:
         """Drop the callback; it will not run."""
