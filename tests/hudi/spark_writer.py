@@ -13,6 +13,8 @@ from asynclock.spark.splice import Splice
 from asynclock.sync import hudi
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 
@@ -88,7 +90,7 @@ def main() -> None:
     spark = start(sys.argv[1], sys.argv[2])
     answers.write("ready\n")
     answers.flush()
-    commands = {"write": write, "validate": validate, "splice": splice}
+    commands: dict[str, Callable[..., str]] = {"write": write, "validate": validate, "splice": splice}
     for line in sys.stdin:
         name, *arguments = json.loads(line)
         answers.write(commands[name](spark, *arguments) + "\n")

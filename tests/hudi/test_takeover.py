@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from asynclock import hudi
+from asynclock import LeaseSettings, hudi
 from asynclock.backends import open_backend
 from asynclock.record import parse_record
 
@@ -19,25 +19,48 @@ if TYPE_CHECKING:
     from tests.hudi.conftest import Table
     from tests.hudi.harness import Providers
 
-VALIDITY: Final = 10.0
-_RESOLUTION: Final = 1.0
+SETTINGS: Final = LeaseSettings(validity=10, renew_interval=1, max_clock_skew=0)
+"""Those of ``lock_options``: the shortest lease that Hudi allows, one node's clock."""
+RESOLUTION: Final = 1.0
+SLOW: Final = 3.0
+"""How much later than promised a loaded machine may be."""
+JAVA_RETRY: Final = 1.0
+JAVA_DRIFT: Final = 0.5
+JVM_CLOCKS: Final = {
+    # JVM that holds: seconds its clock is ahead
+    "behind": -4.0,
+    "ahead": 2.0,
+}
+HEIR_CLOCK: Final = -1.0
+
+
+def python_bound(jvm_ahead: float) -> float:
+    """``takeover_bound``, with a dead JVM's validity as its clock had it, and the wait for a token."""
+    dead = max(SETTINGS.validity + jvm_ahead + JAVA_DRIFT, SETTINGS.validity)
+    token = 2 * SETTINGS.max_clock_skew + 2 * RESOLUTION
+    return SETTINGS.takeover_bound(RESOLUTION) - SETTINGS.validity + dead + token
+
+
+def java_bound(heir_ahead: float) -> float:
+    """When Hudi takes over from us: ``validUntil`` on its own clock, half a second, a try each second."""
+    published = SETTINGS.validity + SETTINGS.max_clock_skew + RESOLUTION
+    return published - heir_ahead + JAVA_DRIFT + JAVA_RETRY
 
 
 async def test_both_take_over_from_the_killed_other(
     new_jvm: Callable[..., Providers], jvm: Providers, minio: Server, table: Table
 ) -> None:
-    """Three holders die at once: a JVM whose clock is behind, one ahead, and a Python process."""
-    skews = {"behind": -4_000, "ahead": 2_000}
-    bases = {name: f"{table.base}-{name}" for name in (*skews, "python")}
+    """From JVMs with clocks behind and ahead, and from Python: not before the lease's end, soon after."""
+    bases = {name: f"{table.base}-{name}" for name in (*JVM_CLOCKS, "python")}
     for base in bases.values():
         backend = open_backend(base, **minio.options)
         await backend.put(".hoodie/hoodie.properties", b"hoodie.table.version=9\n")
         await backend.aclose()
-    tokens = {name: await _token(bases[name], table) for name in skews}
+    tokens = {name: await _token(bases[name], table) for name in JVM_CLOCKS}
 
     dying = await asyncio.to_thread(new_jvm)
-    for name, skew_ms in skews.items():
-        await asyncio.to_thread(dying.provider, name, bases[name], skew_ms=skew_ms)
+    for name, ahead in JVM_CLOCKS.items():
+        await asyncio.to_thread(dying.provider, name, bases[name], skew_ms=round(ahead * 1000))
         assert await asyncio.to_thread(dying.ask, "tryLock", name) == "true"
     holder = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -54,27 +77,34 @@ async def test_both_take_over_from_the_killed_other(
     await holder.wait()
     await asyncio.to_thread(dying.kill)
 
-    await asyncio.to_thread(jvm.provider, "heir", bases["python"], skew_ms=-1_000)
+    await asyncio.to_thread(jvm.provider, "heir", bases["python"], skew_ms=round(HEIR_CLOCK * 1000))
 
-    async def java_takes() -> float:
-        assert await asyncio.to_thread(jvm.ask, "tryLockFor", "heir", "40000") == "true"
-        return time.monotonic() - killed
+    async def java_takes(within: float) -> tuple[float, int]:
+        assert await asyncio.to_thread(jvm.ask, "tryLockFor", "heir", str(round(within * 1000))) == "true"
+        took = time.monotonic() - killed
+        assert await asyncio.to_thread(jvm.ask, "close", "heir") == "ok"
+        return took, await _token(bases["python"], table)
 
-    async def python_takes(name: str) -> tuple[float, int]:
-        lock = hudi.table_lock(bases[name], table.options, timeout=40, fencing=True)
+    async def python_takes(name: str, within: float) -> tuple[float, int]:
+        lock = hudi.table_lock(bases[name], table.options, timeout=within, fencing=True)
         async with lock as lease:
-            # It holds before it hands the token out.
             return time.monotonic() - killed, lease.fencing_token
 
-    java, behind, ahead = await asyncio.gather(java_takes(), python_takes("behind"), python_takes("ahead"))
-    # A renewal may have been sent up to an interval before the kill.
-    assert java > VALIDITY - 1.5
-    assert behind[0] > VALIDITY - 1.5
-    assert ahead[0] > VALIDITY - 1.5 + 2
-    assert behind[1] > tokens["behind"]
-    assert ahead[1] > tokens["ahead"]
-    assert await asyncio.to_thread(jvm.ask, "close", "heir") == "ok"
-    assert await _token(bases["python"], table) > tokens["python"]
+    bounds = {name: python_bound(ahead) for name, ahead in JVM_CLOCKS.items()}
+    bounds["python"] = java_bound(HEIR_CLOCK)
+    takes = [
+        java_takes(SLOW * bounds["python"]),
+        *(python_takes(name, SLOW * bounds[name]) for name in JVM_CLOCKS),
+    ]
+    took = dict(zip(("python", *JVM_CLOCKS), await asyncio.gather(*takes), strict=True))
+
+    shown = ", ".join(f"{name} {seconds:.1f} of {bounds[name]:.1f} s" for name, (seconds, _) in took.items())
+    sys.stderr.write(f"taken over from the killed: {shown}\n")
+    for name, (seconds, token) in took.items():
+        # A renewal may have been sent up to an interval before the kill.
+        soonest = SETTINGS.validity - 1.5 + max(JVM_CLOCKS.get(name, 0.0), 0.0)
+        assert soonest < seconds < SLOW * bounds[name], shown
+        assert token > tokens[name], name
 
 
 async def test_a_holder_with_a_clock_ahead_does_not_take_a_live_lock(jvm: Providers, table: Table) -> None:
