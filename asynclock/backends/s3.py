@@ -98,7 +98,8 @@ class S3Backend(CloudBackend[Sdk]):
         "RequestTimeTooSkewed": "this machine's clock is wrong",
         "AuthorizationHeaderMalformed": "the region is wrong; set region",
         "InvalidObjectState": "the object was moved to an archive tier; exempt the prefix from lifecycle",
-        "403": "needs s3:GetObject and s3:PutObject, and s3:ListBucket so that a missing object answers 404",
+        "403": "needs s3:GetObject and s3:PutObject, and s3:ListBucket so that a missing object answers 404; "
+        "requester_pays where the bucket asks for it",
     }
 
     def __init__(

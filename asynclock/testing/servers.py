@@ -8,6 +8,9 @@ error, never a skip.
 ``ASYNCLOCK_TEST_S3_URL=s3://bucket/prefix`` (likewise ``MOTO``, ``GCS``, ``AZURE``) names a
 store that is there already, a real account too; its options come from
 ``ASYNCLOCK_TEST_S3_OPTIONS``, JSON.
+
+``s3-tls`` and ``azure-tls`` are MinIO and Azurite behind a certificate of their own; the first
+knows a key for encryption, the second takes the tokens of any identity provider.
 """
 
 from __future__ import annotations
@@ -17,16 +20,20 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
+from base64 import b64encode
 from dataclasses import dataclass, field
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from asynclock.testing._certificate import issue_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +43,8 @@ MINIO: Final = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 FAKE_GCS: Final = "github.com/fsouza/fake-gcs-server@v1.56.1"
 AZURITE: Final = "azurite@3.35.0"
 USER: Final = "minioadmin"
+KMS_KEY: Final = "lock-key"
+"""Name of the key that MinIO encrypts by where it is asked to."""
 AZURE_ACCOUNT: Final = "devstoreaccount1"
 AZURE_KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The emulator's key, the same on every machine and published by Microsoft."""
@@ -48,11 +57,12 @@ class Server:
     """A running store.
 
     Attributes:
-        name: ``s3``, ``moto``, ``gcs`` or ``azure``.
+        name: ``s3``, ``moto``, ``gcs``, ``azure``, ``s3-tls`` or ``azure-tls``.
         url: URL of its bucket, for ``asynclock.connect``.
         options: Options for that URL.
         version: What answered, for the report.
         endpoint: Its address, or an empty string where the provider's own is used.
+        ca_file: The certificate to trust, over TLS; else an empty string.
     """
 
     name: str
@@ -60,6 +70,7 @@ class Server:
     options: dict[str, Any] = field(repr=False)
     version: str
     endpoint: str
+    ca_file: str = ""
 
     def through(self, endpoint: str) -> dict[str, Any]:
         """Return the options that lead to this server through a proxy at ``endpoint``."""
@@ -81,38 +92,50 @@ def running(name: str) -> Iterator[Server]:
     Raises:
         RuntimeError: It can neither be found, nor installed, nor started.
     """
-    if (url := os.environ.get(f"ASYNCLOCK_TEST_{name.upper()}_URL")) is not None:
-        options = json.loads(os.environ.get(f"ASYNCLOCK_TEST_{name.upper()}_OPTIONS", "{}"))
+    variable = f"ASYNCLOCK_TEST_{name.upper().replace('-', '_')}"
+    if (url := os.environ.get(f"{variable}_URL")) is not None:
+        options = json.loads(os.environ.get(f"{variable}_OPTIONS", "{}"))
         yield Server(name=name, url=url, options=options, version="from the environment", endpoint="")
         return
     start = _container if _docker_answers() else _process
-    with start(name) as (endpoint, version):
-        _make_bucket(name, endpoint)
+    with start(name) as (endpoint, version, ca_file):
+        _make_bucket(name, endpoint, ca_file)
         yield Server(
             name=name,
             url=f"{_SCHEMES[name]}://{BUCKET}",
-            options=_options(name, endpoint),
+            options=_options(name, endpoint, ca_file),
             version=version,
             endpoint=endpoint,
+            ca_file=ca_file,
         )
 
 
-_SCHEMES: Final = {"s3": "s3", "moto": "s3", "gcs": "gs", "azure": "az"}
+_SCHEMES: Final = {
+    "s3": "s3",
+    "s3-tls": "s3",
+    "moto": "s3",
+    "gcs": "gs",
+    "azure": "az",
+    "azure-tls": "az",
+}
 _READY_PATHS: Final = {
     "s3": "/minio/health/ready",
+    "s3-tls": "/minio/health/ready",
     "moto": "/moto-api/",
     "gcs": "/_internal/healthcheck",
     "azure": f"/{AZURE_ACCOUNT}?comp=list",
+    "azure-tls": f"/{AZURE_ACCOUNT}?comp=list",
 }
 
 
-def _options(name: str, endpoint: str) -> dict[str, Any]:
+def _options(name: str, endpoint: str, ca_file: str) -> dict[str, Any]:
     if name == "gcs":
         # The emulator takes any number of writes a second.
         return {"endpoint_url": endpoint, "min_write_interval": 0.0}
-    if name == "azure":
+    if _SCHEMES[name] == "az":
         return {"account_url": f"{endpoint}/{AZURE_ACCOUNT}", "credential": AZURE_KEY}
-    return {
+    trusted = {"ca_file": ca_file} if ca_file else {}
+    return trusted | {
         "endpoint_url": endpoint,
         "access_key_id": USER,
         "secret_access_key": USER,
@@ -121,7 +144,7 @@ def _options(name: str, endpoint: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _process(name: str) -> Iterator[tuple[str, str]]:
+def _process(name: str) -> Iterator[tuple[str, str, str]]:
     port = _free_port()
     memory = Path("/dev/shm")  # noqa: S108  a tmpfs: the disk's noise is not what is tested
     with contextlib.ExitStack() as stack:
@@ -140,6 +163,7 @@ def _process(name: str) -> Iterator[tuple[str, str]]:
             "MINIO_BROWSER": "off",
             "MINIO_UPDATE": "off",
             "MINIO_CI_CD": "1",
+            "MINIO_KMS_SECRET_KEY": f"{KMS_KEY}:{b64encode(os.urandom(32)).decode()}",
         }
         process = subprocess.Popen(  # noqa: S603  our own command
             command,
@@ -150,9 +174,14 @@ def _process(name: str) -> Iterator[tuple[str, str]]:
             cwd=folder,
         )
         stack.callback(_stop, process)
-        endpoint = f"http://127.0.0.1:{port}"
-        _await_ready(endpoint + _READY_PATHS[name], process, Path(log.name))
-        yield endpoint, version
+        ca_file = str(_certificates(folder) / "public.crt") if name.endswith("-tls") else ""
+        endpoint = f"{'https' if ca_file else 'http'}://127.0.0.1:{port}"
+        _await_ready(endpoint + _READY_PATHS[name], process, Path(log.name), ca_file)
+        yield endpoint, version, ca_file
+
+
+def _certificates(folder: str) -> Path:
+    return Path(folder) / "certificates"
 
 
 def _minio(port: int, folder: str) -> tuple[list[str], str]:
@@ -162,6 +191,12 @@ def _minio(port: int, folder: str) -> tuple[list[str], str]:
     return [binary, "server", "--quiet", "--address", f"127.0.0.1:{port}", str(data)], MINIO.rpartition("/")[
         2
     ]
+
+
+def _minio_tls(port: int, folder: str) -> tuple[list[str], str]:
+    command, version = _minio(port, folder)
+    issue_certificate(_certificates(folder))
+    return [*command, "--certs-dir", str(_certificates(folder))], version
 
 
 def _moto(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  it keeps its data in memory
@@ -185,11 +220,19 @@ def _azurite(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  
     return command, AZURITE
 
 
+def _azurite_tls(port: int, folder: str) -> tuple[list[str], str]:
+    command, version = _azurite(port, folder)
+    public, private = issue_certificate(_certificates(folder))
+    return [*command, "--oauth", "basic", "--cert", str(public), "--key", str(private)], version
+
+
 _COMMANDS: Final[dict[str, Callable[[int, str], tuple[list[str], str]]]] = {
     "s3": _minio,
+    "s3-tls": _minio_tls,
     "moto": _moto,
     "gcs": _fake_gcs,
     "azure": _azurite,
+    "azure-tls": _azurite_tls,
 }
 
 
@@ -241,11 +284,14 @@ def _free_port() -> int:
         return port
 
 
-def _await_ready(url: str, process: subprocess.Popen[bytes] | None, log: Path | None) -> None:
+def _await_ready(
+    url: str, process: subprocess.Popen[bytes] | None, log: Path | None, ca_file: str = ""
+) -> None:
     deadline = time.monotonic() + _READY_WITHIN
+    trusted = ssl.create_default_context(cafile=ca_file) if ca_file else None
     while time.monotonic() < deadline and (process is None or process.poll() is None):
         try:
-            with urllib.request.urlopen(url, timeout=2):  # noqa: S310  our own loopback address
+            with urllib.request.urlopen(url, timeout=2, context=trusted):  # noqa: S310  our own loopback address
                 return
         except urllib.error.HTTPError as error:
             error.close()
@@ -268,7 +314,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _make_bucket(name: str, endpoint: str) -> None:
+def _make_bucket(name: str, endpoint: str, ca_file: str) -> None:
     if name == "gcs":
         request = urllib.request.Request(  # noqa: S310  our own loopback address
             f"{endpoint}/storage/v1/b?project=test",
@@ -277,10 +323,11 @@ def _make_bucket(name: str, endpoint: str) -> None:
         )
         with urllib.request.urlopen(request, timeout=10):  # noqa: S310  likewise
             return
-    if name == "azure":
+    if _SCHEMES[name] == "az":
         from azure.storage.blob import BlobServiceClient  # noqa: PLC0415  an extra
 
-        with BlobServiceClient(f"{endpoint}/{AZURE_ACCOUNT}", credential=AZURE_KEY) as service:
+        account = f"{endpoint}/{AZURE_ACCOUNT}"
+        with BlobServiceClient(account, credential=AZURE_KEY, connection_verify=ca_file or True) as service:
             service.create_container(BUCKET)
         return
     import botocore.session  # noqa: PLC0415  an extra
@@ -291,6 +338,7 @@ def _make_bucket(name: str, endpoint: str) -> None:
         endpoint_url=endpoint,
         aws_access_key_id=USER,
         aws_secret_access_key=USER,
+        verify=ca_file or None,
     )
     client.create_bucket(Bucket=BUCKET)
     client.close()
@@ -324,11 +372,12 @@ _IMAGES: Final[dict[str, tuple[str, int, str]]] = {
 
 
 @contextlib.contextmanager
-def _container(name: str) -> Iterator[tuple[str, str]]:
+def _container(name: str) -> Iterator[tuple[str, str, str]]:
     from testcontainers.core.container import DockerContainer  # noqa: PLC0415  only the tests have it
 
     if name not in _IMAGES:
-        # Azurite's image is not on Docker's own hub; the package starts as fast.
+        # Azurite's image is not on Docker's own hub, and a certificate needs a mount; the
+        # binaries start as fast.
         with _process(name) as started:
             yield started
         return
@@ -338,4 +387,4 @@ def _container(name: str) -> Iterator[tuple[str, str]]:
     with container:
         endpoint = f"http://127.0.0.1:{container.get_exposed_port(port)}"
         _await_ready(endpoint + _READY_PATHS[name], None, None)
-        yield endpoint, f"{image} in a container"
+        yield endpoint, f"{image} in a container", ""

@@ -54,6 +54,16 @@ class TestMinio(BackendContract):
             yield backend
 
 
+class TestMinioTls(BackendContract):
+    schemes = ("s3", "s3a")
+
+    @pytest.fixture
+    async def backend(self, minio_tls: Server) -> AsyncIterator[Backend]:
+        """Open MinIO over TLS, where bodies are not signed."""
+        async for backend in _opened(f"{minio_tls.url}/contract", **minio_tls.options):
+            yield backend
+
+
 class TestMoto(BackendContract):
     schemes = ("s3", "s3a")
 

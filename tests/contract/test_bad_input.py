@@ -22,6 +22,7 @@ from asynclock.errors import (
     UnsupportedBackendError,
 )
 from asynclock.testing.proxy import TapProxy, Wire
+from tests.servers.fixtures import server
 
 if TYPE_CHECKING:
     from asynclock.testing.servers import Server
@@ -117,10 +118,11 @@ async def test_a_bucket_that_does_not_exist_is_named(cloud: Server) -> None:
     assert caught.value.written == "no"
 
 
-async def test_a_permission_missing_for_writes_is_told(cloud: Server) -> None:
-    """Where reading is allowed and writing is not, an acquisition says so at once and leaves nothing."""
+@pytest.mark.parametrize("writes", [True, False], ids=["writes", "reads"])
+async def test_a_permission_missing_for_one_verb_is_told(cloud: Server, *, writes: bool) -> None:
+    """Where only reading or only writing is allowed, an acquisition says so at once and leaves nothing."""
     async with TapProxy(cloud.endpoint) as proxy:
-        proxy.inject(Wire.ANSWER, writes=True, times=99, status=403)
+        proxy.inject(Wire.ANSWER, writes=writes, times=1, status=403)
         async with asynclock.connect(
             f"{cloud.url}/denied", renewal="loop", **cloud.through(proxy.url)
         ) as client:
@@ -129,6 +131,63 @@ async def test_a_permission_missing_for_writes_is_told(cloud: Server) -> None:
 
             assert caught.value.written == "no"
             assert await client.backend.get("a.json") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "body", "headers", "says"),
+    [
+        (
+            "gcs",
+            403,
+            b'{"error":{"errors":[{"reason":"retentionPolicyNotMet"}]}}',
+            {},
+            "the bucket retains objects",
+        ),
+        ("gcs", 403, b'{"error":{"errors":[{"reason":"objectUnderActiveHold"}]}}', {}, "under a hold"),
+        ("azure", 409, b"", {"x-ms-error-code": "BlobImmutableDueToPolicy"}, "the container retains blobs"),
+    ],
+    ids=["gcs retention", "gcs hold", "azure immutability"],
+)
+async def test_an_object_under_retention_is_told(
+    name: str, status: int, body: bytes, headers: dict[str, str], says: str
+) -> None:
+    """Where a retained object may not be overwritten, an acquisition says so at once: it could not renew."""
+    store = server(name)
+    async with TapProxy(store.endpoint) as proxy:
+        proxy.inject(Wire.ANSWER, writes=True, times=9, status=status, body=body, headers=headers)
+        async with asynclock.connect(
+            f"{store.url}/retained", renewal="loop", **store.through(proxy.url)
+        ) as client:
+            with pytest.raises(UnsupportedBackendError, match=says) as caught:
+                await client.lock("a").acquire(timeout=5)
+
+    assert caught.value.written == "no"
+    assert [tap.applied for tap in proxy.journal if tap.write] == [False]
+
+
+async def test_public_objects_are_kept_out_of_caches(fake_gcs: Server) -> None:
+    """Each write to Cloud Storage says no-store: a publicly readable lock is never answered from a cache."""
+    async with TapProxy(fake_gcs.endpoint) as proxy:
+        backend = open_backend(f"{fake_gcs.url}/public", **fake_gcs.through(proxy.url))
+        written = await backend.put_if_absent("a.json", b"1")
+        await backend.put_if_match("a.json", b"2", written.version)
+        await backend.aclose()
+
+    assert [b'"cacheControl":"no-store"' in tap.body for tap in proxy.journal] == [True, True]
+
+
+@pytest.mark.parametrize("name", ["s3", "azure"])
+async def test_a_wrong_key_is_told(name: str) -> None:
+    """A secret key that the store does not know is named as the cause, and nothing is written."""
+    store = server(name)
+    async with asynclock.connect(
+        f"{store.url}/wrong-key", renewal="loop", **_with_canary(store, store.endpoint)
+    ) as client:
+        with pytest.raises(AccessDeniedError, match=r"wrong|needs") as caught:
+            await client.lock("a").acquire(timeout=5)
+
+    assert caught.value.written == "no"
+    assert "\n" not in str(caught.value)
 
 
 async def test_a_versioned_bucket_holds_locks(minio: Server) -> None:
@@ -150,14 +209,14 @@ async def test_a_versioned_bucket_holds_locks(minio: Server) -> None:
     assert tokens == sorted(set(tokens))
 
 
-async def _versioned(server: Server, bucket: str) -> None:
+async def _versioned(store: Server, bucket: str) -> None:
     def make() -> None:
         client = botocore.session.get_session().create_client(
             "s3",
             region_name="us-east-1",
-            endpoint_url=server.endpoint,
-            aws_access_key_id=server.options["access_key_id"],
-            aws_secret_access_key=server.options["secret_access_key"],
+            endpoint_url=store.endpoint,
+            aws_access_key_id=store.options["access_key_id"],
+            aws_secret_access_key=store.options["secret_access_key"],
         )
         client.create_bucket(Bucket=bucket)
         client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
@@ -166,11 +225,11 @@ async def _versioned(server: Server, bucket: str) -> None:
     await asyncio.to_thread(make)
 
 
-def _with_canary(server: Server, endpoint: str) -> dict[str, object]:
-    options = server.through(endpoint)
-    if server.name == "gcs":
+def _with_canary(store: Server, endpoint: str) -> dict[str, object]:
+    options = store.through(endpoint)
+    if store.name == "gcs":
         return options | {"token": CANARY}
-    return options | {"credential" if server.name == "azure" else "secret_access_key": CANARY}
+    return options | {"credential" if store.name == "azure" else "secret_access_key": CANARY}
 
 
 @pytest.mark.parametrize("fault", [None, Wire.CUT_AFTER, Wire.CUT_BEFORE, Wire.ANSWER])

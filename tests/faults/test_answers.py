@@ -56,6 +56,7 @@ S3_ROWS = [
     (400, s3_body("InvalidRequest"), UnsupportedBackendError),
     (401, s3_body("Unauthorized"), AccessDeniedError),
     (403, s3_body("AccessDenied"), AccessDeniedError),
+    (403, s3_body("RequestTimeTooSkewed"), AccessDeniedError),
     (403, s3_body("InvalidObjectState"), UnsupportedBackendError),
     (405, s3_body("MethodNotAllowed"), UnsupportedBackendError),
     (501, s3_body("NotImplemented"), UnsupportedBackendError),

@@ -30,6 +30,18 @@ def minio() -> Server:
 
 
 @pytest.fixture(scope="session")
+def minio_tls() -> Server:
+    """Return MinIO behind a certificate of its own, with a key to encrypt by."""
+    return server("s3-tls")
+
+
+@pytest.fixture(scope="session")
+def azurite_tls() -> Server:
+    """Return Azurite behind a certificate of its own, which takes access tokens."""
+    return server("azure-tls")
+
+
+@pytest.fixture(scope="session")
 def moto() -> Server:
     """Return moto, another dialect of S3."""
     return server("moto")
