@@ -124,6 +124,13 @@ class Process:
     def kill(self) -> None:
         """End it at once: no ``finally``, no ``except``, no callback runs (SIGKILL)."""
         if self.alive:
+            self._end()
+            for task in self._tasks:
+                if task.done():
+                    task._log_traceback = False  # nobody is left to ask
+
+    def _end(self) -> None:
+        if self.alive:
             self.alive = False
             if self._ready and not self.paused:
                 self.loop._runnable.remove(self)
@@ -293,7 +300,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self.is_closed():
             return
         for process in self._processes:
-            process.kill()
+            process._end()
         self._heap.clear()
         for process in self._processes:
             for task in process.tasks():
