@@ -1,0 +1,107 @@
+"""The lock on every backend that a scheme opens, under the same contract."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asynclock.backends import GROUP, open_backend
+from asynclock.testing import LockContract
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from asynclock.backend import Backend
+    from asynclock.testing.servers import Server
+
+
+async def _opened(url: str, **options: object) -> AsyncIterator[Backend]:
+    backend = open_backend(url, **options)
+    yield backend
+    await backend.aclose()
+
+
+class TestMemory(LockContract):
+    schemes = ("memory",)
+
+    @pytest.fixture
+    async def backend(self) -> AsyncIterator[Backend]:
+        """Open memory://."""
+        async for backend in _opened("memory://"):
+            yield backend
+
+
+class TestFile(LockContract):
+    schemes = ("file",)
+
+    @pytest.fixture
+    async def backend(self, tmp_path: Path) -> AsyncIterator[Backend]:
+        """Open a folder of its own."""
+        async for backend in _opened(tmp_path.as_uri()):
+            yield backend
+
+
+class TestGcsPace(LockContract):
+    """A store that takes one write a second of each object."""
+
+    @pytest.fixture
+    async def backend(self) -> AsyncIterator[Backend]:
+        """Open memory:// with the pace of GCS, shortened."""
+        async for backend in _opened("memory://", min_write_interval=0.1):
+            yield backend
+
+
+class TestMinio(LockContract):
+    schemes = ("s3", "s3a")
+
+    @pytest.fixture
+    async def backend(self, minio: Server) -> AsyncIterator[Backend]:
+        """Open MinIO."""
+        async for backend in _opened(f"{minio.url}/locks", **minio.options):
+            yield backend
+
+
+class TestMoto(LockContract):
+    schemes = ("s3", "s3a")
+
+    @pytest.fixture
+    async def backend(self, moto: Server) -> AsyncIterator[Backend]:
+        """Open moto."""
+        async for backend in _opened(f"{moto.url}/locks", **moto.options):
+            yield backend
+
+
+class TestFakeGcs(LockContract):
+    schemes = ("gs",)
+
+    @pytest.fixture
+    async def backend(self, fake_gcs: Server) -> AsyncIterator[Backend]:
+        """Open fake-gcs-server."""
+        async for backend in _opened(f"{fake_gcs.url}/locks", **fake_gcs.options):
+            yield backend
+
+
+class TestAzurite(LockContract):
+    schemes = ("az", "abfs", "abfss", "wasb", "wasbs")
+
+    @pytest.fixture
+    async def backend(self, azurite: Server) -> AsyncIterator[Backend]:
+        """Open Azurite."""
+        async for backend in _opened(f"{azurite.url}/locks", **azurite.options):
+            yield backend
+
+
+def _contracts() -> Iterator[type[LockContract]]:
+    return (kind for kind in globals().values() if isinstance(kind, type) and issubclass(kind, LockContract))
+
+
+def test_every_scheme_is_under_the_contract() -> None:
+    """No URL scheme opens a backend on which the lock has not been tried."""
+    bound = {scheme for kind in _contracts() for scheme in getattr(kind, "schemes", ())}
+
+    registered = {point.name for point in entry_points(group=GROUP) if point.value.startswith("asynclock.")}
+
+    assert bound == registered
