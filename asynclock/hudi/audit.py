@@ -82,6 +82,25 @@ class AuditReport:
     unreadable: tuple[str, ...]
     too_long: tuple[str, ...]
 
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """One sentence for each overlap and each file that is not as it should be."""
+        return (
+            *(
+                f"{one} and {other}: both held the lock at once, by their clocks"
+                for one, other in self.overlaps
+            ),
+            *(
+                f"{name}: is no audit trail and was left out; look at it, or delete it"
+                for name in self.unreadable
+            ),
+            *(f"{name}: is longer than 64 KiB and was checked so far only" for name in self.too_long),
+            *(
+                f"{name}: has no END: its holder died, lost the lock, or holds it now"
+                for name in self.unended
+            ),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class AuditCleanup:

@@ -34,7 +34,8 @@ from asynclock.hudi.paths import AUDIT_FOLDER, LOCK_NAME, TablePath
 from asynclock.hudi.table import read_table
 from asynclock.hudi.trail import Trail, wall_ms
 from asynclock.lease import Lease
-from asynclock.lock import Lock, LockStatus, checked_timeout
+from asynclock.lock import Lock, checked_timeout
+from asynclock.status import LockStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -209,6 +210,10 @@ class TableLock:
         """Hudi's ``renewLock``, now instead of at the next interval: return whether it is still ours.
 
         True also where the store did not answer, as Hudi's, but only until the lease's deadline.
+
+        Raises:
+            AccessDeniedError: The store refused; nothing was written, and the lease holds until its
+                deadline.
         """
         if self._lease is None:
             return False

@@ -87,7 +87,8 @@ async def test_a_lost_lease_leaves_no_end(table: Table) -> None:
 
     report = await hudi.audit_validate(table.base, table.options)
     assert report.result == "WARNING"
-    assert len(report.unended) == 1
+    (name,) = report.unended
+    assert report.findings == (f"{name}: has no END: its holder died, lost the lock, or holds it now",)
 
 
 async def test_each_side_validates_what_the_other_wrote(jvm: Providers, table: Table) -> None:
@@ -124,6 +125,7 @@ async def test_two_holders_at_once_fail_the_validation(table: Table) -> None:
 
     assert report.result == "FAILED"
     assert report.overlaps == (("100_a.jsonl", "200_b.jsonl"),)
+    assert report.findings == ("100_a.jsonl and 200_b.jsonl: both held the lock at once, by their clocks",)
 
 
 async def test_a_holder_without_an_end_holds_until_its_expiration(table: Table) -> None:
@@ -169,6 +171,7 @@ async def test_a_corrupt_file_is_named_and_the_others_still_count(table: Table, 
     report = await validate(table.backend)
 
     assert (report.result, report.unreadable) == ("WARNING", ("1_bad.jsonl",))
+    assert report.findings == ("1_bad.jsonl: is no audit trail and was left out; look at it, or delete it",)
 
 
 async def test_a_file_too_long_to_read_is_checked_so_far(table: Table) -> None:
@@ -177,6 +180,7 @@ async def test_a_file_too_long_to_read_is_checked_so_far(table: Table) -> None:
     await store(table.backend, (file_name("a", 100), lines))
     report = await validate(table.backend)
     assert (report.result, report.too_long) == ("WARNING", ("100_a.jsonl",))
+    assert report.findings == ("100_a.jsonl: is longer than 64 KiB and was checked so far only",)
 
     await store(table.backend, held("b", 200, 210))
     assert (await validate(table.backend)).result == "FAILED"
@@ -213,7 +217,7 @@ async def test_ten_thousand_files_are_validated_and_cleaned_up() -> None:
     await store(backend, *(held(f"o{n}", 100 * n, 100 * n + 50) for n in range(1, 10_001)))
 
     report = await validate(backend)
-    assert (report.result, report.transactions) == ("PASSED", 10_000)
+    assert (report.result, report.transactions, report.findings) == ("PASSED", 10_000, ())
     gone = await cleanup(backend, older_than=0, dry_run=False)
     assert len(gone.files) == 10_000
     assert (await validate(backend)).transactions == 0

@@ -16,11 +16,16 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock import hudi
-from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError, RecordCorruptError
+from asynclock.errors import (
+    AcquireTimeoutError,
+    ConfigError,
+    LeaseLostError,
+    RecordCorruptError,
+)
 from asynclock.hudi.register import held_here, refuse_if_held
 from asynclock.record import LockRecord, parse_record
 from asynclock.sync import hudi as blocking
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing.proxy import TapProxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -152,6 +157,50 @@ async def test_closing_frees_the_lock(lock: hudi.TableLock, other: hudi.TableLoc
     assert not await lock.try_lock()
 
 
+async def test_closed_while_waiting_it_stops_waiting_and_says_so(
+    lock: hudi.TableLock, other: hudi.TableLock, table: Table
+) -> None:
+    """The wait ends with an error at once, and the holder's file stays as it was."""
+    assert await lock.try_lock()
+    waiting = asyncio.create_task(other.try_lock(20))
+    await asyncio.sleep(0.2)
+    await other.aclose()
+
+    with pytest.raises(ConfigError, match="it was closed"):
+        await asyncio.wait_for(waiting, 5)
+    assert lock.lease is not None
+    assert parse_record(await table.lock_file()).owner == lock.lease.owner
+
+
+async def test_a_cancelled_wait_leaves_nothing_behind(
+    lock: hudi.TableLock, other: hudi.TableLock, table: Table
+) -> None:
+    """As an interrupted Java thread: it stops, and does not acquire later."""
+    assert await lock.try_lock()
+    waiting = asyncio.create_task(other.try_lock(20))
+    await asyncio.sleep(0.2)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await lock.unlock()
+
+    await asyncio.sleep(0.5)  # longer than it waits between two looks
+    assert parse_record(await table.lock_file()).expired
+    assert await other.try_lock()
+
+
+async def test_after_a_loss_it_can_be_locked_again(lock: hudi.TableLock, table: Table) -> None:
+    """What is remembered of the lost lease does not stand in the way; the new one has its own owner."""
+    assert await lock.try_lock()
+    assert lock.lease is not None
+    before = lock.lease.owner
+    await table.backend.put(LOCK_KEY, LockRecord(expired=True, valid_until_ms=1, owner="x").encode())
+    assert not await lock.renew_lock()
+
+    assert await lock.try_lock()
+    assert lock.lease.owner != before
+
+
 async def test_a_holder_that_nobody_remembers_is_renewed_until_it_is_closed(
     lock: hudi.TableLock, other: hudi.TableLock
 ) -> None:
@@ -201,47 +250,6 @@ async def test_a_renewal_that_meets_another_holder_is_no_renewal(lock: hudi.Tabl
     with pytest.raises(LeaseLostError):
         await lock.unlock()
     assert await table.lock_file() == theirs
-
-
-@pytest.mark.parametrize("status", [409, 429, 503])
-async def test_a_renewal_without_a_clear_answer_leaves_the_lock_ours(
-    table: Table, minio: Server, status: int
-) -> None:
-    """Throttled or in doubt is not lost, as with Hudi; the deadline decides."""
-    async with TapProxy(upstream=minio.endpoint, seed=3) as proxy:
-        lock = hudi.table_lock(table.base, table.options | {"asynclock.endpoint_url": proxy.url})
-        assert await lock.try_lock()
-        proxy.inject(Wire.ANSWER, writes=True, status=status)
-        assert await lock.renew_lock()
-        await lock.aclose()
-
-
-async def test_a_write_that_landed_without_an_answer_is_ours(table: Table, minio: Server) -> None:
-    """Hudi gives up on it and leaves a ghost; read back by its nonce it is simply held."""
-    async with TapProxy(upstream=minio.endpoint, seed=4) as proxy:
-        lock = hudi.table_lock(table.base, table.options | {"asynclock.endpoint_url": proxy.url})
-        proxy.inject(Wire.CUT_AFTER, writes=True)
-        assert await lock.try_lock()
-        proxy.inject(Wire.CUT_AFTER, writes=True)
-        assert await lock.renew_lock()
-        proxy.inject(Wire.CUT_AFTER, writes=True)
-        await lock.unlock()
-        assert parse_record(await table.lock_file()).expired
-        await lock.aclose()
-
-
-@pytest.mark.parametrize("status", [429, 503])
-async def test_an_unlock_that_is_throttled_or_fails_is_sent_again(
-    table: Table, minio: Server, status: int
-) -> None:
-    """Hudi 1.2 sends it again after 429 but not after 503, which leaves the lock dangling."""
-    async with TapProxy(upstream=minio.endpoint, seed=5) as proxy:
-        lock = hudi.table_lock(table.base, table.options | {"asynclock.endpoint_url": proxy.url})
-        assert await lock.try_lock()
-        proxy.inject(Wire.ANSWER, writes=True, status=status)
-        await lock.unlock()
-        assert parse_record(await table.lock_file()).expired
-        await lock.aclose()
 
 
 async def test_entered_again_it_is_the_same_lease_until_the_last_exit(

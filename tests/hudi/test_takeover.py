@@ -107,6 +107,20 @@ async def test_both_take_over_from_the_killed_other(
         assert token > tokens[name], name
 
 
+async def test_python_takes_over_from_a_java_thread_that_ended(jvm: Providers, table: Table) -> None:
+    """Hudi stops renewing when the thread that acquired has ended; the lock then runs out by itself."""
+    jvm.provider("orphan", table.base)
+    owner = (await asyncio.to_thread(jvm.ask, "orphan", "orphan")).split()[2]
+    ended = time.monotonic()
+    within = python_bound(0.0)
+
+    async with hudi.table_lock(table.base, table.options, timeout=SLOW * within) as lease:
+        took = time.monotonic() - ended
+        assert lease.owner != owner
+    assert SETTINGS.validity - 1.5 < took < SLOW * within
+    await asyncio.to_thread(jvm.ask, "close", "orphan")
+
+
 async def test_a_holder_with_a_clock_ahead_does_not_take_a_live_lock(jvm: Providers, table: Table) -> None:
     """A Java clock that is ahead by less than the margin and half a second waits for a Python holder."""
     async with hudi.table_lock(table.base, table.options):
