@@ -28,7 +28,7 @@ from asynclock.exits import install_signal_handlers as install_signal_handlers
 from asynclock.fencing import FencedObject as FencedObject
 from asynclock.lease import Lease as Lease
 from asynclock.lock import Lock as Lock
-from asynclock.lock import LockStatus as LockStatus
 from asynclock.probe import ProbeReport as ProbeReport
 from asynclock.probe import probe as probe
 from asynclock.settings import LeaseSettings as LeaseSettings
+from asynclock.status import LockStatus as LockStatus

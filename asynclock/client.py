@@ -17,10 +17,11 @@ import anyio
 from asynclock import exits
 from asynclock.backends import open_backend
 from asynclock.clock import SystemClock
+from asynclock.core import LockCore
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
 from asynclock.host import Host, run_on
-from asynclock.lock import Lock, LockCore, LockStatus
+from asynclock.lock import Lock
 from asynclock.protocol.store import Store
 from asynclock.protocol.terms import Terms
 from asynclock.renewal import RenewalScheduler
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
+    from asynclock.status import LockStatus
 
 T = TypeVar("T")
 Renewal = Literal["thread", "loop"]

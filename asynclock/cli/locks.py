@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from asynclock.lock import Lock, LockStatus
+    from asynclock.lock import Lock
+    from asynclock.status import LockStatus
 
     F = TypeVar("F", bound=Callable[..., Any])
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
-    from asynclock.lock import LockStatus
+    from asynclock.status import LockStatus
 
 _WIDE: Final = 10_000
 """A pipe has no width: nothing is cut or wrapped there."""

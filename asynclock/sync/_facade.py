@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from asynclock.clock import Clock
     from asynclock.events import Event
     from asynclock.fencing import FencedValue
-    from asynclock.lock import LockStatus
     from asynclock.probe import ProbeReport
     from asynclock.settings import LeaseSettings
+    from asynclock.status import LockStatus
 
 T = TypeVar("T")
 

@@ -321,7 +321,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "hand on before belief has ended",
-        "lock.py",
+        "core.py",
         "        if not tenure.end_belief():\n            return False\n        with",
         "        if tenure.remaining() <= 0:\n            return False\n        with",
         HEAD,
@@ -329,7 +329,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "drop what was handed to somebody who is gone",
-        "lock.py",
+        "core.py",
         "            self._spawn(self._free_baton(turn.baton))",
         "            self._line.leave()",
         LEFT,
