@@ -25,7 +25,7 @@ import pytest
 
 from asynclock.client import LockClient
 from asynclock.clock import SystemClock
-from asynclock.errors import AcquireTimeoutError, LeaseLostError, RecordCorruptError
+from asynclock.errors import AcquireTimeoutError, LeaseExpiredError, LeaseLostError, RecordCorruptError
 from asynclock.record import parse_record
 from asynclock.settings import LeaseSettings
 from asynclock.testing.faulty import Fault, FaultyBackend
@@ -80,12 +80,14 @@ class LockContract:
             stack.push_async_callback(_close_all, clients)
             yield [client.lock(key.removesuffix(".json")) for client in clients]
 
-    def _client(self, backend: Backend, clock: Clock, holder: str) -> LockClient:
+    def _client(
+        self, backend: Backend, clock: Clock, holder: str, settings: LeaseSettings | None = None
+    ) -> LockClient:
         shared = _Shared(backend)
         return LockClient(
             url="contract://",
             backend=shared,
-            settings=self.settings,
+            settings=settings or self.settings,
             clock=clock,
             renewal="loop",
             holder=holder,
@@ -202,6 +204,26 @@ class LockContract:
 
         lease = await locks[1].acquire(timeout=PATIENCE)
         await lease.release()
+
+    async def test_one_look_frees_the_lock_of_a_dead_holder(
+        self, faulty: FaultyBackend, backend: Backend, key: str, clock: Clock
+    ) -> None:
+        """The store's own times tell a newcomer at once that the holder has long been dead."""
+        skew, resolution = self.settings.max_clock_skew, backend.clock_resolution
+        validity = max(skew + resolution, 10 * backend.min_write_interval, 1.0)
+        settings = LeaseSettings(validity=validity, max_clock_skew=skew, poll_interval=0.1)
+        name = key.removesuffix(".json")
+        holder, heir = (self._client(each, clock, "either", settings) for each in (faulty, backend))
+        async with holder, heir:
+            lease = await holder.lock(name).acquire(timeout=PATIENCE)
+            faulty.storm({Fault.REQUEST_LOST: 1.0})
+            await asyncio.sleep(settings.takeover_bound(resolution))
+
+            other = await heir.lock(name).try_acquire()
+
+            assert isinstance(lease.lost, LeaseExpiredError)
+            assert other is not None
+            assert other.fencing_token > lease.fencing_token
 
     async def test_a_deleted_object_ends_the_lease(
         self, locks: list[Lock], backend: Backend, key: str
