@@ -93,9 +93,9 @@ def write_options(base_path: str, settings: LeaseSettings | None = None) -> dict
 
     Args:
         base_path: The table, such as ``s3a://bucket/warehouse/orders``.
-        settings: Times of Hudi's lease, whole seconds; None: Hudi's own, 300 and 30. Hudi 1.0.2 to
-            1.2 on S3 fail on a validity set as text, as Spark sets it ("Failed to load and
-            initialize StorageLock"): leave it out there.
+        settings: Times of Hudi's lease, whole seconds; None: Hudi's own, 300 and 30. Hudi's S3 client
+            fails on a validity set as text, as Spark sets it ("Failed to load and initialize
+            StorageLock"), at least up to 1.1: leave it out on S3.
 
     Raises:
         ConfigError: The table cannot be locked so, or the times break Hudi's rules.
