@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
@@ -14,8 +14,6 @@ from asynclock.record import LockRecord, parse_record
 from asynclock.testing.proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from asynclock.testing.servers import Server
     from tests.hudi.conftest import Table
     from tests.hudi.harness import Providers
@@ -130,29 +128,43 @@ WRITES: Final = {
     503: "UNKNOWN_ERROR",
     403: "UNKNOWN_ERROR",
 }
+CUTS: Final = {"read": "error", "create": "error", "update": "UNKNOWN_ERROR"}
 
 
+class Row(NamedTuple):
+    """What the store does to a request, and what Hudi's client makes of it."""
+
+    command: str
+    fault: Wire
+    status: int
+    meaning: str
+
+
+ROWS: Final = [
+    *(Row("read", Wire.ANSWER, *answer) for answer in READS.items()),
+    *(Row(command, Wire.ANSWER, *answer) for command in ("create", "update") for answer in WRITES.items()),
+    *(
+        Row(command, cut, 0, meaning)
+        for command, meaning in CUTS.items()
+        for cut in (Wire.CUT_BEFORE, Wire.CUT_AFTER)
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row.command}-{row.status or row.fault}" for row in ROWS])
 async def test_each_answer_means_what_hudis_own_client_makes_of_it(
-    new_jvm: Callable[..., Providers], minio: Server, table: Table
+    jvm: Providers, minio: Server, table: Table, row: Row
 ) -> None:
-    """Row by row: reads, creations, overwrites; and no request is sent twice."""
+    """One row of the table of statuses; the request is not sent twice."""
     async with TapProxy(upstream=minio.endpoint, seed=1) as proxy:
-        jvm = await asyncio.to_thread(new_jvm, proxy.url)
-        await ask(jvm, "client", "c", f"{table.base}/{LOCK_KEY}", *jvm.properties(table.base))
-        expected = 0
-        for command, rows in (("read", READS), ("create", WRITES), ("update", WRITES)):
-            for status, meaning in rows.items():
-                proxy.inject(Wire.ANSWER, status=status)
-                answer = await ask(jvm, command, "c", *(['"e"'] if command == "update" else []))
-                assert answer.split()[0] == meaning, (command, status, answer)
-                expected += 1
-        for command, meaning in (("read", "error"), ("create", "error"), ("update", "UNKNOWN_ERROR")):
-            for cut in (Wire.CUT_BEFORE, Wire.CUT_AFTER):
-                proxy.inject(cut)
-                answer = await ask(jvm, command, "c", *(['"e"'] if command == "update" else []))
-                assert answer.split()[0] == meaning, (command, cut, answer)
-                expected += 1
-        assert len(proxy.journal) == expected
+        through = [*jvm.properties(table.base), f"test.endpoint={proxy.url}"]
+        await ask(jvm, "client", "c", f"{table.base}/{LOCK_KEY}", *through)
+        proxy.inject(row.fault, status=row.status)
+
+        answer = await ask(jvm, row.command, "c", *(['"e"'] if row.command == "update" else []))
+
+        assert answer.split()[0] == row.meaning, answer
+        assert len(proxy.journal) == 1
 
 
 async def test_java_takes_over_from_a_dead_python_holder(jvm: Providers, table: Table) -> None:

@@ -31,7 +31,7 @@ import java.util.Properties;
 /**
  * Stands in for the client of hudi-aws, whose jar is not in every registry: same name, same meaning of
  * each answer, the JDK's HTTP client below. It never sends a request twice. Endpoint and credentials come
- * from where the SDK takes them: the environment, or hoodie.aws.*.
+ * from where the SDK takes them: the environment, or hoodie.aws.*; test.endpoint leads it through a proxy.
  */
 public class S3StorageLockClient implements StorageLockClient {
   private static final DateTimeFormatter STAMP = DateTimeFormatter.ofPattern("yyyyMMdd'T'HHmmss'Z'");
@@ -39,7 +39,7 @@ public class S3StorageLockClient implements StorageLockClient {
 
   private final HttpClient http =
       HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).connectTimeout(Duration.ofSeconds(5)).build();
-  private final String endpoint = System.getenv("AWS_ENDPOINT_URL_S3");
+  private final String endpoint;
   private final String accessKey;
   private final String secretKey;
   private final String lockUri;
@@ -53,6 +53,7 @@ public class S3StorageLockClient implements StorageLockClient {
 
   public S3StorageLockClient(String ownerId, String lockFileUri, Properties props) {
     this.lockUri = lockFileUri;
+    this.endpoint = props.getProperty("test.endpoint", System.getenv("AWS_ENDPOINT_URL_S3"));
     this.accessKey = props.getProperty("hoodie.aws.access.key", System.getenv("AWS_ACCESS_KEY_ID"));
     this.secretKey = props.getProperty("hoodie.aws.secret.key", System.getenv("AWS_SECRET_ACCESS_KEY"));
     Object validity = props.getOrDefault("hoodie.write.lock.storage.validity.timeout.secs", "300");
