@@ -7,6 +7,7 @@ callback that runs; who holds is what the store's journal says.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -17,6 +18,7 @@ from asynclock.errors import LeaseTakenOverError
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterator
 
     from asynclock.testing.store import Operation, SimulatedStore
     from asynclock.testing.virtual import Process
@@ -34,6 +36,8 @@ class Invariant(StrEnum):
     """The record of whoever believes is the one in the store."""
     LOSS_IS_FINAL = "loss-is-final"
     """A lease that has told its user that it is lost is never held again."""
+    LOSS_ENDS_BODY = "loss-ends-the-body"
+    """The body of ``hold`` is cancelled soon after a loss, and ``hold`` says why."""
     NO_FALSE_LOSS = "no-false-loss"
     """No lease is reported taken over while its own record stands in the store."""
     TOKEN_RISES = "token-rises"  # noqa: S105  a fencing token
@@ -88,6 +92,7 @@ class Holding:
         lease: The lease.
         probe: Asks it.
         believes: What it said last.
+        ended_at: True time at which it stopped believing; None while it has not.
         stopped: It has told its user that it is lost.
         overruled: An operator broke the lock under it; it may believe beside another.
         headless: An operator deleted the object under it; it may believe without a record.
@@ -98,6 +103,7 @@ class Holding:
     lease: Believer
     probe: _Probe
     believes: bool = False
+    ended_at: float | None = None
     stopped: bool = False
     overruled: bool = False
     headless: bool = False
@@ -135,6 +141,7 @@ class Checker:
         self._waiters: list[asyncio.Future[None]] = []
         self._head: dict[str, Any] | None = None
         self._highest_token = -1
+        self._breaking = 0
         self._fenced_token = -1
         self._fenced_body = b""
         self._acknowledged: list[bytes] = []
@@ -171,6 +178,7 @@ class Checker:
                 )
             self._highest_token = max(self._highest_token, token)
         holding = Holding(who, process, lease, _Probe(lease))
+        holding.overruled = holding.headless = self._breaking > 0
         self._holdings.append(holding)
         return holding
 
@@ -183,10 +191,16 @@ class Checker:
         if holding in self._holdings:
             self._holdings.remove(holding)
 
-    def lock_broken(self) -> None:
-        """Take those who believe now out of the reckoning: an operator has broken the lock."""
+    @contextmanager
+    def breaking(self) -> Iterator[None]:
+        """Leave out of the reckoning who believes now or begins to inside: an operator breaks the lock."""
         for holding in self._holdings:
             holding.overruled = holding.headless = True
+        self._breaking += 1
+        try:
+            yield
+        finally:
+            self._breaking -= 1
 
     async def next_acquisition(self) -> None:
         """Wait until somebody acquires."""
@@ -253,6 +267,7 @@ class Checker:
 
     def _turned(self, holding: Holding, *, held: bool) -> None:
         holding.believes = held
+        holding.ended_at = None if held else self._loop.time()
         what = "believes" if held else "stops believing"
         self.note(holding.who, f"{what} owner={holding.lease.owner[:8]}")
         if not held:

@@ -202,12 +202,14 @@ class Simulation:
     def _stop(self, index: int, what: str, seconds: float) -> None:
         if (machine := self._suffers(index, f"{what} for {seconds:.2f} s")) is not None:
             machine.process.pause()
+            machine.runs_from = max(machine.runs_from, self.loop.time() + seconds)
             self.loop.call_later(seconds, machine.process.resume)
 
     def _suspend(self, index: int) -> None:
         seconds = self._rng.random() * 2 * self.unit
         if (machine := self._suffers(index, f"suspend for {seconds:.2f} s")) is not None:
             machine.process.suspend(seconds)
+            machine.runs_from = max(machine.runs_from, self.loop.time()) + seconds
 
     def _step(self, index: int) -> None:
         seconds = self._rng.uniform(-1, 1) * self.plan.step_by
@@ -229,7 +231,7 @@ class Simulation:
             for user in machine.users:
                 if user.holding or user.task is None or not machine.process.alive:
                     continue
-                user.task.cancel()
+                user.stop()
                 user.start(delay=away)
         self.store.delete_now(KEY)
 
@@ -244,8 +246,8 @@ class Simulation:
         self.checker.note("operator", "*** breaks the lock")
         try:
             status = await lock.status()
-            self.checker.lock_broken()
-            await lock.break_lock(status, force=True)
+            with self.checker.breaking():
+                await lock.break_lock(status, force=True)
         except (BackendError, RecordCorruptError, LockChangedError) as error:
             self.checker.note("operator", f"break failed: {type(error).__name__}")
 
@@ -284,8 +286,7 @@ class Simulation:
         began = self.loop.time()
         for machine in alive:
             for user in machine.users:
-                if user.task is not None:
-                    user.task.cancel()
+                user.stop()
         last = [machine.process.start(self._last_turn(machine), name="last turn") for machine in alive]
         if last:
             await self._taken_over(last, began)

@@ -32,6 +32,8 @@ URL: Final = "memory://"
 NAME: Final = "lock"
 KEY: Final = "lock.json"
 FENCED_KEY: Final = "fenced"
+TOLD_WITHIN: Final = 1.0 + 1e-6
+"""Seconds that the body of ``hold`` may run on after a loss: clocks are looked at once a second."""
 
 
 class Stage(Protocol):
@@ -59,7 +61,11 @@ class SimulatedFaults(FaultyBackend):
 
 
 class Machine:
-    """One machine: clocks that survive a crash, and the program that runs on it."""
+    """One machine: clocks that survive a crash, and the program that runs on it.
+
+    Attributes:
+        runs_from: True time since which, or from which, it runs without being stopped.
+    """
 
     def __init__(self, run: Stage, index: int) -> None:
         plan = run.plan
@@ -74,6 +80,7 @@ class Machine:
         self._run = run
         self._rng = Random(f"{run.label}/{self.name}")
         self._life = 0
+        self.runs_from = 0.0
         self.boot()
 
     def boot(self) -> None:
@@ -121,10 +128,17 @@ class User:
         self._rng = Random(rng.getrandbits(64))
         self._unit = machine.settings.validity
         self._written = 0
+        self._stopped: set[asyncio.Task[Any] | None] = set()
 
     def start(self, delay: float = 0.0) -> None:
         """Begin, ``delay`` seconds from now."""
         self.task = self._machine.process.start(self._live(delay), name=self.name)
+
+    def stop(self) -> None:
+        """Cancel it from outside."""
+        if self.task is not None:
+            self._stopped.add(self.task)
+            self.task.cancel()
 
     async def _live(self, delay: float) -> None:
         run, rng, plan = self._run, self._rng, self._run.plan
@@ -134,14 +148,15 @@ class User:
         while loop.time() < run.ends:
             await asyncio.sleep(rng.uniform(*plan.idles) * self._unit)
             began = loop.time()
+            if plan.bodies and rng.random() < plan.bodies:
+                await self._hold_body(lock)
+                continue
             try:
                 lease = await self._acquire(lock)
             except (TimeoutError, BackendError, RecordCorruptError) as error:
                 run.checker.note(self.name, f"got nothing: {type(error).__name__}")
                 continue
-            waited = (loop.time() - began) / self._unit
-            if plan.longest_wait is not None and waited > plan.longest_wait:
-                run.checker.violated(Invariant.FAIR, f"{self.name} waited for {waited:.1f} lifetimes")
+            self._check_wait(began)
             if lease is not None:
                 await self.hold(lease, rng.uniform(*plan.holds) * self._unit)
 
@@ -151,12 +166,20 @@ class User:
             return await lock.acquire()
         if rng.random() < 0.1:  # noqa: PLR2004  a tenth
             return await lock.try_acquire()
-        left = max(0.0, run.ends - run.loop.time())
-        patience = min(left, rng.choice((0.3, 1.0, 2.5, 10.0)) * self._unit)
+        patience = self._patience()
         if rng.random() < run.plan.cancels:
             async with asyncio.timeout(rng.random() * patience):
                 return await lock.acquire(timeout=None)
         return await lock.acquire(timeout=patience)
+
+    def _patience(self) -> float:
+        left = max(0.0, self._run.ends - self._run.loop.time())
+        return min(left, self._rng.choice((0.3, 1.0, 2.5, 10.0)) * self._unit)
+
+    def _check_wait(self, began: float) -> None:
+        most, waited = self._run.plan.longest_wait, (self._run.loop.time() - began) / self._unit
+        if most is not None and waited > most:
+            self._run.checker.violated(Invariant.FAIR, f"{self.name} waited for {waited:.1f} lifetimes")
 
     async def hold(self, lease: Lease, seconds: float) -> None:
         """Use a lease for ``seconds``, then release it; linger when it is lost."""
@@ -183,6 +206,52 @@ class User:
         except (LeaseLostError, BackendError) as error:
             checker.note(self.name, f"has lost owner={lease.owner[:8]}: {type(error).__name__}")
             checker.told_lost(holding)
+
+    async def _hold_body(self, lock: Lock) -> None:
+        """Hold the lock as most programs do: only its cancellation tells the body of a loss."""
+        run, rng, plan, checker = self._run, self._rng, self._run.plan, self._run.checker
+        began = run.loop.time()
+        patience = self._patience() if rng.random() < plan.impatience else None
+        cut = rng.random() * (patience or self._unit) if rng.random() < plan.cancels else None
+        holding: Holding | None = None
+        try:
+            async with asyncio.timeout(cut), lock.hold(timeout=patience) as lease:
+                self._check_wait(began)
+                self.holding = True
+                token = lease.fencing_token
+                holding = checker.handed_out(self.name, self._machine.process, lease, token=token)
+                await self._body(lease, holding)
+            if lease.lost is not None:
+                checker.violated(Invariant.LOSS_ENDS_BODY, f"{self.name} was not told: {lease.lost.reason}")
+        except asyncio.CancelledError:
+            if asyncio.current_task() not in self._stopped:
+                checker.violated(Invariant.LOSS_ENDS_BODY, f"{self.name} met a cancellation that is nobody's")
+            raise
+        except (TimeoutError, LeaseLostError, BackendError, RecordCorruptError) as error:
+            checker.note(self.name, f"leaves hold(): {type(error).__name__}")
+            if holding is not None:
+                checker.told_lost(holding)
+                await asyncio.sleep(rng.random() * self._unit)
+        finally:
+            self.holding = False
+            if holding is not None:
+                checker.dropped(holding)
+
+    async def _body(self, lease: Lease, holding: Holding) -> None:
+        """Work to the end, or after a loss without end, since nobody asks the lease."""
+        loop, rng = self._run.loop, self._rng
+        until = loop.time() + rng.uniform(*self._run.plan.holds) * self._unit
+        endless = rng.random() < 0.5  # noqa: PLR2004  a fair coin
+        while (left := until - loop.time()) > 0 or (endless and holding.ended_at is not None):
+            chance = rng.random()
+            if chance < 0.1:  # noqa: PLR2004  a tenth
+                await lease.confirm()
+            await asyncio.sleep(min(max(left, 0.1), (0.02 + chance * 0.4) * self._unit))
+            ended = holding.ended_at
+            if ended is not None and loop.time() - max(ended, self._machine.runs_from) > TOLD_WITHIN:
+                detail = f"{self.name} runs on in hold() {loop.time() - ended:.2f} s after its loss"
+                self._run.checker.violated(Invariant.LOSS_ENDS_BODY, detail)
+                return
 
     async def _work(self, lease: Lease, until: float) -> None:
         run, rng = self._run, self._rng

@@ -47,6 +47,7 @@ class Plan:
         deletions: How often an operator deletes the object.
         breaks: How often an operator breaks the lock.
         cancels: Share of acquisitions that are cancelled at a random time.
+        bodies: Share of acquisitions through ``hold()``, whose body never asks the lease.
         holds: Least and most lifetimes that a user holds the lock.
         idles: Least and most lifetimes that a user is idle.
         fenced: Share of holds that write to the fenced object.
@@ -79,6 +80,7 @@ class Plan:
     deletions: int = 0
     breaks: int = 0
     cancels: float = 0.1
+    bodies: float = 0.25
     holds: tuple[float, float] = (0.02, 1.2)
     idles: tuple[float, float] = (0.0, 0.3)
     fenced: float = 0.3
