@@ -53,6 +53,8 @@ async def make_client(settings: ClientSettings) -> tuple[Sdk, AsyncExitStack]:
     if credentials is None:
         raise botocore.exceptions.NoCredentialsError
     shared = _SharedCredentials(credentials)
+    # The first fetch reads the models of the service that it asks.
+    await shared.get_frozen_credentials()
     # There is no public way to bring credentials of one's own making.
     session._credentials = shared  # noqa: SLF001
     async with AsyncExitStack() as stack:

@@ -232,7 +232,10 @@ class GcsBackend(CloudBackend[Storage]):
             token = self._token
             if token is None and not self._anonymous:
                 # Off the loop: it reads the credentials' file.
-                token = _SharedToken(await asyncio.to_thread(Token, session=session, scopes=_SCOPES))
+                ours = await asyncio.to_thread(Token, session=session, scopes=_SCOPES)
+                token = _SharedToken(ours, owned=True)
+            elif isinstance(token, Token):
+                token = _SharedToken(token, owned=False)
             # api_is_dev must be said: any api_root else turns credentials and TLS checks off.
             return Storage(session=session, token=token, api_root=self._endpoint, api_is_dev=self._anonymous)
         except BaseException:
@@ -263,10 +266,15 @@ class _SharedToken:
 
     The SDK shares one refresh task and lets any waiter's cancellation kill it for all; and it
     waits for the refresh though the present token is valid for minutes yet.
+
+    Args:
+        inner: The SDK's token.
+        owned: Nobody else uses it.
     """
 
-    def __init__(self, inner: Token) -> None:
+    def __init__(self, inner: Token, *, owned: bool) -> None:
         self._inner = inner
+        self._owned = owned
         self._refresh: Joined[str | None] = Joined(self._inner.get)
 
     async def get(self) -> str | None:
@@ -284,7 +292,7 @@ class _SharedToken:
 
     async def close(self) -> None:
         await self._refresh.aclose()
-        if (running := self._inner.acquiring) is not None:
+        if self._owned and (running := self._inner.acquiring) is not None:
             running.cancel()
 
 

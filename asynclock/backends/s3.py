@@ -43,6 +43,7 @@ from asynclock.backends._http import (
     read_capped,
     server_time,
 )
+from asynclock.backends._offload import Workers
 from asynclock.backends._s3_client import ClientSettings, Sdk, make_client
 from asynclock.backends._url import object_prefix, take_options
 from asynclock.errors import (
@@ -198,7 +199,12 @@ class S3Backend(CloudBackend[Sdk]):
     async def _open(self) -> Sdk:
         # Off the loop: the SDK reads its models and the user's configuration, for 0.1 to 0.3 s.
         # Its connections belong to the loop that sends the first request, which is ours.
-        client, self._stack = await asyncio.to_thread(lambda: asyncio.run(make_client(self._settings)))
+        # Not an executor: the loop would wait at its end for credentials that hang.
+        workers = Workers("asynclock-s3", 1)
+        try:
+            client, self._stack = await workers.run(lambda: asyncio.run(make_client(self._settings)))
+        finally:
+            workers.close()
         return client
 
     async def _close(self, client: Sdk) -> None:  # noqa: ARG002  the stack owns it

@@ -9,8 +9,8 @@ error, never a skip.
 store that is there already, a real account too; its options come from
 ``ASYNCLOCK_TEST_S3_OPTIONS``, JSON.
 
-``s3-tls`` and ``azure-tls`` are MinIO and Azurite behind a certificate of their own; the first
-knows a key for encryption, the second takes the tokens of any identity provider.
+``s3-tls``, ``gcs-tls`` and ``azure-tls`` are the same behind a certificate of their own; MinIO knows
+a key for encryption, Azurite takes the tokens of any identity provider.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Server:
     """A running store.
 
     Attributes:
-        name: ``s3``, ``moto``, ``gcs``, ``azure``, ``s3-tls`` or ``azure-tls``.
+        name: ``s3``, ``moto``, ``gcs``, ``azure``, ``s3-tls``, ``gcs-tls``, ``azure-tls``.
         url: URL of its bucket, for ``asynclock.connect``.
         options: Options for that URL.
         version: What answered, for the report.
@@ -115,6 +115,7 @@ _SCHEMES: Final = {
     "s3-tls": "s3",
     "moto": "s3",
     "gcs": "gs",
+    "gcs-tls": "gs",
     "azure": "az",
     "azure-tls": "az",
 }
@@ -123,13 +124,14 @@ _READY_PATHS: Final = {
     "s3-tls": "/minio/health/ready",
     "moto": "/moto-api/",
     "gcs": "/_internal/healthcheck",
+    "gcs-tls": "/_internal/healthcheck",
     "azure": f"/{AZURE_ACCOUNT}?comp=list",
     "azure-tls": f"/{AZURE_ACCOUNT}?comp=list",
 }
 
 
 def _options(name: str, endpoint: str, ca_file: str) -> dict[str, Any]:
-    if name == "gcs":
+    if _SCHEMES[name] == "gs":
         # The emulator takes any number of writes a second.
         return {"endpoint_url": endpoint, "min_write_interval": 0.0}
     if _SCHEMES[name] == "az":
@@ -213,6 +215,14 @@ def _fake_gcs(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001 
     return command, FAKE_GCS.rpartition("/")[2]
 
 
+def _fake_gcs_tls(port: int, folder: str) -> tuple[list[str], str]:
+    command, version = _fake_gcs(port, folder)
+    public, private = issue_certificate(_certificates(folder))
+    # The last one of a flag counts.
+    command += ["-scheme", "https", "-external-url", f"https://127.0.0.1:{port}"]
+    return [*command, "-cert-location", str(public), "-private-key-location", str(private)], version
+
+
 def _azurite(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  it keeps its data in memory
     command = [_npm_binary("azurite-blob", AZURITE), "--blobHost", "127.0.0.1", "--blobPort", str(port)]
     # The SDK speaks a newer version of the protocol than the emulator knows of.
@@ -231,6 +241,7 @@ _COMMANDS: Final[dict[str, Callable[[int, str], tuple[list[str], str]]]] = {
     "s3-tls": _minio_tls,
     "moto": _moto,
     "gcs": _fake_gcs,
+    "gcs-tls": _fake_gcs_tls,
     "azure": _azurite,
     "azure-tls": _azurite_tls,
 }
@@ -315,13 +326,14 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _make_bucket(name: str, endpoint: str, ca_file: str) -> None:
-    if name == "gcs":
+    if _SCHEMES[name] == "gs":
+        trusted = ssl.create_default_context(cafile=ca_file) if ca_file else None
         request = urllib.request.Request(  # noqa: S310  our own loopback address
             f"{endpoint}/storage/v1/b?project=test",
             data=json.dumps({"name": BUCKET}).encode(),
             headers={"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=10):  # noqa: S310  likewise
+        with urllib.request.urlopen(request, timeout=10, context=trusted):  # noqa: S310  likewise
             return
     if _SCHEMES[name] == "az":
         from azure.storage.blob import BlobServiceClient  # noqa: PLC0415  an extra

@@ -1,5 +1,14 @@
 """The servers behind the fault proxy."""
 
-from tests.servers.fixtures import any_server, azurite, azurite_tls, cloud, fake_gcs, minio, moto
+from tests.servers.fixtures import (
+    any_server,
+    azurite,
+    azurite_tls,
+    cloud,
+    fake_gcs,
+    fake_gcs_tls,
+    minio,
+    moto,
+)
 
-__all__ = ["any_server", "azurite", "azurite_tls", "cloud", "fake_gcs", "minio", "moto"]
+__all__ = ["any_server", "azurite", "azurite_tls", "cloud", "fake_gcs", "fake_gcs_tls", "minio", "moto"]

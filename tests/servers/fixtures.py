@@ -36,6 +36,12 @@ def minio_tls() -> Server:
 
 
 @pytest.fixture(scope="session")
+def fake_gcs_tls() -> Server:
+    """Return fake-gcs-server behind a certificate of its own."""
+    return server("gcs-tls")
+
+
+@pytest.fixture(scope="session")
 def azurite_tls() -> Server:
     """Return Azurite behind a certificate of its own, which takes access tokens."""
     return server("azure-tls")
