@@ -194,10 +194,17 @@ class Simulation:
             machine.start()
 
     def _pause(self, index: int) -> None:
-        self._stop(index, "pause", self._rng.random() * 2 * self.unit)
+        self._stop(self._aimed(index), "pause", self._rng.random() * 2 * self.unit)
 
     def _stall(self, index: int) -> None:
         self._stop(index, "stall", self._rng.random() * self.unit / 2)
+
+    def _aimed(self, index: int) -> int:
+        """Return a machine that believes, if this trouble is aimed and there is one; else ``index``."""
+        if self.plan.aim and self._rng.random() < self.plan.aim:
+            believing = {holding.process for holding in self.checker.believers()}
+            return next((at for at, each in enumerate(self.machines) if each.process in believing), index)
+        return index
 
     def _stop(self, index: int, what: str, seconds: float) -> None:
         if (machine := self._suffers(index, f"{what} for {seconds:.2f} s")) is not None:
@@ -218,7 +225,7 @@ class Simulation:
 
     def _partition(self, index: int) -> None:
         seconds = self._rng.random() * 1.5 * self.unit
-        if (machine := self._suffers(index, f"partition for {seconds:.2f} s")) is not None:
+        if (machine := self._suffers(self._aimed(index), f"partition for {seconds:.2f} s")) is not None:
             self.store.cut_off.add(machine.process)
             self.loop.call_later(seconds, self.store.cut_off.discard, machine.process)
 
@@ -327,7 +334,7 @@ class Simulation:
         if self.plan.hudi_peers:
             skew = self.plan.settings[0].max_clock_skew
             longest = max(each.validity for each in self.plan.settings)
-            hudi = self.plan.hudi_validity + self.plan.hudi_clock + 0.5
+            hudi = self.plan.hudi_validity + max(self.plan.hudi_clock) + 0.5
             # A dead Java writer, and the wait for the token behind it (rule 11).
             bound += max(0.0, hudi - longest) + 2 * (skew + resolution)
         return bound + ROUND_TRIPS + self.plan.slack

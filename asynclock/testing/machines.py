@@ -284,7 +284,7 @@ class JavaWriter:
         self.name = f"hudi-{index}"
         self._run = run
         self._rng = rng
-        error = rng.uniform(-run.plan.hudi_clock, run.plan.hudi_clock)
+        error = rng.uniform(*run.plan.hudi_clock)
         self._clock = VirtualClock(run.loop, offset=error)
         self.process = run.loop.process(self.name, self._clock)
         self.task: asyncio.Task[None] | None = None

@@ -29,7 +29,7 @@ class Plan:
         users: Coroutines per client that want the lock.
         hudi_peers: Java writers beside them.
         hudi_validity: Validity of the Java writers, seconds.
-        hudi_clock: Their wall clocks are off by at most this, seconds.
+        hudi_clock: Least and most seconds by which their wall clocks are ahead.
         hudi_pauses: Rate of SIGSTOPs of the Java writers.
         hudi_holds: Least and most lifetimes that a Java writer holds the lock.
         hudi_idles: Least and most lifetimes that a Java writer is idle.
@@ -44,6 +44,7 @@ class Plan:
         steps: Rate of wall clock steps.
         step_by: Most seconds of such a step.
         partitions: Rate of machines cut off.
+        aim: Share of the pauses and partitions that hit whoever believes just then.
         deletions: How often an operator deletes the object.
         breaks: How often an operator breaks the lock.
         cancels: Share of acquisitions that are cancelled at a random time.
@@ -62,7 +63,7 @@ class Plan:
     users: int = 1
     hudi_peers: int = 0
     hudi_validity: float = 10.0
-    hudi_clock: float = 0.25
+    hudi_clock: tuple[float, float] = (-0.25, 0.25)
     hudi_pauses: float = 0.0
     hudi_holds: tuple[float, float] = (0.05, 1.0)
     hudi_idles: tuple[float, float] = (0.0, 1.0)
@@ -77,6 +78,7 @@ class Plan:
     steps: float = 0.0
     step_by: float = 10.0
     partitions: float = 0.0
+    aim: float = 0.0
     deletions: int = 0
     breaks: int = 0
     cancels: float = 0.1

@@ -5,56 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from asynclock.settings import LeaseSettings
+from asynclock.testing import draw
+from asynclock.testing.draw import HOUR, MINUTE, SKEW
 from asynclock.testing.faulty import Fault
+from asynclock.testing.hudi_scenarios import HUDI_SCENARIOS
 from asynclock.testing.plan import Plan
-from asynclock.testing.store import StoreProfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
-
-SKEW: Final = 2.0
-"""S of the simulated clients; the nodes of a store differ by no more."""
-MINUTE: Final = 60.0
-HOUR: Final = 3600.0
-
-
-def _settings(
-    rng: Random, clients: int, *, validity: float = 10.0, margin: float | None = None
-) -> tuple[LeaseSettings, ...]:
-    poll = rng.choice((0.1, 0.15, 0.2)) * validity
-    each = LeaseSettings(
-        validity=validity, safety_margin=margin, max_clock_skew=SKEW, poll_interval=min(5.0, poll)
-    )
-    return (each,) * clients
-
-
-def _nodes(rng: Random) -> tuple[float, ...]:
-    """Nodes that differ from each other and from true time by at most S."""
-    lowest = -rng.random() * SKEW
-    return tuple(lowest + rng.random() * SKEW for _ in range(rng.randint(1, 4)))
-
-
-def _store(rng: Random, **more: object) -> StoreProfile:
-    profile: dict[str, object] = {
-        "nodes": _nodes(rng),
-        "resolution": rng.choice((0.0, 1.0)),
-        "versions": rng.choice(("content", "generation")),
-    }
-    return StoreProfile(**{**profile, **more})  # type: ignore[arg-type]
-
-
-def _walls(rng: Random, clients: int, most: float = SKEW / 2) -> tuple[float, ...]:
-    return tuple(rng.uniform(-most, most) for _ in range(clients))
 
 
 def contention(rng: Random) -> Plan:
     """Several clients want one lock; little goes wrong."""
     clients = rng.choice((3, 3, 3, 4, 5))
     return Plan(
-        settings=_settings(rng, clients),
-        store=_store(rng),
-        wall_errors=_walls(rng, clients),
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng),
+        wall_errors=draw.walls(rng, clients),
         holds=(0.02, 0.5),
         pauses=0.05,
         faults={Fault.SLOW: 0.01},
@@ -65,9 +33,9 @@ def crash_storm(rng: Random) -> Plan:
     """Machines are killed at any await and come back."""
     clients = rng.choice((3, 3, 4))
     return Plan(
-        settings=_settings(rng, clients),
-        store=_store(rng),
-        wall_errors=_walls(rng, clients),
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng),
+        wall_errors=draw.walls(rng, clients),
         crashes=0.3,
         holds=(0.1, 1.0),
         faults={Fault.REPLY_LOST: 0.02},
@@ -78,9 +46,9 @@ def zombie_writes(rng: Random) -> Plan:
     """Answers are lost, writes land late, twice, or are refused for having been written."""
     clients = rng.choice((3, 3, 4))
     return Plan(
-        settings=_settings(rng, clients),
-        store=_store(rng, slow=0.03, slow_by=8.0),
-        wall_errors=_walls(rng, clients),
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng, slow=0.03, slow_by=8.0),
+        wall_errors=draw.walls(rng, clients),
         faults={
             Fault.REPLY_LOST: 0.05,
             Fault.REQUEST_LOST: 0.03,
@@ -100,8 +68,8 @@ def clock_chaos(rng: Random) -> Plan:
     """Wall clocks off by hours, stepping, drifting; machines paused, stalled, suspended."""
     clients = rng.choice((3, 3, 4))
     return Plan(
-        settings=_settings(rng, clients),
-        store=_store(rng),
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng),
         wall_errors=tuple(rng.choice((0.0, 1.0, -MINUTE, HOUR)) * rng.random() for _ in range(clients)),
         drifts=tuple(rng.uniform(-0.05, 0.05) for _ in range(clients)),
         pauses=0.2,
@@ -118,15 +86,15 @@ def wrong_store_times(rng: Random) -> Plan:
     """Dates off by a minute, a node constantly off, no Dates, no ``last_modified``, a wrong wall clock."""
     clients = rng.choice((3, 3, 4))
     kind = rng.choice(("few", "few", "node", "none", "unmodified", "wall"))
-    nodes = _nodes(rng)
-    walls = list(_walls(rng, clients))
+    nodes = draw.nodes(rng)
+    walls = list(draw.walls(rng, clients))
     if kind == "node":
         nodes = (*(nodes + nodes)[:3], rng.choice((-MINUTE, MINUTE)))
     if kind == "wall":
         walls[0] = rng.choice((-1, 1)) * rng.choice((1.5 * MINUTE, HOUR))
     return Plan(
-        settings=_settings(rng, clients),
-        store=_store(
+        settings=draw.settings(rng, clients),
+        store=draw.store(
             rng,
             nodes=nodes,
             dates=kind != "none",
@@ -147,9 +115,9 @@ def deletion(rng: Random) -> Plan:
     """An operator deletes the object; somebody reads half of it."""
     clients = rng.choice((3, 3, 4))
     return Plan(
-        settings=_settings(rng, clients),
-        store=_store(rng),
-        wall_errors=_walls(rng, clients),
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng),
+        wall_errors=draw.walls(rng, clients),
         deletions=rng.randint(1, 2),
         lifetimes=6.0,
         faults={Fault.CORRUPT: 0.01, Fault.REPLY_LOST: 0.01, Fault.SLOW: 0.01},
@@ -160,9 +128,9 @@ def broken(rng: Random) -> Plan:
     """An operator breaks a live lock."""
     clients = 3
     return Plan(
-        settings=_settings(rng, clients),
-        store=_store(rng),
-        wall_errors=_walls(rng, clients),
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng),
+        wall_errors=draw.walls(rng, clients),
         breaks=rng.randint(1, 3),
         holds=(0.2, 1.5),
         fenced=0.8,
@@ -174,12 +142,45 @@ def partition(rng: Random) -> Plan:
     """The network reaches some machines and not others."""
     clients = rng.choice((3, 3, 3, 4, 5))
     return Plan(
-        settings=_settings(rng, clients),
-        store=_store(rng),
-        wall_errors=_walls(rng, clients),
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng),
+        wall_errors=draw.walls(rng, clients),
         partitions=0.5,
         holds=(0.2, 1.5),
         faults={Fault.SLOW: 0.01},
+    )
+
+
+def refused_writes(rng: Random) -> Plan:
+    """The store answers reads and refuses most writes, for so long that leases run out."""
+    clients = rng.choice((3, 3, 4))
+    return Plan(
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng),
+        wall_errors=draw.walls(rng, clients),
+        holds=(1.0, 2.5),
+        cancels=0.0,
+        faults={Fault.CONFLICT: rng.choice((0.6, 0.8, 0.9))},
+    )
+
+
+def slow_answers(rng: Random) -> Plan:
+    """Answers come late, then none at all; nodes differ by S, margins are thin."""
+    clients = rng.choice((3, 3, 4))
+    validity = 10.0
+    each = LeaseSettings(
+        validity=validity, safety_margin=validity / 50, max_clock_skew=SKEW, poll_interval=0.04 * validity
+    )
+    return Plan(
+        settings=(each,) * clients,
+        store=draw.store(rng, nodes=(-SKEW / 2, -SKEW / 2, SKEW / 2), resolution=0.0),
+        wall_errors=draw.walls(rng, clients),
+        holds=(1.5, 3.0),
+        fenced=1.0,
+        partitions=0.2,
+        aim=1.0,
+        faults={Fault.SLOW: 0.4, Fault.REPLY_LOST: 0.02},
+        delay=(1.0, 1.8),
     )
 
 
@@ -188,9 +189,9 @@ def throttling_storm(rng: Random) -> Plan:
     clients = rng.choice((3, 3, 4))
     share = rng.choice((0.05, 0.15, 0.3))
     return Plan(
-        settings=_settings(rng, clients),
-        store=_store(rng),
-        wall_errors=_walls(rng, clients),
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng),
+        wall_errors=draw.walls(rng, clients),
         faults={Fault.THROTTLED: share, Fault.UNAVAILABLE: share, Fault.CONFLICT: share / 2},
         lifetimes=6.0,
     )
@@ -199,9 +200,9 @@ def throttling_storm(rng: Random) -> Plan:
 def hand_off(rng: Random) -> Plan:
     """Several coroutines of each client wait in line; holds are short."""
     return Plan(
-        settings=_settings(rng, 3),
-        store=_store(rng, slow=0.02),
-        wall_errors=_walls(rng, 3),
+        settings=draw.settings(rng, 3),
+        store=draw.store(rng, slow=0.02),
+        wall_errors=draw.walls(rng, 3),
         users=3,
         holds=(0.0, 0.15),
         idles=(0.0, 0.3),
@@ -230,8 +231,8 @@ def mixed_settings(rng: Random) -> Plan:
     return Plan(
         settings=tuple(settings),
         lifetimes=4.0,
-        store=_store(rng),
-        wall_errors=_walls(rng, clients),
+        store=draw.store(rng),
+        wall_errors=draw.walls(rng, clients),
         crashes=0.1,
         pauses=0.3,
         partitions=0.2,
@@ -244,79 +245,13 @@ def truncated_dates(rng: Random) -> Plan:
     clients = rng.choice((3, 3, 4))
     lowest = -rng.random() * SKEW
     return Plan(
-        settings=_settings(rng, clients, validity=5.0),
-        store=_store(rng, nodes=(lowest, lowest + SKEW), resolution=1.0),
-        wall_errors=_walls(rng, clients, SKEW),
+        settings=draw.settings(rng, clients, validity=5.0),
+        store=draw.store(rng, nodes=(lowest, lowest + SKEW), resolution=1.0),
+        wall_errors=draw.walls(rng, clients, SKEW),
         lifetimes=7.0,
         crashes=0.1,
         pauses=0.15,
         faults={Fault.REPLY_LOST: 0.02, Fault.SLOW: 0.02},
-    )
-
-
-def hudi_peer(rng: Random) -> Plan:
-    """Hudi's own Java writers want the same lock."""
-    clients = rng.choice((2, 2, 3))
-    alone = rng.random() < 0.5  # noqa: PLR2004  a fair coin
-    return Plan(
-        # Java's clock may be ahead by M + 0.5: just that.
-        settings=_settings(rng, clients, margin=SKEW - 0.5),
-        store=_store(rng),
-        wall_errors=_walls(rng, clients),
-        hudi_peers=1 if alone else 2,
-        # Two Java writers must agree within Hudi's 500 ms; one, with the store within S.
-        hudi_clock=SKEW if alone else 0.25,
-        hudi_validity=10.0 if alone else rng.choice((10.0, 20.0)),
-        hudi_pauses=0.2,
-        holds=(0.02, 0.6),
-        lifetimes=6.0,
-        crashes=0.05,
-        pauses=0.1,
-        partitions=0.4,
-        faults={Fault.REPLY_LOST: 0.02, Fault.LATE: 0.01},
-        slack=6.0,
-    )
-
-
-def hudi_clocks(rng: Random) -> Plan:
-    """A Java writer beside clients whose wall clocks step and answers whose Dates are wrong."""
-    clients = rng.choice((2, 3))
-    walls = list(_walls(rng, clients))
-    if rng.random() < 0.3:  # noqa: PLR2004  a third
-        walls[0] = rng.choice((-1, 1)) * rng.choice((1.5 * MINUTE, HOUR))
-    return Plan(
-        settings=_settings(rng, clients),
-        store=_store(rng, wrong_dates=rng.choice((0.0, 0.02))),
-        wall_errors=tuple(walls),
-        hudi_peers=1,
-        hudi_clock=SKEW / 2,
-        hudi_validity=10.0,
-        hudi_pauses=0.1,
-        holds=(0.02, 1.0),
-        lifetimes=6.0,
-        steps=0.1,
-        step_by=HOUR,
-        partitions=0.2,
-        slack=MINUTE,
-    )
-
-
-def hudi_turns(rng: Random) -> Plan:
-    """Java writers and clients take turns within seconds, on nodes that differ as much as they may."""
-    lowest = -rng.random() * SKEW
-    return Plan(
-        settings=_settings(rng, 2),
-        store=_store(rng, nodes=(lowest, lowest + SKEW)),
-        wall_errors=_walls(rng, 2),
-        hudi_peers=1,
-        hudi_holds=(0.0, 0.02),
-        hudi_idles=(0.0, 0.1),
-        holds=(0.0, 0.02),
-        idles=(0.0, 0.1),
-        impatience=0.5,
-        cancels=0.3,
-        fenced=0.0,
-        slack=6.0,
     )
 
 
@@ -330,8 +265,8 @@ def observation(rng: Random) -> Plan:
     clients = rng.choice((3, 3, 4))
     return Plan(
         settings=tuple(rng.choice((thin, thin, wide)) for _ in range(clients)),
-        store=_store(rng, dates=False, last_modified=False, slow=0.1, slow_by=1.9),
-        wall_errors=_walls(rng, clients, HOUR),
+        store=draw.store(rng, dates=False, last_modified=False, slow=0.1, slow_by=1.9),
+        wall_errors=draw.walls(rng, clients, HOUR),
         drifts=(0.0,) * clients,
         pauses=0.3,
         crashes=0.1,
@@ -345,8 +280,8 @@ def worst_clocks(rng: Random) -> Plan:
     lowest = -rng.random() * SKEW
     drifts = tuple(rng.choice((-1, 1)) * rng.uniform(0.06, 0.09) for _ in range(3))
     return Plan(
-        settings=_settings(rng, 3),
-        store=_store(rng, nodes=(lowest, lowest + SKEW), resolution=1.0, slow=0.1, slow_by=1.9),
+        settings=draw.settings(rng, 3),
+        store=draw.store(rng, nodes=(lowest, lowest + SKEW), resolution=1.0, slow=0.1, slow_by=1.9),
         drifts=drifts,
         # Within S + R of the store for as long as can be, since drift moves it all the time.
         wall_errors=tuple(-drift * 25 for drift in drifts),
@@ -357,19 +292,22 @@ def worst_clocks(rng: Random) -> Plan:
 
 
 def turns(rng: Random) -> Plan:
-    """Clients that take the lock again as soon as they have released it."""
+    """Two machines take the lock again and again, each with somebody always in line."""
+    each = LeaseSettings(validity=10.0, max_clock_skew=SKEW, poll_interval=0.5)
     return Plan(
-        settings=_settings(rng, 3),
-        store=_store(rng),
-        wall_errors=_walls(rng, 3),
-        holds=(0.0, 0.05),
-        idles=(0.0, 0.1),
+        settings=(each,) * 2,
+        store=draw.store(rng, latency=(0.002, 0.01), slow=0.0),
+        wall_errors=draw.walls(rng, 2),
+        users=2,
+        holds=(0.03, 0.1),
+        idles=(0.0, 0.005),
         impatience=0.0,
         cancels=0.0,
         fenced=0.0,
-        longest_wait=12.0,
+        # A run and a hold, and as much again for a look that failed while the other was away.
+        longest_wait=2.5,
         lifetimes=6.0,
-        faults={Fault.SLOW: 0.01},
+        faults={Fault.REPLY_LOST: 0.01, Fault.CONFLICT: 0.01},
     )
 
 
@@ -382,14 +320,15 @@ SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "deletion": deletion,
     "broken": broken,
     "partition": partition,
+    "refused-writes": refused_writes,
+    "slow-answers": slow_answers,
     "throttling-storm": throttling_storm,
     "hand-off": hand_off,
     "mixed-settings": mixed_settings,
     "truncated-dates": truncated_dates,
-    "hudi-peer": hudi_peer,
-    "hudi-clocks": hudi_clocks,
-    "hudi-turns": hudi_turns,
     "observation": observation,
     "worst-clocks": worst_clocks,
     "turns": turns,
+    **HUDI_SCENARIOS,
 }
+"""What takes part in a simulated history, and what goes wrong in it."""

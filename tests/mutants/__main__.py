@@ -2,7 +2,8 @@
 """``python -m tests.mutants``: plant each mistake in a copy of the source and hunt for it.
 
 Killed means that the mutant's invariant was reported violated in its scenario; a crash, a hang
-or another error does not count. The unmutated source then passes the same histories.
+or another error does not count, nor does what is violated beside it. The unmutated source then
+passes the same histories.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.mutants.catalogue import MUTANTS, THIN
+from tests.mutants.catalogue import MUTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +34,8 @@ MOST: Final = 6000
 """Histories after which a mutant counts as survived."""
 SECONDS: Final = 150.0
 """Likewise, seconds."""
+DETAIL: Final = 100
+"""Characters shown of how an invariant was violated."""
 GRACE: Final = 60.0
 """Seconds after which a hunt that has not ended counts as a hang."""
 
@@ -44,7 +47,7 @@ class Outcome:
     Attributes:
         killed: Whether what was looked for was found.
         histories: How many it took.
-        detail: What went wrong with the hunt itself; empty if nothing did.
+        detail: How the invariant was violated; or what went wrong with the hunt itself.
     """
 
     killed: bool
@@ -64,15 +67,18 @@ def planted(mutant: Mutant, source: str) -> str:
     return source.replace(mutant.old, mutant.new)
 
 
-def hunt(scenario: str, wanted: str, *, most: int, mutant: Mutant | None = None) -> Outcome:
-    """Hunt on a copy of the source, with ``mutant`` planted in it if given."""
+def hunt(
+    scenario: str, wanted: str, *, first: int = 0, most: int = MOST, mutant: Mutant | None = None
+) -> Outcome:
+    """Hunt from seed ``first`` on, on a copy of the source with ``mutant`` planted in it if given."""
     with tempfile.TemporaryDirectory(prefix="asynclock-mutant-") as folder:
         copy = Path(folder, "asynclock")
         shutil.copytree(ROOT / "asynclock", copy, ignore=shutil.ignore_patterns("spark", "__pycache__"))
         if mutant is not None:
             path = copy / mutant.path
             path.write_text(planted(mutant, path.read_text()))
-        command = [sys.executable, "-m", "tests.mutants.hunt", scenario, wanted, str(most), str(SECONDS)]
+        command = [sys.executable, "-m", "tests.mutants.hunt", scenario, wanted]
+        command += [str(first), str(most), str(SECONDS)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join((folder, str(ROOT)))}
         try:
             done = subprocess.run(
@@ -91,18 +97,13 @@ def hunt(scenario: str, wanted: str, *, most: int, mutant: Mutant | None = None)
             return Outcome(killed=False, histories=0, detail=f"it crashes, which does not count: {last[0]}")
         found = json.loads(done.stdout)
         assert found["source"].startswith(folder), "the hunt did not run on the mutated copy"
-        return Outcome(killed=bool(found["found"]), histories=found["histories"])
+        return Outcome(found["found"] is not None, found["histories"], found["found"] or "")
 
 
-def hunt_mutant(mutant: Mutant) -> Outcome:
-    """Hunt for one mutant's invariant in its scenario."""
-    return hunt(mutant.scenario, mutant.invariant, most=MOST, mutant=mutant)
-
-
-def check_unmutated(used: dict[str, int], pool: ThreadPoolExecutor) -> list[str]:
-    """Run the unmutated source over as many histories of each scenario; return what failed."""
+def check_unmutated(used: dict[str, int], first: int, pool: ThreadPoolExecutor) -> list[str]:
+    """Run the unmutated source over the same histories of each scenario; return what failed."""
     scenarios = sorted(used)
-    outcomes = pool.map(lambda name: hunt(name, "any", most=used[name]), scenarios)
+    outcomes = pool.map(lambda name: hunt(name, "any", first=first, most=used[name]), scenarios)
     return [
         f"the unmutated source fails in {name}: {outcome}"
         for name, outcome in zip(scenarios, outcomes, strict=True)
@@ -110,43 +111,38 @@ def check_unmutated(used: dict[str, int], pool: ThreadPoolExecutor) -> list[str]
     ]
 
 
-def chosen(names: Iterable[str], *, quick: bool = False) -> list[Mutant]:
-    """Return the mutants whose name contains one of ``names``, all if there are none.
-
-    Args:
-        names: Parts of names.
-        quick: Leave out those that take too long to find for a test run.
-    """
+def chosen(names: Iterable[str]) -> list[Mutant]:
+    """Return the mutants whose name contains one of ``names``, all if there are none."""
     wanted = list(names)
-    return [
-        each
-        for each in MUTANTS
-        if (not wanted or any(part in each.name for part in wanted)) and not (quick and each.name in THIN)
-    ]
+    return [each for each in MUTANTS if not wanted or any(part in each.name for part in wanted)]
 
 
 def main() -> int:
     """Hunt all mutants; 0 if every one is killed and the unmutated source passes."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="only mutants whose name contains one of these")
-    parser.add_argument("--quick", action="store_true", help="leave out those that are rarely found")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="hunts side by side")
+    parser.add_argument("--first", type=int, default=0, help="first seed of each hunt")
     options = parser.parse_args()
-    mutants = chosen(options.names, quick=options.quick)
+    mutants = chosen(options.names)
     used: dict[str, int] = defaultdict(int)
     killed = 0
     began = time.monotonic()
+
+    def hunt_one(mutant: Mutant) -> Outcome:
+        return hunt(mutant.scenario, mutant.invariant, first=options.first, mutant=mutant)
+
     with ThreadPoolExecutor(options.jobs) as pool:
-        for mutant, outcome in zip(mutants, pool.map(hunt_mutant, mutants), strict=True):
+        for mutant, outcome in zip(mutants, pool.map(hunt_one, mutants), strict=True):
             used[mutant.scenario] = max(used[mutant.scenario], outcome.histories)
             killed += outcome.killed
             verdict = "killed  " if outcome.killed else "SURVIVED"
             print(
                 f"{verdict} {outcome.histories:>6} histories  {mutant.scenario:<18} "
-                f"{mutant.invariant:<22} {mutant.name}  {outcome.detail}",
+                f"{mutant.invariant:<22} {mutant.name}: {outcome.detail[:DETAIL]}",
                 flush=True,
             )
-        failures = check_unmutated(used, pool)
+        failures = check_unmutated(used, options.first, pool)
     for failure in failures:
         print(failure)
     if not failures:

@@ -73,7 +73,7 @@ MUTANTS: Final = (
         "record = base.record._replace(nonce=self._store.fresh_nonce(), valid_until_ms=valid_until)",
         "record = base.record._replace(valid_until_ms=valid_until)",
         ONE,
-        "partition",
+        "refused-writes",
     ),
     Mutant(
         "take over without a condition",
@@ -199,8 +199,8 @@ MUTANTS: Final = (
         _TENURE,
         "            self._sent = attempt.sent\n        self._emit",
         "            self._sent = self._store.now()\n        self._emit",
-        ONE,
-        "worst-clocks",
+        HEAD,
+        "slow-answers",
     ),
     Mutant(
         "count belief on the monotonic clock only",
@@ -350,7 +350,7 @@ MUTANTS: Final = (
         "return max(valid_until + HUDI_DRIFT, last_modified + terms.validity) + terms.slack",
         "return valid_until + HUDI_DRIFT + terms.slack",
         HEAD,
-        "hudi-peer",
+        "hudi-behind",
     ),
     Mutant(
         "observe a Hudi record though Dates are usable",
@@ -366,7 +366,7 @@ MUTANTS: Final = (
         "latest = self.time.latest(now)",
         "latest = (self.time.bounds(now) or (self.time.latest(now),))[0]",
         HEAD,
-        "hudi-peer",
+        "hudi-ahead",
     ),
     Mutant(
         "publish no allowance for skew",
@@ -374,7 +374,7 @@ MUTANTS: Final = (
         "return math.ceil((latest + terms.skew + terms.validity) * 1000)",
         "return math.ceil((latest + terms.validity) * 1000)",
         HEAD,
-        "hudi-peer",
+        "hudi-ahead",
     ),
     Mutant(
         "publish by the local wall clock",
@@ -447,7 +447,7 @@ MUTANTS: Final = (
         "        settled_at = latest + terms.slack\n",
         "        settled_at = earliest\n",
         TOKEN,
-        "hudi-peer",
+        "hudi-turns",
     ),
     Mutant(
         "hand a token out before its wait beside Hudi",
@@ -499,16 +499,3 @@ MUTANTS: Final = (
         "contention",
     ),
 )
-
-THIN: Final = frozenset(
-    {
-        "keep the nonce of the lease for its renewals",
-        "count a renewal from its answer",
-        "forget when a Hudi record was written",
-        "publish validUntil from the earliest store time",
-        "publish no allowance for skew",
-        "guess a dropped token too low",
-        "never make way",
-    }
-)
-"""Found in hundreds of histories or more: ``make mutants`` hunts them, a test run has no time for it."""

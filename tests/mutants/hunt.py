@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import logging
 import sys
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
     from asynclock.testing.explore import Exploration
 
-Step = tuple[int, set[Invariant]]
-"""How many histories a step took, and which invariants it violated."""
+Step = tuple[int, dict[Invariant, str]]
+"""How many histories a step took, and for each invariant that it violated, how."""
 
 
-def steps(scenario: str) -> Iterator[Step]:
-    """Yield one step after the other of a scenario or an exploration."""
+def steps(scenario: str, first: int) -> Iterator[Step]:
+    """Yield one step after the other of a scenario, from seed ``first`` on, or of an exploration."""
     if scenario == "single-faults":
         yield _of(single_faults())
     elif scenario == "cancellations":
@@ -42,39 +43,47 @@ def steps(scenario: str) -> Iterator[Step]:
             yield _of(interleavings(2, lags=1, dead_holder=dead_holder))
             yield _of(interleavings(3, preemptions=2, dead_holder=dead_holder))
     else:
-        seed = 0
-        while True:
-            yield 1, {violation.invariant for violation in simulate(scenario, seed).violations}
-            seed += 1
+        for seed in itertools.count(first):
+            yield 1, {each.invariant: each.detail for each in reversed(simulate(scenario, seed).violations)}
 
 
-def hunt(scenario: str, wanted: set[Invariant], *, most: int, seconds: float) -> tuple[int, list[str]]:
-    """Return how many histories it took and what was violated; nothing if it was not found."""
+def hunt(
+    scenario: str, wanted: set[Invariant], *, first: int, most: int, seconds: float
+) -> tuple[int, str | None]:
+    """Return how many histories it took and how the first invariant was violated; None if none was.
+
+    A history with an unexpected error does not count: what follows from a crash shows no mistake.
+    """
     until = time.monotonic() + seconds
     gc.disable()  # cycles are collected now and then below: twice as fast
     histories = 0
-    for taken, violated in steps(scenario):
+    for taken, violated in steps(scenario, first):
         histories += taken
         if not histories % 16:
             gc.collect(1)
-        if found := violated & wanted:
-            return histories, sorted(found)
+        found = [how for invariant, how in violated.items() if invariant in wanted]
+        if found and (Invariant.NO_ERROR in wanted or Invariant.NO_ERROR not in violated):
+            return histories, found[0]
         if histories >= most or time.monotonic() > until:
             break
-    return histories, []
+    return histories, None
 
 
 def _of(exploration: Exploration) -> Step:
-    return exploration.schedules, exploration.violated
+    how = {
+        invariant: next(text for text in exploration.failures if f": {invariant}: " in text)
+        for invariant in exploration.violated
+    }
+    return exploration.schedules, how
 
 
 def main() -> None:
     """Hunt as told by the arguments and print what was found as JSON."""
-    scenario, wanted, most, seconds = sys.argv[1:]
+    scenario, wanted, first, most, seconds = sys.argv[1:]
     logging.getLogger("asynclock").setLevel(logging.CRITICAL)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     invariants = set(Invariant) if wanted == "any" else {Invariant(wanted)}
-    histories, found = hunt(scenario, invariants, most=int(most), seconds=float(seconds))
+    histories, found = hunt(scenario, invariants, first=int(first), most=int(most), seconds=float(seconds))
     print(json.dumps({"histories": histories, "found": found, "source": asynclock.__file__}))
 
 
