@@ -43,6 +43,8 @@ Renewal = Literal["thread", "loop"]
 MAX_NAME: Final = 512
 MAX_HOLDER: Final = 256
 _LISTED_AT_ONCE: Final = 16
+_SETTLE_LOOK: Final = 0.01
+"""Seconds between two looks at whether the writes of an end are settled."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
 _SUFFIX: Final = ".json"
 
@@ -146,12 +148,16 @@ class LockClient:
     def _core(self, name: str) -> LockCore:
         core = self._cores.get(name)
         if core is None:
-            core = self._cores[name] = LockCore(
-                name=name,
-                url=f"{self.url}/{name}{_SUFFIX}",
-                store=self._store,
-                scheduler=self._scheduler,
-                spawn=self._spawn,
+            # setdefault: two threads that name it at once must stand in one line.
+            core = self._cores.setdefault(
+                name,
+                LockCore(
+                    name=name,
+                    url=f"{self.url}/{name}{_SUFFIX}",
+                    store=self._store,
+                    scheduler=self._scheduler,
+                    spawn=self._spawn,
+                ),
             )
         return core
 
@@ -203,7 +209,7 @@ class LockClient:
 
     async def _close(self) -> None:
         error = self._unusable_error()
-        acquiring = [task for core in self._cores.values() for task in core.close(error)]
+        acquiring = [task for core in list(self._cores.values()) for task in core.close(error)]
         await self.release_all()
         if acquiring:
             await asyncio.wait(acquiring, timeout=self.exit_bound)
@@ -214,13 +220,27 @@ class LockClient:
         self._scheduler.close()
         await self.backend.aclose()
 
-    async def release_all(self) -> None:
-        """End belief in all leases and release them within the exit bound; on the client's loop."""
-        for tenure in self._scheduler.tenures:
-            if tenure.end_belief():
-                self._spawn(tenure.release())
-        if self._tasks:
-            await asyncio.wait(list(self._tasks), timeout=self._store.terms.exit_bound)
+    async def release_all(self, *, loss: str | None = None) -> None:
+        """Release all leases within the exit bound and acquire none for twice as long; on the client's loop.
+
+        Args:
+            loss: Why, told to the holders as a loss; None: they let go themselves.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.exit_bound
+        cores = list(self._cores.values())
+        for core in cores:
+            core.stand_back()
+        await asyncio.sleep(0)  # whoever was handed a lock just now begins to free it
+        while True:
+            for tenure in self._scheduler.tenures:
+                if tenure.end_belief() if loss is None else tenure.give_up(loss):
+                    self._spawn(tenure.release())
+            busy = {*self._tasks, *self._store.writing, *(task for core in cores for task in core.releasing)}
+            left = until - loop.time()
+            if not busy or left <= 0:
+                return
+            await asyncio.wait(busy, timeout=min(left, _SETTLE_LOOK))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:

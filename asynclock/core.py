@@ -12,7 +12,7 @@ from asynclock.errors import (
     LockChangedError,
     RecordCorruptError,
 )
-from asynclock.host import cancel_call, uninterrupted
+from asynclock.host import cancel_call, counted_in, uninterrupted
 from asynclock.line import Line, Turn, Turns
 from asynclock.protocol.acquisition import Acquisition, LockState, is_passing
 from asynclock.protocol.attempts import Attempt
@@ -44,7 +44,9 @@ class LockCore:
         self._line = Line(self._orphaned)
         self._turns = Turns(store.terms)
         self._tenure: Tenure | None = None
-        self._acquiring: asyncio.Task[object] | None = None
+        self._acquiring: set[asyncio.Task[object]] = set()
+        self.releasing: set[asyncio.Task[object]] = set()
+        """The tasks that are releasing."""
         self._closed: ConfigError | None = None
 
     async def acquire(
@@ -54,7 +56,19 @@ class LockCore:
 
         Raises:
             AcquireTimeoutError: The time is out.
+            ConfigError: The client was closed.
         """
+        with counted_in(self._acquiring):
+            try:
+                return await self._acquire(timeout=timeout, once=once, fencing=fencing)
+            except asyncio.CancelledError as error:
+                if self._closed is not None:
+                    raise self._closed from error
+                raise
+
+    async def _acquire(self, *, timeout: float | None, once: bool, fencing: bool) -> Tenure | None:
+        if self._closed is not None:
+            raise self._closed
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         turn = self._line.try_enter() if once else await self._line.enter(until)
@@ -72,24 +86,23 @@ class LockCore:
                 once=once or timeout == 0,
                 fencing=fencing,
                 baton=turn.baton,
+                held_back=self._held_back,
             )
-            self._acquiring = asyncio.current_task()
+            set_out = loop.time()
             may_try = turn.baton is not None or await self._make_way(until, once=once)
             tenure = await acquisition.run() if may_try else None
         except BaseException as error:
             self._line.leave()
-            if self._closed is not None and isinstance(error, asyncio.CancelledError):
-                raise self._closed from error
             if timeout == 0 and isinstance(error, BackendError) and is_passing(error):
                 self._not_acquired(timeout, once=once, error=error)
             raise
-        finally:
-            self._acquiring = None
         if tenure is None:
             self._line.leave()
             self._not_acquired(timeout, once=once, error=acquisition.error)
             return None
-        self._turns.began(loop.time(), owner=tenure.owner, predecessor=acquisition.predecessor)
+        self._turns.began(
+            loop.time(), set_out=set_out, owner=tenure.owner, predecessor=acquisition.predecessor
+        )
         self._tenure = tenure
         tenure.on_end.append(lambda _: self._ended(tenure))
         return tenure
@@ -98,7 +111,7 @@ class LockCore:
         """End a tenure: hand it on to the next in line, or free the lock; False if it had ended."""
         if not tenure.end_belief():
             return False
-        with uninterrupted():
+        with counted_in(self.releasing), uninterrupted():
             await tenure.settle()
             now = asyncio.get_running_loop().time()
             may_hand_on = tenure is self._tenure and tenure.may_hand_on() and self._turns.may_hand_on(now)
@@ -127,11 +140,16 @@ class LockCore:
     def close(self, error: ConfigError) -> list[asyncio.Task[object]]:
         """Let everybody who waits for the lock fail; returns what is still cleaning up."""
         self._closed = error
-        self._line.fail(error)
-        if self._acquiring is None:
-            return []
-        cancel_call(self._acquiring)
-        return [self._acquiring]
+        for task in self._acquiring:
+            cancel_call(task)
+        return list(self._acquiring)
+
+    def stand_back(self) -> None:
+        """Acquire nothing for twice the exit bound: the process may be ending."""
+        self._turns.stand_back(asyncio.get_running_loop().time() + 2 * self._store.terms.exit_bound)
+
+    def _held_back(self) -> bool:
+        return self._turns.away_for(asyncio.get_running_loop().time()) > 0
 
     async def _make_way(self, until: float | None, *, once: bool) -> bool:
         loop = asyncio.get_running_loop()

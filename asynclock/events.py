@@ -43,7 +43,7 @@ class Events:
 
     Args:
         listener: Called on the lease's loop: it must be quick and must not block. What it
-            raises is logged and changes nothing.
+            raises is logged and changes nothing, a ``SystemExit`` too.
     """
 
     def __init__(self, listener: Callable[[Event], object] | None = None) -> None:
@@ -62,5 +62,5 @@ class Events:
             )
             try:
                 self._listener(event)
-            except Exception:
+            except BaseException:
                 logger.exception("the events listener failed on %s", kind)

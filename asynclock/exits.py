@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_SIGNALLED: Final = "a signal told its process to end"
 _FORKED: Final = "this is a forked child, the lease is the parent's"
 
 
@@ -34,8 +35,8 @@ class Releasing(Protocol):
         """Seconds that an exit may take to release."""
         ...
 
-    async def release_all(self) -> None:
-        """Release what is held, within the bound; on the client's loop."""
+    async def release_all(self, *, loss: str | None = None) -> None:
+        """Release what is held, within the bound, told as a loss where one is given; on the client's loop."""
         ...
 
     def abandon(self, reason: str) -> None:
@@ -54,9 +55,11 @@ def register(client: Releasing) -> None:
 def install_signal_handlers() -> None:
     """Release all leases on SIGTERM, SIGHUP and SIGINT, then do what was done before.
 
-    Belief ends at once; the releases take at most ``min(2 s, validity / 5)``. Without this, a
-    signal that ends the process leaves its locks to expire. Leases of ``renewal="loop"`` clients
-    are released on their loop, which must be running; the previous action follows then.
+    Whoever holds is told of a loss at once, for the process may live on; the releases take at
+    most ``min(2 s, validity / 5)``. Without this, a signal that ends the process leaves its locks
+    to expire. Leases of ``renewal="loop"`` clients are released on their loop, which must be
+    running; the previous action follows then. A signal that is ignored (``nohup``) stays ignored
+    and releases nothing.
 
     Raises:
         RuntimeError: Not called from the main thread.
@@ -65,7 +68,7 @@ def install_signal_handlers() -> None:
         raise RuntimeError("install_signal_handlers() must be called from the main thread")
     for number in _SIGNALS:
         previous = signal.getsignal(number)
-        if not isinstance(previous, _Handler):
+        if previous is not signal.SIG_IGN and not isinstance(previous, _Handler):
             signal.signal(number, _Handler(previous))
 
 
@@ -77,14 +80,15 @@ class _Handler:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         here = _running_loop()
-        _wait(_release(lambda loop: loop is not here))
+        _wait(_release(lambda loop: loop is not here, loss=_SIGNALLED))
         ours = [client for client in list(_clients) if here is not None and client.loop is here]
         if here is None or not ours:
             self._chain(number, frame)
             return
 
         async def release_then_chain() -> None:
-            await asyncio.gather(*(client.release_all() for client in ours), return_exceptions=True)
+            releases = (client.release_all(loss=_SIGNALLED) for client in ours)
+            await asyncio.gather(*releases, return_exceptions=True)
             self._chain(number, None)
 
         task = here.create_task(release_then_chain())
@@ -109,16 +113,17 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _release(where: Callable[[asyncio.AbstractEventLoop], bool]) -> list[tuple[Future[None], float]]:
+def _release(
+    where: Callable[[asyncio.AbstractEventLoop], bool], *, loss: str | None = None
+) -> list[tuple[Future[None], float]]:
     """Start releasing everything that runs on loops of other threads."""
     started = []
     for client in list(_clients):
         loop = client.loop
         if loop is not None and loop.is_running() and where(loop):
             with contextlib.suppress(RuntimeError):  # closed since
-                started.append(
-                    (asyncio.run_coroutine_threadsafe(client.release_all(), loop), client.exit_bound)
-                )
+                releasing = asyncio.run_coroutine_threadsafe(client.release_all(loss=loss), loop)
+                started.append((releasing, client.exit_bound))
     return started
 
 

@@ -14,6 +14,8 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+import anyio
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -82,6 +84,24 @@ class uninterrupted:  # noqa: N801  used like contextlib.suppress
                 # Not task.cancel(): a coroutine that returns without another await would lose its result.
                 call.cancelled = False
                 raise asyncio.CancelledError
+
+
+class counted_in:  # noqa: N801  used like contextlib.suppress
+    """A body for which the running task is one of ``tasks``."""
+
+    __slots__ = ("_task", "_tasks")
+
+    def __init__(self, tasks: set[asyncio.Task[object]]) -> None:
+        self._tasks = tasks
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  we are in a coroutine
+        self._task = task
+        self._tasks.add(task)
+
+    def __exit__(self, *_: object) -> None:
+        self._tasks.discard(self._task)
 
 
 class Call(Generic[T]):
@@ -201,7 +221,8 @@ async def _outlast(call: _Running[Any] | Call[Any]) -> None:
     """Wait for the end of ``call`` whatever cancellations arrive meanwhile."""
     waiting = True
     while waiting:
-        with contextlib.suppress(asyncio.CancelledError):
+        # The scope: under anyio a cancelled scope cancels again and again until it is left.
+        with contextlib.suppress(asyncio.CancelledError), anyio.CancelScope(shield=True):
             await call.end()
             waiting = False
 
@@ -238,7 +259,10 @@ class Host:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while not self.loop.is_closed():
+            # A SystemExit of a user's callback ends run_forever; every lease here is renewed by it.
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                self.loop.run_forever()
 
 
 os.register_at_fork(after_in_child=Host.forget)

@@ -67,7 +67,7 @@ class Line:
         except asyncio.CancelledError:
             if not waiter.done() or waiter.cancelled():
                 self._forget(waiter)
-            elif waiter.exception() is None and not self.hand(waiter.result()):
+            elif not self.hand(waiter.result()):
                 self._orphaned(waiter.result())
             raise
 
@@ -89,13 +89,6 @@ class Line:
         if not self.hand(Turn()):
             self._busy = False
 
-    def fail(self, error: Exception) -> None:
-        """Let everybody who waits fail."""
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_exception(error)
-
 
 class Turns:
     """After a long run of its own a client makes way for others.
@@ -114,9 +107,14 @@ class Turns:
         """Return seconds for which this client keeps away; 0.0 or less: it need not."""
         return self._away_until - now
 
-    def began(self, now: float, *, owner: str, predecessor: str | None) -> None:
-        """Note an acquisition after the record of ``predecessor``."""
-        immediate = now - self._ended_at <= _IMMEDIATE_POLLS * self._terms.poll_interval
+    def stand_back(self, until: float) -> None:
+        """Keep away until then at least."""
+        self._away_until = max(self._away_until, until)
+
+    def began(self, now: float, *, set_out: float, owner: str, predecessor: str | None) -> None:
+        """Note an acquisition after the record of ``predecessor``, set out for at ``set_out``."""
+        # Not from its answer: a slow one would begin a new run, and the client would never make way.
+        immediate = set_out - self._ended_at <= _IMMEDIATE_POLLS * self._terms.poll_interval
         if self._run_owner is None or predecessor != self._run_owner or not immediate:
             self._run_began = now
         self._run_owner = owner

@@ -61,6 +61,7 @@ class Acquisition:
         fencing: Whether the token will be handed out (rule 11).
         baton: A tenure of this client that is handed on (rule 15): its record is written over,
             or freed.
+        held_back: Whether nothing may be acquired just now, since the process may be ending.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Acquisition:
         once: bool,
         fencing: bool = True,
         baton: Tenure | None = None,
+        held_back: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
         self._terms = store.terms
@@ -86,6 +88,7 @@ class Acquisition:
         self._once = once
         self._fencing = fencing
         self._baton = baton
+        self._held_back = held_back
         self._loop = asyncio.get_running_loop()
         self._owner = store.fresh_owner()
         self._attempts = Attempts()
@@ -123,9 +126,10 @@ class Acquisition:
     async def _rounds(self) -> bool:
         """Go round until the lock is acquired; False once the time is out."""
         seen = self._cached()
+        remembered = seen is not None
         while True:
             try:
-                if self._baton is not None and not self._baton.may_hand_on():
+                if self._baton is not None and not self._may_build_on(self._baton):
                     await self._drop_baton()
                     seen = None
                 if seen is None:
@@ -138,7 +142,9 @@ class Acquisition:
                 self.error, wait, seen = error, math.inf, None
             if self._tenure is not None:
                 return True
-            if self._once or not await self._pause(wait):
+            if self._once and remembered and seen is not None:
+                remembered = False  # what was remembered is out of date: nothing has been tried yet
+            elif self._once or not await self._pause(wait):
                 return False
 
     async def _round(self, seen: Seen) -> tuple[float, Seen | None]:
@@ -175,6 +181,9 @@ class Acquisition:
         if freed is None or freed.version is None:
             return None
         return Seen(freed.record, freed.version, None, None, now)
+
+    def _may_build_on(self, baton: Tenure) -> bool:
+        return baton.may_hand_on() and not self._held_back()
 
     async def _drop_baton(self) -> None:
         """Free what was handed on: past the giver's deadline nothing is built on it."""
@@ -227,7 +236,9 @@ class Acquisition:
         await self._store.pace(self._key)
         now = self._store.now()
         valid_until = self._store.promise(now)
-        if valid_until is None or (self._baton is not None and not self._baton.may_hand_on()):
+        if valid_until is None or self._held_back():
+            return False
+        if self._baton is not None and not self._may_build_on(self._baton):
             return False
         record = LockRecord(
             expired=False,
@@ -319,7 +330,7 @@ class Acquisition:
     async def _reap(self, attempt: Attempt) -> None:
         base = attempt.base if attempt.version is None else attempt.version
         settled_at = self._token.settled_at if self._token else None
-        await free(
+        freed, _ = await free(
             self._store,
             self._key,
             record=attempt.record,
@@ -327,8 +338,9 @@ class Acquisition:
             attempts=self._attempts,
             keep_token=self._store.until_settled(settled_at) <= 0,
         )
-        # A write of the giver that was thought lost may have moved the base.
-        await self._drop_baton()
+        if freed is None:
+            # A write of the giver that was thought lost may have moved the base.
+            await self._drop_baton()
 
 
 def is_passing(error: BackendError) -> bool:

@@ -39,8 +39,9 @@ class Attempts:
         self._by_nonce[attempt.record.nonce] = attempt
 
     def settle_on(self, attempt: Attempt) -> None:
-        """Forget all but ``attempt``: its success has spent the base of the others."""
-        self._by_nonce = {attempt.record.nonce: attempt}
+        """Forget all but ``attempt`` and those based on it: its success has spent the base of the others."""
+        kept = [each for each in self._by_nonce.values() if each.base == attempt.version]
+        self._by_nonce = {each.record.nonce: each for each in (attempt, *kept)}
 
     def drop(self, attempt: Attempt) -> None:
         """Forget an attempt of which the store says that nothing was written."""

@@ -16,7 +16,7 @@ from asynclock.errors import (
     OutcomeUnknownError,
     UnsupportedBackendError,
 )
-from asynclock.host import uninterrupted
+from asynclock.host import counted_in, uninterrupted
 from asynclock.protocol.judgement import Seen, promise
 from asynclock.record import parse_record
 
@@ -56,6 +56,8 @@ class Store:
         self._backend = backend
         self._rng = rng
         self._next_write: dict[str, float] = {}
+        self.writing: set[asyncio.Task[object]] = set()
+        """The tasks that have a write under way."""
 
     def now(self) -> Instant:
         """Read this machine's clocks."""
@@ -135,7 +137,7 @@ class Store:
             AccessDeniedError: Nothing was written.
             UnsupportedBackendError: Nothing was written.
         """
-        with uninterrupted():
+        with uninterrupted(), counted_in(self.writing):
             return await self._write(key, attempt, timeout)
 
     async def _write(self, key: str, attempt: Attempt, timeout: float | None) -> BackendError | None:

@@ -14,6 +14,7 @@ from asynclock.errors import (
     LeaseTakenOverError,
     RecordCorruptError,
 )
+from asynclock.events import logger
 from asynclock.host import uninterrupted
 from asynclock.protocol.attempts import Attempt, Attempts
 from asynclock.protocol.reaper import free
@@ -257,6 +258,17 @@ class Tenure:
             self._ended = True
         return True
 
+    def give_up(self, reason: str) -> bool:
+        """End belief before a release that its holder did not ask for, as a loss; False if it had ended."""
+        if self.remaining() <= 0:
+            return False
+        with self._mutex:
+            if self._ended:
+                return False
+            self._reaped = True  # the release that follows leaves no zombie either
+            self._lose(self._error(LeaseLostError, reason))
+        return True
+
     async def settle(self) -> None:
         """Await the write in flight, for at most a request timeout (rule 6)."""
         if self._flight is not None and not self._flight.done():
@@ -324,7 +336,10 @@ class Tenure:
             return
         self.told = True
         for call in self.on_end:
-            call(loss)
+            try:
+                call(loss)
+            except Exception:  # noqa: BLE001  the others are to be told all the same
+                logger.exception("whoever was to be told of the end of %s failed", self.key)
 
     def _reap(self) -> None:
         """Kill what may still land after a loss, or has landed (rule 3)."""

@@ -102,22 +102,10 @@ async def test_a_turn_that_nobody_can_take_is_an_orphan(line: Line, orphans: lis
     assert len(orphans) == 1
 
 
-async def test_everybody_in_line_fails_together(line: Line) -> None:
-    """A failure that concerns all reaches all, and a cancelled waiter stays cancelled."""
-    first, second = await waiting(line, 2)
-    line.fail(OSError("gone"))
-    second.cancel()
-
-    with pytest.raises(OSError, match="gone"):
-        await first
-    with pytest.raises(asyncio.CancelledError):
-        await second
-
-
 def test_a_short_run_keeps_nobody_away() -> None:
     """A client that has just begun its run may go on."""
     turns = Turns(TERMS)
-    turns.began(0.0, owner="a", predecessor=None)
+    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
     turns.ended(TERMS.run_length - 0.1, jitter=0.5)
 
     assert turns.away_for(TERMS.run_length) <= 0
@@ -127,9 +115,9 @@ def test_a_short_run_keeps_nobody_away() -> None:
 def test_a_long_run_keeps_away_for_two_polls_at_least(jitter: float) -> None:
     """After a run of max(I, 20 polls) the client stays away for two poll intervals, jittered."""
     turns = Turns(TERMS)
-    turns.began(0.0, owner="a", predecessor=None)
+    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
     turns.ended(TERMS.run_length - 0.1, jitter=jitter)
-    turns.began(TERMS.run_length, owner="b", predecessor="a")
+    turns.began(TERMS.run_length, set_out=TERMS.run_length, owner="b", predecessor="a")
     now = TERMS.run_length + 0.1
     turns.ended(now, jitter=jitter)
 
@@ -139,12 +127,23 @@ def test_a_long_run_keeps_away_for_two_polls_at_least(jitter: float) -> None:
 def test_another_owner_in_between_ends_the_run() -> None:
     """Who took turns with others need not make way."""
     turns = Turns(TERMS)
-    turns.began(0.0, owner="a", predecessor=None)
+    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
     turns.ended(TERMS.run_length - 0.1, jitter=1.0)
-    turns.began(TERMS.run_length, owner="c", predecessor="b")
+    turns.began(TERMS.run_length, set_out=TERMS.run_length, owner="c", predecessor="b")
     turns.ended(TERMS.run_length + 0.2, jitter=1.0)
 
     assert turns.away_for(TERMS.run_length + 0.2) <= 0
+
+
+def test_a_slow_hand_off_goes_on_with_the_run() -> None:
+    """A hand-off belongs to the run however late its answer comes."""
+    turns = Turns(TERMS)
+    handed_at, answered_at = TERMS.run_length - 0.1, TERMS.run_length + 3 * TERMS.poll_interval
+    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
+    turns.handed_on(handed_at)
+    turns.began(answered_at, set_out=handed_at, owner="b", predecessor="a")
+
+    assert not turns.may_hand_on(answered_at)
 
 
 @in_virtual_time
