@@ -212,6 +212,31 @@ def test_a_forked_child_holds_nothing(run: Run) -> None:
     assert said(process) == "confirmed"
 
 
+@pytest.mark.parametrize("renewal", ["thread", "loop"])
+def test_a_child_forked_inside_a_loop_holds_nothing(run: Run, renewal: str) -> None:
+    """Forked by a coroutine that holds, the child has lost, may connect again, and the parent holds on."""
+    process = run(f"""
+        async def again():
+            async with connect(url, settings=LONG, renewal={renewal!r}) as client:
+                async with client.lock("other").hold(timeout=5) as lease:
+                    return lease.held
+        async def main():
+            async with connect(url, settings=LONG, renewal={renewal!r}) as client:
+                async with client.lock("job").hold() as lease:
+                    child = os.fork()
+                    if child == 0:
+                        say(f"{{lease.held}} {{type(lease.lost).__name__}} {{asyncio.run(again())}}")
+                        os._exit(0)
+                    os.waitpid(child, 0)
+                    await lease.confirm()
+                    say(f"parent {{lease.held}}")
+        asyncio.run(main())
+    """)
+
+    assert said(process) == "False LeaseLostError True"
+    assert said(process) == "parent True"
+
+
 def test_a_multiprocessing_child_holds_nothing(url: str) -> None:
     """Multiprocessing's fork start method gives a child that holds nothing either."""
     with sync.connect(url, settings=SHORT) as client, client.lock("job").hold() as lease:
