@@ -75,7 +75,7 @@ def clock_chaos(rng: Random) -> Plan:
         pauses=0.2,
         stalls=0.2,
         suspends=0.1,
-        steps=0.3,
+        steps=0.6,
         step_by=rng.choice((5.0, MINUTE, HOUR)),
         faults={Fault.REPLY_LOST: 0.01},
         slack=8.0,
@@ -217,13 +217,12 @@ def mixed_settings(rng: Random) -> Plan:
     """Clients with different validity, margin, renewal and polling."""
     clients = rng.choice((3, 3, 4))
     settings = []
-    for _ in range(clients):
-        validity = rng.choice((5.0, 10.0, 20.0))
+    for validity in (10.0, 5.0, *rng.choices((5.0, 10.0, 20.0), k=clients - 2)):
         settings.append(
             LeaseSettings(
                 validity=validity,
                 renew_interval=validity / rng.choice((10, 15)),
-                safety_margin=validity / rng.choice((3, 5, 10)),
+                safety_margin=validity / rng.choice((5, 10, 20)),
                 max_clock_skew=SKEW,
                 poll_interval=rng.choice((0.4, 0.8, 1.5)),
             )
@@ -233,9 +232,10 @@ def mixed_settings(rng: Random) -> Plan:
         lifetimes=4.0,
         store=draw.store(rng),
         wall_errors=draw.walls(rng, clients),
-        crashes=0.1,
-        pauses=0.3,
-        partitions=0.2,
+        crashes=0.05,
+        pauses=0.4,
+        partitions=0.1,
+        aim=1.0,
         faults={Fault.REPLY_LOST: 0.02, Fault.LATE: 0.02},
     )
 
