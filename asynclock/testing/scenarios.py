@@ -216,19 +216,18 @@ def hand_off(rng: Random) -> Plan:
 def mixed_settings(rng: Random) -> Plan:
     """Clients with different validity, margin, renewal and polling."""
     clients = rng.choice((3, 3, 4))
-    settings = []
-    for validity in (10.0, 5.0, *rng.choices((5.0, 10.0, 20.0), k=clients - 2)):
-        settings.append(
-            LeaseSettings(
-                validity=validity,
-                renew_interval=validity / rng.choice((10, 15)),
-                safety_margin=validity / rng.choice((5, 10, 20)),
-                max_clock_skew=SKEW,
-                poll_interval=rng.choice((0.4, 0.8, 1.5)),
-            )
+    settings = tuple(
+        LeaseSettings(
+            validity=validity,
+            renew_interval=validity / rng.choice((10, 15)),
+            safety_margin=validity / rng.choice((5, 10, 20)),
+            max_clock_skew=SKEW,
+            poll_interval=rng.choice((0.4, 0.8, 1.5)),
         )
+        for validity in (10.0, 5.0, *rng.choices((5.0, 10.0, 20.0), k=clients - 2))
+    )
     return Plan(
-        settings=tuple(settings),
+        settings=settings,
         lifetimes=4.0,
         store=draw.store(rng),
         wall_errors=draw.walls(rng, clients),
