@@ -302,9 +302,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for process in self._processes:
             process._end()
         self._heap.clear()
-        for process in self._processes:
-            for task in process.tasks():
-                _dispose(task)
+        asyncio._set_running_loop(self)  # a cleanup may start a task, which is dropped in turn
+        try:
+            for process in self._processes:
+                self._current = process
+                while process._tasks:
+                    _dispose(process._tasks.pop())
+        finally:
+            asyncio._set_running_loop(None)
         self._processes.clear()
         super().close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 
 import pytest
@@ -168,3 +169,21 @@ def test_a_wall_clock_drifts_steps_and_is_set() -> None:
     clock.set_error(5)
     assert clock.wall() == pytest.approx(EPOCH + 105)
     loop.close()
+
+
+def test_closing_drops_what_a_cleanup_starts(recwarn: pytest.WarningsRecorder) -> None:
+    """A task that a dropped program starts on its way out is dropped too, without a warning."""
+
+    async def program() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            asyncio.get_running_loop().create_task(asyncio.sleep(1))
+
+    loop = VirtualLoop(0)
+    loop.process("program").start(program())
+    loop.run_until_complete(asyncio.sleep(1))
+    loop.close()
+    gc.collect()
+
+    assert [str(each.message) for each in recwarn] == []
