@@ -38,6 +38,10 @@ KINDS: Final = (*(str(fault) for fault in Fault), *TROUBLES)
 """Every kind of fault that a full run must have applied."""
 ENOUGH: Final = 2000
 """From this many seeds on, a fault that was never applied or a tame median fails the run."""
+FULL: Final = 25_000
+"""Histories of a full run."""
+LEAST_OPERATIONS: Final = 5_000_000
+"""Store operations of a full run."""
 LEAST_MEDIANS: Final = {"clients": 3.0, "store operations": 100.0, "lifetimes": 5.0, "faults": 1.0}
 
 
@@ -121,6 +125,8 @@ class Summary:
         """Return why the run proves too little, if it does."""
         never = [kind for kind in KINDS if not self.applied[kind]]
         tame = [name for name, median in self.medians().items() if median < LEAST_MEDIANS[name]]
+        if len(self.operations) >= FULL and sum(self.operations) < LEAST_OPERATIONS:
+            tame.append(f"store operations, of {LEAST_OPERATIONS} in all")
         return [f"never applied: {kind}" for kind in never] + [f"median too small: {name}" for name in tame]
 
 
@@ -171,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m asynclock.testing.simulate", description=__doc__)
     parser.add_argument("--scenario", choices=list(SCENARIOS), help="default: all in turn")
     parser.add_argument("--seed", type=int, help="replay this history with its trace")
-    parser.add_argument("--seeds", type=int, default=25_000, help="how many histories")
+    parser.add_argument("--seeds", type=int, default=FULL, help="how many histories")
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--jobs", type=int, help="processes; default: every core")
     options = parser.parse_args(arguments)

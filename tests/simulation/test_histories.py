@@ -16,17 +16,14 @@ from asynclock.lock import _Hold
 from asynclock.testing.checker import Invariant, Violation
 from asynclock.testing.history import Simulation
 from asynclock.testing.scenarios import SCENARIOS
-from asynclock.testing.simulate import main, run_parallel, run_seeds, scenario_of, simulate
-
-HISTORIES = 8_000
-
+from asynclock.testing.simulate import FULL, main, run_parallel, run_seeds, scenario_of, simulate
 
 @pytest.mark.timeout(3600)
 def test_no_history_violates_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
     """In thousands of histories of every scenario nothing that the lock promises is broken."""
     with capsys.disabled():
         sys.stdout.write("\n")
-        status = main(["--seeds", str(HISTORIES)])
+        status = main(["--seeds", str(FULL)])
 
     assert status == 0
 
