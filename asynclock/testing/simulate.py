@@ -125,9 +125,10 @@ class Summary:
         """Return why the run proves too little, if it does."""
         never = [kind for kind in KINDS if not self.applied[kind]]
         tame = [name for name, median in self.medians().items() if median < LEAST_MEDIANS[name]]
+        short = [f"never applied: {kind}" for kind in never] + [f"median too small: {name}" for name in tame]
         if len(self.operations) >= FULL and sum(self.operations) < LEAST_OPERATIONS:
-            tame.append(f"store operations, of {LEAST_OPERATIONS} in all")
-        return [f"never applied: {kind}" for kind in never] + [f"median too small: {name}" for name in tame]
+            short.append(f"fewer than {LEAST_OPERATIONS} store operations")
+        return short
 
 
 def run_seeds(seeds: Sequence[int], *, scenario: str | None = None) -> Summary:

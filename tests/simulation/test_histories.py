@@ -18,6 +18,7 @@ from asynclock.testing.history import Simulation
 from asynclock.testing.scenarios import SCENARIOS
 from asynclock.testing.simulate import FULL, main, run_parallel, run_seeds, scenario_of, simulate
 
+
 @pytest.mark.timeout(3600)
 def test_no_history_violates_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
     """In thousands of histories of every scenario nothing that the lock promises is broken."""
