@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from asynclock.testing.servers import Server
     from benchmarks.store_writers import Writer
 
-ROUNDS = 11
-PAIRS = 40
-FAR_ROUNDS = 7
-FAR_PAIRS = 3
+ROUNDS = 45
+PAIRS = 10
+FAR_ROUNDS = 11
+FAR_PAIRS = 2
 LINK = 0.04
 HOPS = 200
 MODES: tuple[Renewal, ...] = ("loop", "thread")
