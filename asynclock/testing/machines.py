@@ -93,6 +93,7 @@ class Machine:
         )
         backend.network = run.store.network
         backend.delay = run.plan.delay
+        backend.date_error = run.plan.date_error
         backend.storm(run.plan.faults)
         self.backend = backend
         with run.loop.running_as(process):

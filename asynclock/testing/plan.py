@@ -37,6 +37,7 @@ class Plan:
         drifts: By how much each machine's clocks run fast.
         faults: Share of the requests that each fault spoils.
         delay: Least and most seconds by which faults delay.
+        date_error: Least and most seconds by which ``STALE_DATE`` and ``CLOCK_AHEAD`` err.
         crashes: Rate of kills; the machine comes back with a new client.
         pauses: Rate of SIGSTOPs, up to two lifetimes long.
         stalls: Rate of blocked event loops, up to half a lifetime long.
@@ -71,6 +72,7 @@ class Plan:
     drifts: tuple[float, ...] = ()
     faults: Mapping[Fault, float] = field(default_factory=dict)
     delay: tuple[float, float] = (0.05, 1.0)
+    date_error: tuple[float, float] = (30.0, 60.0)
     crashes: float = 0.0
     pauses: float = 0.0
     stalls: float = 0.0

@@ -83,15 +83,23 @@ def clock_chaos(rng: Random) -> Plan:
 
 
 def wrong_store_times(rng: Random) -> Plan:
-    """Dates off by a minute, a node constantly off, no Dates, no ``last_modified``, a wrong wall clock."""
+    """Dates off by a minute, a node constantly off, no Dates, no ``last_modified``, a wrong wall clock.
+
+    Of these a wrong wall clock may come with a proxy that answers with Dates of its own.
+    """
     clients = rng.choice((3, 3, 4))
-    kind = rng.choice(("few", "few", "node", "none", "unmodified", "wall"))
+    kind = rng.choice(("few", "few", "node", "none", "unmodified", "wall", "proxy"))
     nodes = draw.nodes(rng)
     walls = list(draw.walls(rng, clients))
     if kind == "node":
         nodes = (*(nodes + nodes)[:3], rng.choice((-MINUTE, MINUTE)))
-    if kind == "wall":
+    if kind in {"wall", "proxy"}:
         walls[0] = rng.choice((-1, 1)) * rng.choice((1.5 * MINUTE, HOUR))
+    faults = {Fault.STALE_DATE: 0.01, Fault.NO_DATE: 0.02, Fault.CLOCK_AHEAD: 0.01, Fault.REPLY_LOST: 0.02}
+    if kind == "none":
+        faults = {Fault.REPLY_LOST: 0.02}
+    if kind == "proxy":
+        faults[Fault.CLOCK_AHEAD] = 0.4
     return Plan(
         settings=draw.settings(rng, clients),
         store=draw.store(
@@ -102,9 +110,8 @@ def wrong_store_times(rng: Random) -> Plan:
             wrong_dates=0.02 if kind in {"few", "wall", "unmodified"} else 0.0,
         ),
         wall_errors=tuple(walls),
-        faults={Fault.STALE_DATE: 0.01, Fault.NO_DATE: 0.02, Fault.CLOCK_AHEAD: 0.01, Fault.REPLY_LOST: 0.02}
-        if kind != "none"
-        else {Fault.REPLY_LOST: 0.02},
+        faults=faults,
+        date_error=(MINUTE, MINUTE) if kind == "proxy" else (MINUTE / 2, MINUTE),
         crashes=0.1,
         pauses=0.1,
         slack=MINUTE + 10.0 if kind == "node" else 10.0,

@@ -60,6 +60,16 @@ MUTANTS: Final = (
         "zombie-writes",
     ),
     Mutant(
+        "adopt by owner instead of nonce",
+        _ATTEMPTS,
+        "        attempt = self._by_nonce.get(seen.record.nonce)\n",
+        "        owner = seen.record.owner\n"
+        "        own = [each for each in self._by_nonce.values() if each.record.owner == owner]\n"
+        "        attempt = own[-1] if own else None\n",
+        ONE,
+        "refused-writes",
+    ),
+    Mutant(
         "use one nonce for all writes",
         _STORE,
         'return f"{self._rng.getrandbits(128):032x}"',
@@ -203,6 +213,14 @@ MUTANTS: Final = (
         "slow-answers",
     ),
     Mutant(
+        "count an acquisition from its answer",
+        _TENURE,
+        "        self._sent = landed.sent\n",
+        "        self._sent = store.now()\n",
+        HEAD,
+        "slow-answers",
+    ),
+    Mutant(
         "count belief on the monotonic clock only",
         _TENURE,
         "return self._belief - max(\n"
@@ -250,6 +268,14 @@ MUTANTS: Final = (
         _JUDGE,
         "seen.date is not None and seen.date.by_wall:",
         "seen.date is not None:",
+        HEAD,
+        "wrong-store-times",
+    ),
+    Mutant(
+        "free by Dates that outvote the wall clock",
+        _JUDGE,
+        "seen.date is not None and seen.date.by_wall:",
+        "seen.date is not None and seen.date.usable:",
         HEAD,
         "wrong-store-times",
     ),
@@ -369,6 +395,14 @@ MUTANTS: Final = (
         "hudi-ahead",
     ),
     Mutant(
+        "publish as if no Date were cut short",
+        _CLOCK,
+        "            date.value + self._resolution + (now.boot - date.sent.boot),\n",
+        "            date.value + (now.boot - date.sent.boot),\n",
+        HEAD,
+        "hudi-ahead",
+    ),
+    Mutant(
         "publish no allowance for skew",
         _JUDGE,
         "return math.ceil((latest + terms.skew + terms.validity) * 1000)",
@@ -454,6 +488,14 @@ MUTANTS: Final = (
         _STORE,
         "        if settled_at is None:\n            return 0.0\n",
         "        return 0.0\n",
+        TOKEN,
+        "hudi-turns",
+    ),
+    Mutant(
+        "keep a token from the future when released",
+        _TENURE,
+        "            keep_token=self.until_settled() <= 0,\n",
+        "            keep_token=True,\n",
         TOKEN,
         "hudi-turns",
     ),
