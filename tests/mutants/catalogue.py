@@ -368,7 +368,7 @@ MUTANTS: Final = (
         "return max(valid_until + HUDI_DRIFT, last_modified + terms.validity) + terms.slack",
         "return valid_until + HUDI_DRIFT",
         HEAD,
-        "hudi-peer",
+        "hudi-behind",
     ),
     Mutant(
         "forget when a Hudi record was written",
