@@ -208,11 +208,13 @@ class LockClient:
             await run_on(self._loop, self._close)
 
     async def _close(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.exit_bound
         error = self._unusable_error()
         acquiring = [task for core in list(self._cores.values()) for task in core.close(error)]
         await self.release_all()
         if acquiring:
-            await asyncio.wait(acquiring, timeout=self.exit_bound)
+            await asyncio.wait(acquiring, timeout=max(0.0, until - loop.time()))
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
