@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import asynclock
 from asynclock import LeaseSettings, LockClient
 from asynclock.backends import open_backend
 from asynclock.errors import (
+    AccessDeniedError,
     AcquireTimeoutError,
     BackendUnavailableError,
     LeaseLostError,
@@ -189,6 +191,52 @@ async def test_a_release_is_repeated_through_throttling(
 
     async with other.lock(name).hold(timeout=4):
         assert proxy.faults(Wire.ANSWER) == 2
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_token_costs_no_lease_while_time_remains(
+    client: LockClient, proxy: TapProxy, name: str, status: int
+) -> None:
+    """Renewals that are denied for a while are told, and the lease is held on once they pass again."""
+    async with client.lock(name).hold(timeout=4) as lease:
+        proxy.inject(Wire.ANSWER, writes=True, times=2, status=status)
+        for _ in range(2):
+            with contextlib.suppress(AccessDeniedError):
+                await lease.confirm()
+            assert lease.held
+        await lease.confirm()
+
+    assert proxy.faults(Wire.ANSWER) == 2
+
+
+async def test_of_many_who_take_over_one_gets_it(minio: Server) -> None:
+    """A dead holder's lock goes to one of eight waiting clients, and to the others in turn."""
+    name, inside, tokens = f"take-over-{uuid.uuid4()}", Counter[str](), list[int]()
+    settings = LeaseSettings(validity=2.0, max_clock_skew=0.5, poll_interval=0.1)
+    url = f"{minio.url}/wire"
+    async with contextlib.AsyncExitStack() as stack:
+        dead = await stack.enter_async_context(TapProxy(minio.endpoint))
+        holder = await stack.enter_async_context(
+            asynclock.connect(url, settings=settings, renewal="loop", **minio.through(dead.url))
+        )
+        lease = await holder.lock(name).acquire(timeout=4)
+        dead.inject(Wire.CUT_BEFORE, times=1_000_000)
+
+        async def wait() -> None:
+            client = await stack.enter_async_context(
+                asynclock.connect(url, settings=settings, renewal="loop", **minio.options)
+            )
+            async with client.lock(name).hold(timeout=30) as successor:
+                inside["all"] += 1
+                assert (inside["all"], lease.held) == (1, False)
+                await asyncio.sleep(0.05)
+                inside["all"] -= 1
+                tokens.append(successor.fencing_token)
+
+        await asyncio.gather(*(wait() for _ in range(8)))
+
+    assert len(tokens) == 8
+    assert [lease.fencing_token, *tokens] == sorted({lease.fencing_token, *tokens})
 
 
 async def test_a_deleted_object_is_a_loss(client: LockClient, other: LockClient, name: str) -> None:
