@@ -42,7 +42,12 @@ GRACE: Final = 10.0
 """Seconds on top of the takeover bound that a busy machine may take."""
 LONGEST_HOLD: Final = 0.5
 LONGEST_IDLE: Final = 2.0
-KILL_EVERY: Final = 0.25
+PER_KILL: Final = 7
+"""Acquisitions from one kill to the next: a busy machine is given time to get its work done."""
+LONGEST_LULL: Final = 1.0
+"""Seconds after which a worker is killed though nothing was acquired."""
+JITTER: Final = 0.05
+"""Seconds at most from the last of these acquisitions to the kill."""
 
 
 @dataclass(slots=True)
@@ -92,13 +97,13 @@ class _Supervisor:
         """Kill and watch."""
         try:
             while self._seen.kills < kills:
-                self._listen(KILL_EVERY)
+                self._let_work()
                 self._kill(self._victim())
                 self._watch()
             # Everybody gets over the last kills.
             until = time.monotonic() + self._bound
             while time.monotonic() < until:
-                self._listen(KILL_EVERY)
+                self._listen(LONGEST_LULL)
             self._watch()
         finally:
             for worker in self._workers:
@@ -132,9 +137,14 @@ class _Supervisor:
         worker.news.close()
         self._workers[index] = self._start()
 
-    def _listen(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
+    def _let_work(self) -> None:
+        self._listen(LONGEST_LULL, until=self._seen.acquisitions + PER_KILL)
+        self._listen(self._random.random() * JITTER)
+
+    def _listen(self, seconds: float, *, until: float = float("inf")) -> None:
+        """Take in messages for so many seconds, or until there were so many acquisitions in all."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and self._seen.acquisitions < until:
             ready = wait([worker.news for worker in self._workers], timeout=left)
             for worker in self._workers:
                 if worker.news in ready:
