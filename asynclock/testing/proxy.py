@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Self
@@ -120,6 +121,7 @@ class TapProxy:
     Attributes:
         journal: Every request so far, in order of arrival.
         connections: How many connections clients have made.
+        applied: How often a request was applied though it was broken so, by kind.
     """
 
     def __init__(
@@ -146,6 +148,7 @@ class TapProxy:
         self._forgotten = 0
         self.journal: list[Tap] = []
         self.connections = 0
+        self.applied: Counter[Wire] = Counter()
 
     @property
     def url(self) -> str:
@@ -359,6 +362,8 @@ class TapProxy:
         if self._clock_error:
             answer = answer.dated(self._clock_error)
         tap.status = answer.status
+        if tap.fault is not None and tap.applied:
+            self.applied[tap.fault] += 1
         return answer
 
     async def _forward_later(self, tap: Tap, request: bytes, seconds: float) -> None:

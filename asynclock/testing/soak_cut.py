@@ -37,6 +37,8 @@ STORES: Final = ("s3", "gcs", "azure")
 LOCKS: Final = 32
 _CUT_RATE: Final = 0.34
 _ACQUIRE_WITHIN: Final = 60.0
+_JOURNAL_KEPT: Final = 1000
+"""Requests; ten thousand cuts would fill some hundred MiB."""
 # The servers are one node each. A lease far longer than a cut takes to settle: any loss is false.
 # Polled seldom: the waiting clients of 32 locks else take all that Azurite can serve.
 _SETTINGS: Final = LeaseSettings(validity=60.0, renew_interval=0.4, max_clock_skew=1.0, poll_interval=0.5)
@@ -79,7 +81,9 @@ async def _contend(server: Server, cuts: int, seed: int) -> Tally:
         proxy.storm(_CUT_RATE, Wire.CUT_AFTER)
 
         def is_done() -> bool:
-            return _applied_cuts(proxy) >= cuts
+            if len(proxy.journal) > _JOURNAL_KEPT:
+                proxy.journal.clear()
+            return proxy.applied[Wire.CUT_AFTER] >= cuts
 
         options = server.through(proxy.url)
         url = f"{server.url}/soak-{os.getpid()}"
@@ -91,7 +95,7 @@ async def _contend(server: Server, cuts: int, seed: int) -> Tally:
             for number in range(LOCKS):
                 for client in (one, two):
                     group.create_task(_cycle(client, f"lock-{number}", holders, tally, is_done))
-        tally.cuts = _applied_cuts(proxy)
+        tally.cuts = proxy.applied[Wire.CUT_AFTER]
     return tally
 
 
@@ -126,10 +130,6 @@ async def _confirm(lease: asynclock.Lease) -> None:
         await lease.confirm()
     except BackendError:
         lease.check()
-
-
-def _applied_cuts(proxy: TapProxy) -> int:
-    return sum(tap.fault is Wire.CUT_AFTER and tap.applied for tap in proxy.journal)
 
 
 def _descriptors() -> int:
