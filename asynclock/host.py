@@ -12,7 +12,7 @@ import contextlib
 import os
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import anyio
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
+Undo: TypeAlias = "Callable[[T], Coroutine[Any, Any, object]]"
 THREAD_NAME: Final = "asynclock-host"
 
 
@@ -110,12 +111,20 @@ class Call(Generic[T]):
     Args:
         loop: The loop that runs it.
         start: Makes the coroutine, on that loop.
+        undo: Takes back a result that nobody is left to take: the caller was interrupted, or its
+            loop was closed.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        start: Callable[[], Coroutine[Any, Any, T]],
+        undo: Undo[T] | None = None,
+    ) -> None:
         self.future: Future[T] = Future()
         self._loop = loop
         self._start = start
+        self._undo = undo
         self._running: _Running[T] | None = None
 
     async def end(self) -> None:
@@ -124,11 +133,24 @@ class Call(Generic[T]):
         ended: asyncio.Future[None] = here.create_future()
 
         def tell(_: object) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            try:
                 here.call_soon_threadsafe(_wake, ended)
+            except RuntimeError:  # that loop is closed
+                self._take_back()
 
         self.future.add_done_callback(tell)
         await ended
+
+    def forsake(self) -> None:
+        """Cancel the coroutine, and take back a result that comes all the same: nobody waits for it."""
+        self.future.add_done_callback(lambda _: self._take_back())
+        self.cancel()
+
+    def _take_back(self) -> None:
+        undo, self._undo = self._undo, None
+        if undo is not None and self.future.exception() is None:
+            late = self.future.result()
+            Call(self._loop, lambda: undo(late)).begin()
 
     def begin(self) -> None:
         """Start the coroutine; ``future`` is done once it has ended."""
@@ -138,12 +160,9 @@ class Call(Generic[T]):
         """Cancel the coroutine; ``future`` is done once it has ended."""
         self._loop.call_soon_threadsafe(self._cancel)
 
-    def result(self, undo: Callable[[T], Coroutine[Any, Any, object]] | None = None) -> T:
-        """Start the coroutine and block until it has ended; an interrupt cancels it and waits for its end.
-
-        Args:
-            undo: Takes back a result that came too late, because the caller was interrupted.
-        """
+    def result(self) -> T:
+        """Start the coroutine and block until it has ended; an interrupt cancels it and waits for its end."""
+        undo = self._undo
         try:
             self.begin()  # in here: most interrupts come while the loop is being woken
             return self.future.result()
@@ -180,7 +199,7 @@ class Call(Generic[T]):
 async def run_on(
     loop: asyncio.AbstractEventLoop,
     start: Callable[[], Coroutine[Any, Any, T]],
-    undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+    undo: Undo[T] | None = None,
 ) -> T:
     """Run a coroutine on ``loop``; a cancellation waits for its end before it goes on.
 
@@ -198,7 +217,7 @@ async def run_on(
         call = _Running(start())
         result = call.task
     else:
-        call = Call(loop, start)
+        call = Call(loop, start, undo)
         call.begin()
         result = call.future
     try:
@@ -213,6 +232,11 @@ async def run_on(
             await _outlast(undoing)
             if not undoing.task.cancelled():
                 undoing.task.exception()  # retrieved, so that nobody complains
+        raise
+    except GeneratorExit:
+        # The caller was dropped as it was; the call itself may go on, on another loop.
+        if isinstance(call, Call):
+            call.forsake()
         raise
     return result.result()
 

@@ -124,7 +124,9 @@ class Lock:
         """Free another's lock by hand: write ``expired``, token kept, if it is still as seen.
 
         This stands outside of "at most one believer": the old holder learns of it at its next
-        renewal or its deadline, and may act until then. Fencing covers that time.
+        renewal or its deadline, and may act until then. Fencing covers that time, unless the
+        holder waits behind a Hudi writer for its token to settle (at most
+        ``2 * max_clock_skew + 2`` s): broken by force just then, a later token may be lower.
 
         Args:
             status: What the decision is based on; from ``status`` or ``list``.

@@ -94,6 +94,7 @@ class Acquisition:
         self._attempts = Attempts()
         self._token: Token | None = None
         self._tenure: Tenure | None = None
+        self._least = 0.0
         self.predecessor: str | None = None
         """Owner of the record that was written over."""
         self.error: BackendError | None = None
@@ -129,7 +130,7 @@ class Acquisition:
         remembered = seen is not None
         while True:
             try:
-                if self._baton is not None and not self._may_build_on(self._baton):
+                if self._baton is not None and (self._held_back() or not self._baton.may_hand_on()):
                     await self._drop_baton()
                     seen = None
                 if seen is None:
@@ -158,7 +159,8 @@ class Acquisition:
             return verdict.wait, None
         token = self._next_token(seen)
         if token is None:
-            return max(_REREAD, self._terms.poll_interval), None
+            self._least = _REREAD
+            return _REREAD, None
         if not await self._write(seen, token):
             return _REREAD, None
         if self._tenure is not None:
@@ -181,9 +183,6 @@ class Acquisition:
         if freed is None or freed.version is None:
             return None
         return Seen(freed.record, freed.version, None, None, now)
-
-    def _may_build_on(self, baton: Tenure) -> bool:
-        return baton.may_hand_on() and not self._held_back()
 
     async def _drop_baton(self) -> None:
         """Free what was handed on: past the giver's deadline nothing is built on it."""
@@ -236,9 +235,10 @@ class Acquisition:
         await self._store.pace(self._key)
         now = self._store.now()
         valid_until = self._store.promise(now)
-        if valid_until is None or self._held_back():
+        if valid_until is None:
+            self._least = _REREAD
             return False
-        if self._baton is not None and not self._may_build_on(self._baton):
+        if self._held_back() or (self._baton is not None and not self._baton.may_hand_on()):
             return False
         record = LockRecord(
             expired=False,
@@ -303,6 +303,7 @@ class Acquisition:
         """Wait for the next look: at the predicted expiry, else with jitter; False if the time is out."""
         poll = self._terms.poll_interval
         delay = min(self._store.jittered(poll), max(wait, poll / _FINEST_LOOK)) if wait > 0 else 0.0
+        delay, self._least = max(delay, self._least), 0.0
         left = self._until - self._loop.time()
         if left <= 0:
             return False

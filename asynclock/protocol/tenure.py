@@ -106,7 +106,10 @@ class Tenure:
 
     def until_settled(self) -> float:
         """Return seconds until the token is not from the future any more (rule 11), else 0.0."""
-        return self._store.until_settled(self._settled_at)
+        wait = self._store.until_settled(self._settled_at)
+        if wait <= 0:
+            self._settled_at = None  # for good, also where no Date is carried any more
+        return wait
 
     def abandon(self, reason: str) -> None:
         """End belief without a write and without telling anyone: in a forked child."""
@@ -231,6 +234,7 @@ class Tenure:
                 self._lose(self._error(LeaseExpiredError, _EXPIRED))
                 return
             self._sent = attempt.sent
+        self.until_settled()  # while a Date is at hand
         self._emit("renewed")
 
     def _taken_over(self, reason: str, seen: Seen | None) -> None:

@@ -44,7 +44,7 @@ def _block(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return Call(Host.get().loop, start).result(undo)
+        return Call(Host.get().loop, start, undo).result()
     raise RuntimeError(
         f"asynclock.sync.{name} would block the event loop running in this thread; "
         f"use: await asynclock.{name}"

@@ -207,8 +207,8 @@ MUTANTS: Final = (
     Mutant(
         "count a renewal from its answer",
         _TENURE,
-        "            self._sent = attempt.sent\n        self._emit",
-        "            self._sent = self._store.now()\n        self._emit",
+        "            self._sent = attempt.sent\n        self.until_settled()",
+        "            self._sent = self._store.now()\n        self.until_settled()",
         HEAD,
         "slow-answers",
     ),

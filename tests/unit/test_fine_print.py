@@ -558,3 +558,52 @@ async def test_a_failure_inside_of_the_sdk_costs_no_lease(
         assert lease.held
         assert "secret" not in str(caught.value)
         await lease.release()
+
+
+def test_a_lock_that_comes_after_its_waiters_loop_was_closed_is_released() -> None:
+    """A program that drops its event loop in the middle of a wait leaves no lock that is renewed for ever."""
+    told: list[str] = []
+    settled = threading.Event()
+
+    def listen(event: Event) -> None:
+        told.append(event.kind)
+        if event.kind == "released":
+            settled.set()
+
+    with sync.connect("memory://dropped", settings=FAST) as holder:
+        lease = holder.lock("orders").acquire()
+        client = asynclock.connect("memory://dropped", settings=FAST, events=listen)
+        loop = asyncio.new_event_loop()
+        waiting = loop.create_task(client.lock("orders").acquire())
+        loop.run_until_complete(asyncio.sleep(0.05))
+        loop.close()
+        lease.release()
+
+        assert settled.wait(10 * FAST.validity)
+        assert told[-2:] == ["acquired", "released"]
+    waiting._log_destroy_pending = False  # type: ignore[attr-defined]  # dropped on purpose
+
+
+@in_virtual_time
+async def test_a_token_that_was_settled_stays_settled(world: World) -> None:
+    """After a long lease without a Date of the last ten minutes the release keeps the token."""
+    world.put(hudi_record(world.now, expired=True))
+    lease = await world.client(LeaseSettings(validity=7200.0)).lock("orders").acquire()
+    await asyncio.sleep(700.0)
+
+    await lease.release()
+
+    assert world.record().epoch == lease.fencing_token
+
+
+@in_virtual_time
+async def test_where_no_date_was_usable_a_second_passes_before_the_next_look(world: World) -> None:
+    """Dates that agree with nobody's clock are not asked for again and again."""
+    client = world.client(wall_error=3600.0)
+    began = len(world.journal)
+    with pytest.raises(asynclock.AcquireTimeoutError):
+        await client.lock("orders").acquire(timeout=2.5)
+    looks = [each.at for each in world.journal[began:] if each.kind == "get"]
+
+    assert len(looks) >= 2
+    assert all(later - earlier >= 1.0 for earlier, later in pairwise(looks))
