@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
@@ -105,3 +107,51 @@ def test_every_scheme_is_under_the_contract() -> None:
     registered = {point.name for point in entry_points(group=GROUP) if point.value.startswith("asynclock.")}
 
     assert bound == registered
+
+
+BOUND_TO_A_BROKEN_STORE = """
+import asyncio
+import pytest
+from asynclock.backends import open_backend
+from asynclock.testing import LockContract
+
+class TestBroken(LockContract):
+    @pytest.fixture
+    async def backend(self):
+        backend = open_backend("memory://")
+
+        async def put(key, body, version=None):
+            await asyncio.sleep(0.01)  # as long as a request takes: others get in between
+            return await backend.put(key, body)
+
+        backend.{broken} = put if "{broken}" != "get" else lambda key: asyncio.sleep(0.01)
+        yield backend
+        await backend.aclose()
+"""
+
+
+@pytest.mark.parametrize(
+    ("broken", "noticed_by"),
+    [
+        ("put_if_absent", "contenders_take_turns"),
+        ("put_if_match", "a_broken_lock_is_lost"),
+        ("get", "a_free_lock_is_acquired"),
+    ],
+    ids=["creates over what is there", "writes over any version", "shows no object"],
+)
+def test_a_broken_store_fails_the_contract(tmp_path: Path, broken: str, noticed_by: str) -> None:
+    """The contract tells: a store that breaks one promise does not pass."""
+    bound = tmp_path / "test_broken.py"
+    bound.write_text(BOUND_TO_A_BROKEN_STORE.format(broken=broken))
+
+    options = ["-q", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider", "-k", noticed_by]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(bound)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+    assert "1 failed" in done.stdout
