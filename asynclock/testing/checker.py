@@ -142,6 +142,7 @@ class Checker:
         self._head: dict[str, Any] | None = None
         self._highest_token = -1
         self._breaking = 0
+        self._broken: set[str] = set()
         self._fenced_token = -1
         self._fenced_body = b""
         self._acknowledged: list[bytes] = []
@@ -171,14 +172,14 @@ class Checker:
             if not waiter.done():
                 waiter.set_result(None)
         self.note(who, f"acquired owner={lease.owner[:8]} token={token}")
+        overruled = lease.owner in self._broken
         if token is not None:
-            if token <= self._highest_token:
+            if token <= self._highest_token and not overruled:
                 self.violated(
                     Invariant.TOKEN_RISES, f"{who} got {token} after {self._highest_token} was handed out"
                 )
             self._highest_token = max(self._highest_token, token)
-        holding = Holding(who, process, lease, _Probe(lease))
-        holding.overruled = holding.headless = self._breaking > 0
+        holding = Holding(who, process, lease, _Probe(lease), overruled=overruled, headless=overruled)
         self._holdings.append(holding)
         return holding
 
@@ -193,14 +194,10 @@ class Checker:
 
     @contextmanager
     def breaking(self) -> Iterator[None]:
-        """Leave out of the reckoning who believes now or begins to inside: an operator breaks the lock."""
-        for holding in self._holdings:
-            holding.overruled = holding.headless = True
+        """Leave out of the reckoning whose record is freed inside: an operator breaks the lock."""
         self._breaking += 1
-        try:
-            yield
-        finally:
-            self._breaking -= 1
+        yield
+        self._breaking -= 1  # not after an error: its write may still land
 
     async def next_acquisition(self) -> None:
         """Wait until somebody acquires."""
@@ -304,6 +301,13 @@ class Checker:
                 f"{holding.who} ({holding.lease.owner[:8]}) believes while the store shows {shown}",
             )
 
+    def _overrule(self, owner: str) -> None:
+        """Leave an owner out of the reckoning, be its lease not handed out yet."""
+        self._broken.add(owner)
+        for holding in self._holdings:
+            if holding.lease.owner == owner:
+                holding.overruled = holding.headless = True
+
     def _on_change(self, operation: Operation) -> None:
         if operation.key == self._key:
             self._head = None if operation.body is None else _fields(operation.body)
@@ -311,6 +315,8 @@ class Checker:
                 # An operator has deleted it: whoever believes now learns of it at the next renewal.
                 for holding in self._holdings:
                     holding.headless = True
+            elif self._breaking and self._head.get("expired"):
+                self._overrule(str(self._head.get("owner")))
             for holding in self._holdings:
                 if self._held(holding):
                     self._check_head(holding)
