@@ -29,7 +29,7 @@ from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
     from types import TracebackType
     from typing import Self
 
@@ -204,17 +204,14 @@ class LockClient:
         if self._unusable is not None:
             return
         self._unusable = "it was closed"
-        if self._loop is not None and not self._loop.is_closed():
+        if self._loop is not None and self._loop.is_running():
             await run_on(self._loop, self._close)
 
     async def _close(self) -> None:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self.exit_bound
         error = self._unusable_error()
         acquiring = [task for core in list(self._cores.values()) for task in core.close(error)]
-        await self.release_all()
-        if acquiring:
-            await asyncio.wait(acquiring, timeout=max(0.0, until - loop.time()))
+        # Together: what a cancelled acquisition may have left in the store is reaped in that time too.
+        await self.release_all(ending=acquiring)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -222,11 +219,14 @@ class LockClient:
         self._scheduler.close()
         await self.backend.aclose()
 
-    async def release_all(self, *, loss: str | None = None) -> None:
+    async def release_all(
+        self, *, loss: str | None = None, ending: Iterable[asyncio.Task[object]] = ()
+    ) -> None:
         """Release all leases within the exit bound and acquire none for twice as long; on the client's loop.
 
         Args:
             loss: Why, told to the holders as a loss; None: they let go themselves.
+            ending: Tasks whose end is awaited as well.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + self.exit_bound
@@ -239,6 +239,7 @@ class LockClient:
                 if tenure.end_belief() if loss is None else tenure.give_up(loss):
                     self._spawn(tenure.release())
             busy = {*self._tasks, *self._store.writing, *(task for core in cores for task in core.releasing)}
+            busy |= {task for task in ending if not task.done()}
             left = until - loop.time()
             if not busy or left <= 0:
                 return

@@ -121,11 +121,12 @@ class StoreTime:
             return None
         self.dateless = False
         by_wall = sent.wall - self._slack <= value <= arrived.wall + self._slack
-        if by_wall:
+        short = arrived.boot - sent.boot <= self._longest_trip
+        if by_wall and short:  # within a long trip, a wrong clock may agree as well
             self._agreed_at = arrived.boot
         usable = by_wall or (self._wall_is_wrong(arrived.boot) and self._has_witnesses(value, sent, arrived))
         date = Date(value, sent, arrived, usable, by_wall)
-        if arrived.boot - sent.boot <= self._longest_trip:
+        if short:
             if not self._recent or sent.boot - self._recent[-1].arrived.boot >= WITNESS_SPACING:
                 self._recent.append(date)
             if usable:

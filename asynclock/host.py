@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import anyio
 
+from asynclock.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -207,6 +209,9 @@ async def run_on(
         loop: The loop that runs it, which may be the running one.
         start: Makes the coroutine, on that loop.
         undo: Takes back a result that came too late, because the caller was cancelled.
+
+    Raises:
+        ConfigError: That loop does not run.
     """
     call: _Running[T] | Call[T]
     result: asyncio.Task[T] | Future[T]
@@ -217,6 +222,13 @@ async def run_on(
         call = _Running(start())
         result = call.task
     else:
+        if not loop.is_running():  # nobody would run it, and nobody could cancel it
+            raise ConfigError(
+                setting="renewal",
+                value="loop",
+                reason="the event loop that this client belongs to does not run any more; use "
+                "renewal='thread', or connect in each loop",
+            )
         call = Call(loop, start, undo)
         call.begin()
         result = call.future
@@ -265,7 +277,10 @@ class Host:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        running = threading.Event()
+        self.loop.call_soon(running.set)
         self._thread.start()
+        running.wait()
 
     @classmethod
     def get(cls) -> Host:

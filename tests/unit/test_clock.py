@@ -127,6 +127,19 @@ def test_the_witness_spans_sending_and_arrival(time: StoreTime, clock: ManualClo
     assert not observe(time, clock, error=3.0 + 2.6, trip=2.5).by_wall
 
 
+def test_a_long_round_trip_does_not_prove_the_wall_clock_right(time: StoreTime, clock: ManualClock) -> None:
+    """A wall clock that agreed only within a long round trip lets other Dates be witnesses."""
+    observe(time, clock, trip=3.01)
+    clock.step(60.0)
+
+    dates = []
+    for _ in range(4):
+        clock.advance(1.0)
+        dates.append(observe(time, clock, true=clock.wall() - 60.0))
+
+    assert [date.usable for date in dates] == [False, False, False, True]
+
+
 @pytest.mark.parametrize(("trip", "carried"), [(3.0, True), (3.01, False)])
 def test_a_date_of_a_slow_answer_is_not_carried(
     time: StoreTime, clock: ManualClock, trip: float, *, carried: bool

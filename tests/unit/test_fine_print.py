@@ -22,7 +22,17 @@ from asynclock.protocol.judgement import Observation, Seen
 from asynclock.record import parse_record
 from asynclock.testing.clocks import EPOCH, ManualClock
 from asynclock.testing.faulty import Fault
-from tests.unit.kit import SETTINGS, STEADY, World, clock_of, faulty, hudi_record, in_virtual_time, our_record
+from tests.unit.kit import (
+    KEY,
+    SETTINGS,
+    STEADY,
+    World,
+    clock_of,
+    faulty,
+    hudi_record,
+    in_virtual_time,
+    our_record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -607,3 +617,31 @@ async def test_where_no_date_was_usable_a_second_passes_before_the_next_look(wor
 
     assert len(looks) >= 2
     assert all(later - earlier >= 1.0 for earlier, later in pairwise(looks))
+
+
+@pytest.mark.parametrize("close_at", [0.01 * tick for tick in range(1, 13)])
+@in_virtual_time
+async def test_closing_leaves_no_acquisition_of_unknown_outcome(world: World, close_at: float) -> None:
+    """Whenever ``aclose`` comes, an acquisition whose answer was lost is reaped before it ends."""
+    client = world.client()
+    faulty(client).inject(Fault.REPLY_LOST, operation="put_if_absent")
+    acquiring = asyncio.create_task(client.lock("orders").acquire())
+    await asyncio.sleep(close_at)
+
+    await client.aclose()
+    await asyncio.gather(acquiring, return_exceptions=True)
+
+    assert world.store.body(KEY) is None or world.record().expired
+
+
+def test_a_release_on_a_loop_that_stopped_is_refused() -> None:
+    """With renewal="loop" nothing waits for ever for an event loop that does not run any more."""
+    client = asynclock.connect("memory://stopped", renewal="loop", settings=FAST)
+    loop = asyncio.new_event_loop()
+    lease = loop.run_until_complete(client.lock("orders").acquire())
+
+    with pytest.raises(asynclock.ConfigError, match="does not run any more"):
+        asyncio.run(lease.release())
+    asyncio.run(client.aclose())
+
+    loop.close()
