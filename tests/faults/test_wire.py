@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import time
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -273,6 +275,30 @@ async def test_a_dripping_answer_is_given_up_in_time(client: LockClient, proxy: 
     async with client.lock(name).hold(timeout=4) as lease:
         assert loop.time() - start < SETTINGS.validity / 2
         assert lease.held
+
+
+async def test_a_stalled_name_service_costs_time_only(
+    minio: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the look-up of the store's name hangs, requests are given up in time; then the lock is had."""
+    lookups, answer = 0, socket.getaddrinfo
+
+    def look_up(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401  as the function it stands for
+        nonlocal lookups
+        lookups += 1
+        if lookups == 1:
+            time.sleep(2 * SETTINGS.validity / 5)
+        return answer(*arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    options = minio.through(minio.endpoint.replace("127.0.0.1", "localhost"))
+    async with asynclock.connect(f"{minio.url}/wire", settings=SETTINGS, renewal="loop", **options) as client:
+        with pytest.raises(AcquireTimeoutError):
+            await client.lock(name).acquire(timeout=SETTINGS.validity / 5)
+        async with client.lock(name).hold(timeout=10) as lease:
+            assert lease.held
+
+    assert lookups > 0
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'{"validUntil":NaN}', b"x" * 300_000])
