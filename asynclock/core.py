@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from asynclock.errors import (
     AcquireTimeoutError,
@@ -12,7 +12,7 @@ from asynclock.errors import (
     LockChangedError,
     RecordCorruptError,
 )
-from asynclock.host import cancel_call, counted_in, uninterrupted
+from asynclock.host import counted_in, running_call, uninterrupted
 from asynclock.line import Line, Turn, Turns
 from asynclock.protocol.acquisition import Acquisition, LockState, is_passing
 from asynclock.protocol.attempts import Attempt
@@ -21,6 +21,7 @@ from asynclock.record import LockRecord
 from asynclock.status import corrupt_status, own_status, seen_status
 
 if TYPE_CHECKING:
+    from asynclock.host import Running
     from asynclock.protocol.judgement import Seen, Verdict
     from asynclock.protocol.store import Store
     from asynclock.protocol.tenure import Spawn, Tenure
@@ -44,7 +45,7 @@ class LockCore:
         self._line = Line(self._orphaned)
         self._turns = Turns(store.terms)
         self._tenure: Tenure | None = None
-        self._acquiring: set[asyncio.Task[object]] = set()
+        self._acquiring: set[Running[Any]] = set()
         self.releasing: set[asyncio.Task[object]] = set()
         """The tasks that are releasing."""
         self._closed: ConfigError | None = None
@@ -58,13 +59,17 @@ class LockCore:
             AcquireTimeoutError: The time is out.
             ConfigError: The client was closed.
         """
-        with counted_in(self._acquiring):
-            try:
-                return await self._acquire(timeout=timeout, once=once, fencing=fencing)
-            except asyncio.CancelledError as error:
-                if self._closed is not None:
-                    raise self._closed from error
-                raise
+        call = running_call()
+        assert call is not None  # noqa: S101  a lock's methods go by run_on
+        self._acquiring.add(call)
+        try:
+            return await self._acquire(timeout=timeout, once=once, fencing=fencing)
+        except asyncio.CancelledError as error:
+            if self._closed is not None:
+                raise self._closed from error
+            raise
+        finally:
+            self._acquiring.discard(call)
 
     async def _acquire(self, *, timeout: float | None, once: bool, fencing: bool) -> Tenure | None:
         if self._closed is not None:
@@ -140,9 +145,9 @@ class LockCore:
     def close(self, error: ConfigError) -> list[asyncio.Task[object]]:
         """Let everybody who waits for the lock fail; returns what is still cleaning up."""
         self._closed = error
-        for task in self._acquiring:
-            cancel_call(task)
-        return list(self._acquiring)
+        for call in self._acquiring:
+            call.cancel()
+        return [call.task for call in self._acquiring]
 
     def stand_back(self) -> None:
         """Acquire nothing for twice the exit bound: the process may be ending."""

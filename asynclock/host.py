@@ -12,6 +12,7 @@ import contextlib
 import os
 import threading
 from concurrent.futures import Future
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import anyio
@@ -26,15 +27,16 @@ Undo: TypeAlias = "Callable[[T], Coroutine[Any, Any, object]]"
 THREAD_NAME: Final = "asynclock-host"
 
 
-class _Running(Generic[T]):
+class Running(Generic[T]):
     """The task of one call, whose cancellation can be put off."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self.task = asyncio.get_running_loop().create_task(coroutine)
+        context = copy_context()
+        context.run(_running.set, self)
+        self.task = asyncio.get_running_loop().create_task(coroutine, context=context)
         self.depth = 0
         self.cancelled = False
         self._waiting: asyncio.Future[None] | None = None
-        _running[self.task] = self
         self.task.add_done_callback(self._ended)
 
     async def end(self) -> None:
@@ -43,8 +45,7 @@ class _Running(Generic[T]):
             self._waiting = self.task.get_loop().create_future()
             await self._waiting
 
-    def _ended(self, task: asyncio.Task[T]) -> None:
-        del _running[task]
+    def _ended(self, _: asyncio.Task[T]) -> None:
         if self._waiting is not None:
             _wake(self._waiting)
 
@@ -60,13 +61,14 @@ class _Running(Generic[T]):
             self.task.cancel()
 
 
-_running: Final[dict[asyncio.Task[Any], _Running[Any]]] = {}
+_running: Final[ContextVar[Running[Any] | None]] = ContextVar("asynclock_running", default=None)
 
 
-def cancel_call(task: asyncio.Task[Any]) -> None:
-    """Cancel the call that runs as ``task``, once it may be interrupted."""
-    if (call := _running.get(task)) is not None:
-        call.cancel()
+def running_call() -> Running[Any] | None:
+    """Return the call that the running task is; None for any other task."""
+    call = _running.get()
+    # A task that a call has started inherits its context.
+    return call if call is not None and call.task is asyncio.current_task() else None
 
 
 class uninterrupted:  # noqa: N801  used like contextlib.suppress
@@ -75,7 +77,7 @@ class uninterrupted:  # noqa: N801  used like contextlib.suppress
     __slots__ = ("_call",)
 
     def __enter__(self) -> None:
-        self._call = _running.get(asyncio.current_task())  # type: ignore[arg-type]
+        self._call = running_call()
         if self._call is not None:
             self._call.depth += 1
 
@@ -127,7 +129,7 @@ class Call(Generic[T]):
         self._loop = loop
         self._start = start
         self._undo = undo
-        self._running: _Running[T] | None = None
+        self._running: Running[T] | None = None
 
     async def end(self) -> None:
         """Wait until the coroutine has ended, on any loop; a cancellation does not reach it."""
@@ -180,7 +182,7 @@ class Call(Generic[T]):
             raise
 
     def _begin(self) -> None:
-        self._running = _Running(self._start())
+        self._running = Running(self._start())
         self._running.task.add_done_callback(self._finish)
 
     def _cancel(self) -> None:
@@ -213,13 +215,13 @@ async def run_on(
     Raises:
         ConfigError: That loop does not run.
     """
-    call: _Running[T] | Call[T]
+    call: Running[T] | Call[T]
     result: asyncio.Task[T] | Future[T]
     if asyncio.get_running_loop() is loop:
-        if asyncio.current_task() in _running:
+        if running_call() is not None:
             # Part of a call, whose cancellation waits for this as well: no task of its own.
             return await start()
-        call = _Running(start())
+        call = Running(start())
         result = call.task
     else:
         if not loop.is_running():  # nobody would run it, and nobody could cancel it
@@ -240,7 +242,7 @@ async def run_on(
             await _outlast(call)
         if not result.cancelled() and result.exception() is None and undo is not None:
             late = result.result()
-            undoing = _Running(run_on(loop, lambda: undo(late)))
+            undoing = Running(run_on(loop, lambda: undo(late)))
             await _outlast(undoing)
             if not undoing.task.cancelled():
                 undoing.task.exception()  # retrieved, so that nobody complains
@@ -253,7 +255,7 @@ async def run_on(
     return result.result()
 
 
-async def _outlast(call: _Running[Any] | Call[Any]) -> None:
+async def _outlast(call: Running[Any] | Call[Any]) -> None:
     """Wait for the end of ``call`` whatever cancellations arrive meanwhile."""
     waiting = True
     while waiting:

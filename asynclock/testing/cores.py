@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
-_JOBS_PER_PROCESS: Final = 10
 
 
 def spread(
@@ -26,5 +25,5 @@ def spread(
     """
     # Spawned, not forked: each starts from the same state, whatever this process has done before.
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes or os.cpu_count(), maxtasksperchild=_JOBS_PER_PROCESS) as pool:
+    with context.Pool(processes or os.cpu_count()) as pool:
         yield from pool.imap(work, jobs)

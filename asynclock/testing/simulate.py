@@ -143,6 +143,7 @@ def run_seeds(seeds: Sequence[int], *, scenario: str | None = None) -> Summary:
                     gc.collect(1)
     finally:
         gc.enable()
+        gc.collect()
     return summary
 
 

@@ -287,9 +287,9 @@ async def test_a_scope_that_cancels_again_and_again_wakes_a_release_once(
 ) -> None:
     """Under anyio's repeated cancellation the end of ``hold`` does not spin until the store answers."""
     waits = 0
-    end = host._Running.end
+    end = host.Running.end
 
-    async def counted(call: host._Running[object]) -> None:
+    async def counted(call: host.Running[object]) -> None:
         nonlocal waits
         waits += 1
         await end(call)
@@ -297,7 +297,7 @@ async def test_a_scope_that_cancels_again_and_again_wakes_a_release_once(
     async with LockClient(url="memory://", backend=SlowToFree(), renewal="loop") as client:
         with anyio.CancelScope() as scope:
             async with client.lock("orders").hold():
-                monkeypatch.setattr(host._Running, "end", counted)
+                monkeypatch.setattr(host.Running, "end", counted)
                 scope.cancel()
                 await asyncio.sleep(30)
 
