@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 End = Literal["closed", "reset", "forgotten"]
-STALL = 1.0
-KEPT = LeaseSettings(validity=10.0, max_clock_skew=0.5)
-LOST = LeaseSettings(validity=2.5, safety_margin=1.25, max_clock_skew=0.5)
+STALL = 0.5
+KEPT = LeaseSettings(validity=6.0, safety_margin=1.0, max_clock_skew=0.5)
+LOST = LeaseSettings(validity=2.0, safety_margin=1.0, max_clock_skew=0.5)
 
 
 class ProxyThread:
