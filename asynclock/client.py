@@ -20,7 +20,7 @@ from asynclock.clock import SystemClock
 from asynclock.core import LockCore
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
-from asynclock.host import Host, run_on
+from asynclock.host import Host, run_on, runs
 from asynclock.lock import Lock
 from asynclock.protocol.store import Store
 from asynclock.protocol.terms import Terms
@@ -204,7 +204,7 @@ class LockClient:
         if self._unusable is not None:
             return
         self._unusable = "it was closed"
-        if self._loop is not None and self._loop.is_running():
+        if self._loop is not None and runs(self._loop):
             await run_on(self._loop, self._close)
 
     async def _close(self) -> None:

@@ -224,7 +224,7 @@ async def run_on(
         call = Running(start())
         result = call.task
     else:
-        if not loop.is_running():  # nobody would run it, and nobody could cancel it
+        if not runs(loop):  # nobody would run it, and nobody could cancel it
             raise ConfigError(
                 setting="renewal",
                 value="loop",
@@ -255,6 +255,11 @@ async def run_on(
     return result.result()
 
 
+def runs(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether ``loop`` runs what it is given; that of the host does as soon as its thread has begun."""
+    return loop.is_running() or Host.owns(loop)
+
+
 async def _outlast(call: Running[Any] | Call[Any]) -> None:
     """Wait for the end of ``call`` whatever cancellations arrive meanwhile."""
     waiting = True
@@ -279,10 +284,7 @@ class Host:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
-        running = threading.Event()
-        self.loop.call_soon(running.set)
         self._thread.start()
-        running.wait()
 
     @classmethod
     def get(cls) -> Host:
@@ -291,6 +293,11 @@ class Host:
             if cls._current is None:
                 cls._current = cls()
             return cls._current
+
+    @classmethod
+    def owns(cls, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether ``loop`` is the host's."""
+        return cls._current is not None and cls._current.loop is loop
 
     @classmethod
     def forget(cls) -> None:
