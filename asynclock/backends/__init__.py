@@ -35,16 +35,16 @@ def open_backend(url: str, **options: object) -> Backend:
         ConfigError: The URL or an option is wrong.
         BackendNotInstalledError: The backend's package is missing; names the extra.
     """
-    parts = split_url(url)
+    scheme = split_url(url).scheme
     found = {point.name: point for point in entry_points(group=GROUP)}
-    if parts.scheme not in found:
+    if scheme not in found:
         known = ", ".join(f"{name}://" for name in sorted(found))
         raise ConfigError(setting="url", value=url, reason=f"unknown scheme; known are {known}")
     try:
-        factory = found[parts.scheme].load()
+        factory = found[scheme].load()
     except ImportError as error:
-        extra = _EXTRAS.get(parts.scheme)
+        extra = _EXTRAS.get(scheme)
         if extra is None:
             raise
-        raise BackendNotInstalledError(scheme=parts.scheme, extra=extra) from error
-    return cast("Backend", factory(parts, **options))
+        raise BackendNotInstalledError(scheme=scheme, extra=extra) from error
+    return cast("Backend", factory(url, **options))

@@ -53,7 +53,7 @@ from asynclock.backends._http import (
     server_time,
     without_resend,
 )
-from asynclock.backends._url import object_prefix, take_options
+from asynclock.backends._url import object_prefix, split_url, take_options
 from asynclock.errors import (
     BackendError,
     ConfigError,
@@ -64,7 +64,6 @@ from asynclock.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
-    from urllib.parse import SplitResult
 
     from azure.core.credentials import AccessToken
 
@@ -298,7 +297,7 @@ def _default_credential() -> Sdk:
     return DefaultAzureCredential()
 
 
-def open_azure(url: SplitResult, **options: object) -> AzureBackend:
+def open_azure(url: str, **options: object) -> AzureBackend:
     """Open a container; no I/O, the session is made on first use.
 
     Args:
@@ -313,6 +312,7 @@ def open_azure(url: SplitResult, **options: object) -> AzureBackend:
     Raises:
         ConfigError: The URL or an option is wrong, or nothing names the account.
     """
+    parts = split_url(url)
     taken = take_options(
         options,
         account_url=str,
@@ -322,9 +322,9 @@ def open_azure(url: SplitResult, **options: object) -> AzureBackend:
         allow_http=bool,
         min_write_interval=float,
     )
-    container, _, host = url.netloc.partition("@")
+    container, _, host = parts.netloc.partition("@")
     if not container or not all(c.isascii() and (c.isalnum() or c in "-$") for c in container):
-        raise ConfigError(setting="url", value="…", reason=f"must be like {url.scheme}://container/prefix")
+        raise ConfigError(setting="url", value="…", reason=f"must be like {parts.scheme}://container/prefix")
     account = find_account(host, taken)
     allow_http = taken.get("allow_http", False)
     address = check_endpoint("account_url", account.url, allow_http=allow_http, with_path=True)
@@ -335,7 +335,7 @@ def open_azure(url: SplitResult, **options: object) -> AzureBackend:
     return AzureBackend(
         container,
         Account(address, account.credential),
-        prefix=object_prefix(url),
+        prefix=object_prefix(parts),
         min_write_interval=taken.get("min_write_interval", 0.0),
         trust_env=bool(options.get("trust_env", False)),
     )

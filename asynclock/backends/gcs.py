@@ -53,7 +53,7 @@ from asynclock.backends._http import (
     server_time,
     without_resend,
 )
-from asynclock.backends._url import object_prefix, take_options
+from asynclock.backends._url import object_prefix, split_url, take_options
 from asynclock.errors import (
     BackendError,
     BackendUnavailableError,
@@ -64,7 +64,6 @@ from asynclock.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
-    from urllib.parse import SplitResult
 
 _ENDPOINT: Final = "https://storage.googleapis.com"
 _EMULATOR: Final = "STORAGE_EMULATOR_HOST"
@@ -309,7 +308,7 @@ class _FixedToken:
         """Do nothing."""
 
 
-def open_gcs(url: SplitResult, **options: object) -> GcsBackend:
+def open_gcs(url: str, **options: object) -> GcsBackend:
     """Open ``gs://bucket/prefix``; no I/O, the session is made on first use.
 
     Args:
@@ -323,6 +322,7 @@ def open_gcs(url: SplitResult, **options: object) -> GcsBackend:
     Raises:
         ConfigError: The URL or an option is wrong.
     """
+    parts = split_url(url)
     taken = take_options(
         options,
         endpoint_url=str,
@@ -342,8 +342,8 @@ def open_gcs(url: SplitResult, **options: object) -> GcsBackend:
     elif token is not None and not callable(getattr(token, "get", None)):
         raise ConfigError(setting="token", value="…", reason="must be a str or have async get()")
     return GcsBackend(
-        bucket_of(url),
-        prefix=object_prefix(url),
+        bucket_of(parts),
+        prefix=object_prefix(parts),
         min_write_interval=taken.get("min_write_interval", _WRITE_INTERVAL),
         endpoint_url=endpoint,
         token=token,

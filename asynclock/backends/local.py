@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 from asynclock.backend import MAX_BODY, Entry, Stored, Written, note_date
 from asynclock.backends._offload import Workers
-from asynclock.backends._url import object_prefix, take_options
+from asynclock.backends._url import object_prefix, split_url, take_options
 from asynclock.errors import (
     AccessDeniedError,
     BackendError,
@@ -35,7 +35,6 @@ from asynclock.errors import (
 if TYPE_CHECKING:
     import builtins
     from collections.abc import AsyncIterator, Iterator
-    from urllib.parse import SplitResult
 
 _NETWORK: Final = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4",
@@ -256,16 +255,17 @@ class LocalBackend:
         )
 
 
-def open_local(url: SplitResult, **options: object) -> LocalBackend:
+def open_local(url: str, **options: object) -> LocalBackend:
     """Open ``file:///folder``.
 
     Raises:
         ConfigError: The URL names a host, no absolute folder, or an option is wrong.
     """
-    object_prefix(url)
-    folder = unquote(url.path)
-    if url.netloc not in {"", "localhost"} or not folder.strip("/") or "\0" in folder:
-        raise ConfigError(setting="url", value=url.geturl(), reason="use file:///absolute/folder")
+    parts = split_url(url)
+    object_prefix(parts)
+    folder = unquote(parts.path)
+    if parts.netloc not in {"", "localhost"} or not folder.strip("/") or "\0" in folder:
+        raise ConfigError(setting="url", value=url, reason="use file:///absolute/folder")
     return LocalBackend(Path(folder), **take_options(options, fsync=bool, min_write_interval=float))
 
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from asynclock.backend import MAX_BODY, Entry, Stored, Written, note_date
-from asynclock.backends._url import object_prefix, take_options
+from asynclock.backends._url import object_prefix, split_url, take_options
 from asynclock.errors import ConfigError, PreconditionFailedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from urllib.parse import SplitResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +121,14 @@ class MemoryBackend:
         )
 
 
-def open_memory(url: SplitResult, **options: object) -> MemoryBackend:
+def open_memory(url: str, **options: object) -> MemoryBackend:
     """Open ``memory://NAME/prefix``; ``memory://`` alone is private to its client.
 
     Raises:
         ConfigError: An option or the URL is wrong.
     """
-    if url.query or url.fragment or "@" in url.netloc or ":" in url.netloc:
-        raise ConfigError(setting="url", value=url.geturl(), reason="use memory:// or memory://NAME")
+    parts = split_url(url)
+    if parts.query or parts.fragment or "@" in parts.netloc or ":" in parts.netloc:
+        raise ConfigError(setting="url", value=url, reason="use memory:// or memory://NAME")
     taken = take_options(options, min_write_interval=float)
-    return MemoryBackend(url.netloc, prefix=object_prefix(url), **taken)
+    return MemoryBackend(parts.netloc, prefix=object_prefix(parts), **taken)

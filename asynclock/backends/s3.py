@@ -45,7 +45,7 @@ from asynclock.backends._http import (
 )
 from asynclock.backends._offload import Workers
 from asynclock.backends._s3_client import ClientSettings, Sdk, make_client
-from asynclock.backends._url import object_prefix, take_options
+from asynclock.backends._url import object_prefix, split_url, take_options
 from asynclock.errors import (
     AccessDeniedError,
     BackendError,
@@ -57,7 +57,6 @@ from asynclock.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
-    from urllib.parse import SplitResult
 
 _MISSING: Final = frozenset({"NoSuchKey", "404"})
 _SSE: Final = frozenset({"AES256", "aws:kms", "aws:kms:dsse"})
@@ -221,7 +220,7 @@ class S3Backend(CloudBackend[Sdk]):
         return None, "", cause if isinstance(cause, Exception) else None
 
 
-def open_s3(url: SplitResult, **options: object) -> S3Backend:
+def open_s3(url: str, **options: object) -> S3Backend:
     """Open ``s3://bucket/prefix``; no I/O, the client is made on first use.
 
     Args:
@@ -236,6 +235,7 @@ def open_s3(url: SplitResult, **options: object) -> S3Backend:
     Raises:
         ConfigError: The URL or an option is wrong.
     """
+    parts = split_url(url)
     taken = take_options(
         options,
         region=str,
@@ -271,9 +271,9 @@ def open_s3(url: SplitResult, **options: object) -> S3Backend:
     payer = {"RequestPayer": "requester"} if taken.get("requester_pays") else {}
     at_rest, customer = _encryption(taken)
     return S3Backend(
-        bucket_of(url),
+        bucket_of(parts),
         settings,
-        prefix=object_prefix(url),
+        prefix=object_prefix(parts),
         min_write_interval=taken.get("min_write_interval", 0.0),
         read_extra={**payer, **customer},
         write_extra={**payer, **customer, **at_rest},

@@ -15,7 +15,6 @@ from asynclock.testing.contract import BackendContract
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from urllib.parse import SplitResult
 
 
 class DictBackend:
@@ -73,10 +72,10 @@ class DictBackend:
         )
 
 
-def open_dict(url: SplitResult, **options: object) -> DictBackend:
+def open_dict(url: str, **options: object) -> DictBackend:
     """Open ``dict://``; it has no options."""
-    if options or url.netloc:
-        raise asynclock.ConfigError(setting="url", value=url.geturl(), reason="use dict://, without options")
+    if options or url != "dict://":
+        raise asynclock.ConfigError(setting="url", value=url, reason="use dict://, without options")
     return DictBackend()
 
 
