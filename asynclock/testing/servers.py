@@ -33,6 +33,7 @@ from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock.cli.guard import Guard
 from asynclock.testing._certificate import issue_certificate
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ AZURE_KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6
 """The emulator's key, the same on every machine and published by Microsoft."""
 _READY_WITHIN: Final = 60.0
 _INSTALL_WITHIN: Final = 900.0
+_STOP_WITHIN: Final = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +176,10 @@ def _process(name: str) -> Iterator[tuple[str, str, str]]:
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=folder,
+            start_new_session=True,
         )
+        # A killed test run leaves no server behind.
+        stack.callback(Guard(process.pid, grace=_STOP_WITHIN).dismiss)
         stack.callback(_stop, process)
         ca_file = str(_certificates(folder) / "public.crt") if name.endswith("-tls") else ""
         endpoint = f"{'https' if ca_file else 'http'}://127.0.0.1:{port}"
@@ -319,7 +324,7 @@ def _await_ready(
 def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(10)
+        process.wait(_STOP_WITHIN)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
