@@ -120,8 +120,11 @@ class StoreTime:
         if value is None:
             return None
         self.dateless = False
-        by_wall = sent.wall - self._slack <= value <= arrived.wall + self._slack
-        short = arrived.boot - sent.boot <= self._longest_trip
+        trip = arrived.boot - sent.boot
+        # Both readings, each carried over the trip: a wall clock that stepped meanwhile is no witness.
+        earliest, latest = max(sent.wall, arrived.wall - trip), min(arrived.wall, sent.wall + trip)
+        by_wall = earliest - self._slack <= value <= latest + self._slack
+        short = trip <= self._longest_trip
         if by_wall and short:  # within a long trip, a wrong clock may agree as well
             self._agreed_at = arrived.boot
         usable = by_wall or (self._wall_is_wrong(arrived.boot) and self._has_witnesses(value, sent, arrived))

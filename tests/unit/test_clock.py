@@ -127,6 +127,21 @@ def test_the_witness_spans_sending_and_arrival(time: StoreTime, clock: ManualClo
     assert not observe(time, clock, error=3.0 + 2.6, trip=2.5).by_wall
 
 
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_wall_clock_that_steps_meanwhile_is_no_witness(
+    time: StoreTime, clock: ManualClock, step: float
+) -> None:
+    """A wrong Date does not become right because the wall clock has stepped past it during the request."""
+    sent = Instant.now(clock)
+    clock.advance(0.1)
+    clock.step(step)
+
+    date = time.observe(sent.wall + step / 100, sent=sent, arrived=Instant.now(clock))
+
+    assert date is not None
+    assert not date.by_wall
+
+
 def test_a_long_round_trip_does_not_prove_the_wall_clock_right(time: StoreTime, clock: ManualClock) -> None:
     """A wall clock that agreed only within a long round trip lets other Dates be witnesses."""
     observe(time, clock, trip=3.01)
