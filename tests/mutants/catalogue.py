@@ -282,8 +282,9 @@ MUTANTS: Final = (
     Mutant(
         "trust the local wall clock",
         _JUDGE,
-        "remaining = expiry - seen.date.value",
-        "remaining = expiry - seen.arrived.wall",
+        "    if expiry is not None and seen.date is not None and seen.date.by_wall:\n"
+        "        remaining = expiry - seen.date.value\n",
+        "    if expiry is not None:\n        remaining = expiry - seen.arrived.wall\n",
         HEAD,
         "clock-chaos",
     ),
