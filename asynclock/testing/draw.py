@@ -46,3 +46,8 @@ def store(rng: Random, **more: object) -> StoreProfile:
 def walls(rng: Random, clients: int, most: float = SKEW / 2) -> tuple[float, ...]:
     """Draw the seconds by which each wall clock is ahead, ``most`` either way."""
     return tuple(rng.uniform(-most, most) for _ in range(clients))
+
+
+def agreeing_walls(rng: Random, clients: int, nodes: tuple[float, ...]) -> list[float]:
+    """Draw the seconds by which each wall clock is ahead, within S of every one of ``nodes``."""
+    return [rng.uniform(max(nodes) - SKEW, min(nodes) + SKEW) for _ in range(clients)]

@@ -236,6 +236,8 @@ class Simulation:
         away = 1.2 * max(machine.settings.validity for machine in self.machines)
         for machine in self.machines:
             for user in machine.users:
+                if user.holding:
+                    user.away_until = self.loop.time() + away
                 if user.holding or user.task is None or not machine.process.alive:
                     continue
                 user.stop()

@@ -123,6 +123,7 @@ class User:
     def __init__(self, run: Stage, machine: Machine, name: str, rng: Random) -> None:
         self.name = name
         self.holding = False
+        self.away_until = 0.0
         self.task: asyncio.Task[None] | None = None
         self._run = run
         self._machine = machine
@@ -148,6 +149,8 @@ class User:
         await asyncio.sleep(delay)
         while loop.time() < run.ends:
             await asyncio.sleep(rng.uniform(*plan.idles) * self._unit)
+            if (away := self.away_until - loop.time()) > 0:
+                await asyncio.sleep(away)
             began = loop.time()
             if plan.bodies and rng.random() < plan.bodies:
                 await self._hold_body(lock)

@@ -92,6 +92,8 @@ def wrong_store_times(rng: Random) -> Plan:
     nodes = draw.nodes(rng)
     walls = list(draw.walls(rng, clients))
     if kind == "node":
+        # Beside a node that is wrong for good, a holder's wall clock must be right.
+        walls = draw.agreeing_walls(rng, clients, nodes)
         nodes = (*(nodes + nodes)[:3], rng.choice((-MINUTE, MINUTE)))
     if kind in {"wall", "proxy"}:
         walls[0] = rng.choice((-1, 1)) * rng.choice((1.5 * MINUTE, HOUR))
