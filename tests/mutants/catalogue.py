@@ -541,4 +541,12 @@ MUTANTS: Final = (
         LEFT,
         "contention",
     ),
+    Mutant(
+        "let the body of hold() run on after a loss",
+        "lock.py",
+        '            self._task.cancel("the lease was lost")\n',
+        "",
+        Invariant.LOSS_ENDS_BODY,
+        "clock-chaos",
+    ),
 )
