@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytest_plugins = ("tests.suite_report",)
+
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        # Begun in the background: every program that the tests start would ignore it too.
+        signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)
