@@ -17,6 +17,7 @@ import os
 import pwd
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -60,8 +61,9 @@ def session(
     """A session that writes, reads and compacts splice tables, in Python and in SQL.
 
     On a ``local`` master also the settings of a single machine: loopback only, no UI, 2 GB of memory, four
-    shuffle partitions. An already running session that carries the jars is kept; of the settings it takes
-    those that can still change.
+    shuffle partitions, and Python workers of this very interpreter unless ``PYSPARK_PYTHON`` names another.
+    An already running session that carries the jars is kept; of the settings it takes those that can still
+    change.
 
     Args:
         app: The application's name.
@@ -82,6 +84,9 @@ def session(
         ) from error
     settings = session_conf(master=master, conf=conf)
     _require_java()
+    if master.startswith("local"):
+        # Spark would take any python3 of the PATH, which need not have this package.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
