@@ -66,14 +66,16 @@ class SpecError(ConfigError):
         path: The spec file.
         line: Line of the key in the file, from 1; of the nearest table around it where it is missing,
             0 where there is none.
-        key: Dotted name of the key, for example ``streams.departures.ordering``.
+        key: Dotted name of the key, for example ``streams.departures.ordering``; empty where the
+            file is no TOML.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("path", "line", "key", "value", "reason")
 
     def __init__(self, *, path: str, line: int, key: str, value: object, reason: str) -> None:
         super().__init__(setting=key, value=value, reason=reason)
-        self.args = (f"{path}:{line}: {key}={printable(repr(value))}: {reason}",)
+        wrong = f"{key}={printable(repr(value))}: " if key else ""
+        self.args = (f"{path}:{line}: {wrong}{reason}",)
         self.path, self.line, self.key = path, line, key
 
 

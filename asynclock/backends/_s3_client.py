@@ -55,8 +55,7 @@ async def make_client(settings: ClientSettings) -> tuple[Sdk, AsyncExitStack]:
     shared = _SharedCredentials(credentials)
     # The first fetch reads the models of the service that it asks.
     await shared.get_frozen_credentials()
-    # There is no public way to bring credentials of one's own making.
-    session._credentials = shared  # noqa: SLF001
+    session._credentials = shared  # noqa: SLF001  no public way takes credentials of one's own making
     async with AsyncExitStack() as stack:
         stack.push_async_callback(shared.aclose)
         client = await stack.enter_async_context(

@@ -151,3 +151,10 @@ def test_a_timeout_tells_who_holds_the_lock() -> None:
 
     assert "1.5 s" in text
     assert "host:1:job" in text
+
+
+def test_a_spec_that_is_no_toml_names_its_line_and_no_key() -> None:
+    """Where no key is to blame, none is shown."""
+    error = errors.SpecError(path="fleet.toml", line=3, key="", value=None, reason="not valid TOML")
+
+    assert str(error) == "fleet.toml:3: not valid TOML"
