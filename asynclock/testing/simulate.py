@@ -2,7 +2,9 @@
 """Simulated histories by the thousand, and the replay of one.
 
 ``python -m asynclock.testing.simulate --seeds 25000`` runs seeds 0 to 24999 over all scenarios
-on all cores; ``--scenario S --seed N`` replays one with a trace of who believed what when.
+on all cores; ``--scenario S --seed N`` replays one with a trace of who believed what when. Over
+many seeds a violating history is printed as soon as it is found, and stderr tells once a minute
+how far the run is.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from asynclock.testing.plan import TROUBLES
 from asynclock.testing.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from asynclock.testing.history import History
 
@@ -42,6 +44,8 @@ FULL: Final = 25_000
 """Histories of a full run."""
 LEAST_OPERATIONS: Final = 5_000_000
 """Store operations of a full run."""
+TELL_EVERY: Final = 60.0
+"""Seconds between two lines that tell how far a run is."""
 LEAST_MEDIANS: Final = {"clients": 3.0, "store operations": 100.0, "lifetimes": 5.0, "faults": 1.0}
 
 
@@ -161,17 +165,65 @@ def quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def run_parallel(seeds: range, *, scenario: str | None = None, jobs: int | None = None) -> Summary:
-    """Run one history for each seed, on ``jobs`` processes (default: every core)."""
+def run_parallel(
+    seeds: range,
+    *,
+    scenario: str | None = None,
+    jobs: int | None = None,
+    on_part: Callable[[Summary], object] = lambda _: None,
+) -> Summary:
+    """Run one history for each seed.
+
+    Args:
+        seeds: Of the histories.
+        scenario: One for all; None: all in turn.
+        jobs: How many processes; None: one for each core.
+        on_part: Called with what each ``CHUNK`` of seeds came to, in their order, while others run.
+    """
     chunks = [(seeds[start : start + CHUNK], scenario) for start in range(0, len(seeds), CHUNK)]
     total = Summary()
     for part in spread(_run_chunk, chunks, processes=jobs):
+        on_part(part)
         total.merge(part)
     return total
 
 
 def _run_chunk(job: tuple[Sequence[int], str | None]) -> Summary:
     return run_seeds(job[0], scenario=job[1])
+
+
+class Progress:
+    """Tells what a long run has found at once, and how far it is every ``TELL_EVERY`` seconds.
+
+    Args:
+        histories: How many there will be.
+        clock: Returns seconds.
+    """
+
+    def __init__(self, histories: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._histories = histories
+        self._clock = clock
+        self._began = self._told_at = clock()
+        self._done = self._operations = self._violations = 0
+
+    def add(self, part: Summary) -> None:
+        """Take in what some of the histories came to; failures go to stdout, how far it is to stderr."""
+        for failure in part.failures:
+            print(failure, flush=True)
+        self._done += len(part.operations)
+        self._operations += sum(part.operations)
+        self._violations += len(part.failures)
+        now = self._clock()
+        if now - self._told_at < TELL_EVERY or not 0 < self._done < self._histories:
+            return
+        self._told_at = now
+        left = round((now - self._began) * (self._histories - self._done) / self._done)
+        print(
+            f"{self._done} of {self._histories} histories, {self._operations} store operations, "
+            f"{self._violations} violations, about {left // 3600} h {left // 60 % 60:02} min left",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -203,7 +255,7 @@ def _replay(scenario: str, seed: int) -> int:
 
 def _many(seeds: range, scenario: str | None, jobs: int | None) -> int:
     began = time.perf_counter()
-    total = run_parallel(seeds, scenario=scenario, jobs=jobs)
+    total = run_parallel(seeds, scenario=scenario, jobs=jobs, on_part=Progress(len(seeds)).add)
     seconds = time.perf_counter() - began
     cores = jobs or os.cpu_count() or 1
     for kind in KINDS:

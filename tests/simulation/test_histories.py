@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,7 +18,24 @@ from asynclock.lock import _Hold
 from asynclock.testing.checker import Invariant, Violation
 from asynclock.testing.history import Simulation
 from asynclock.testing.scenarios import SCENARIOS
-from asynclock.testing.simulate import FULL, main, run_parallel, run_seeds, scenario_of, simulate
+from asynclock.testing.simulate import (
+    FULL,
+    Progress,
+    Summary,
+    main,
+    replay_command,
+    run_parallel,
+    run_seeds,
+    scenario_of,
+    simulate,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from asynclock.testing.plan import Plan
+
+MODULE = importlib.import_module("asynclock.testing.simulate")
 
 
 @pytest.mark.timeout(3600)
@@ -146,3 +165,60 @@ def test_the_checker_sees_a_lock_that_is_never_released() -> None:
     history = Simulation("contention", 3, plan).run()
 
     assert Invariant.TAKEOVER_BOUND in {violation.invariant for violation in history.violations}
+
+
+def test_a_violation_is_printed_while_the_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever watches a night's run sees the command that replays a failure at once, and at the end."""
+    seen: list[str] = []
+
+    def one_after_the_other(
+        work: Callable[[object], Summary], jobs: Iterable[object], **_: object
+    ) -> Iterator[Summary]:
+        for job in jobs:
+            yield work(job)
+            seen.append(capsys.readouterr().out)
+
+    def impossible(rng: Random) -> Plan:
+        return replace(contention(rng), slack=-1000.0)
+
+    contention = SCENARIOS["contention"]
+    monkeypatch.setitem(SCENARIOS, "contention", impossible)
+    monkeypatch.setattr(MODULE, "spread", one_after_the_other)
+    monkeypatch.setattr(MODULE, "CHUNK", 1)
+
+    status = main(["--scenario", "contention", "--seeds", "3"])
+
+    at_the_end = capsys.readouterr().out.splitlines()
+    commands = [replay_command("contention", seed) for seed in range(3)]
+    assert status == 1
+    assert [text.partition("  #")[0] for text in seen] == commands
+    assert [line.partition("  #")[0] for line in at_the_end[-4:-1]] == commands
+    assert at_the_end[-1].endswith(" store operations, 3 violations (seeds 0..2)")
+
+
+def test_a_long_run_tells_once_a_minute_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """On stderr: histories, operations and violations so far, and the time left at this pace."""
+    now = 0.0
+    progress = Progress(1_000_000, clock=lambda: now)
+    for _ in range(5):
+        now += 25.0
+        progress.add(Summary(operations=[200] * 2000))
+    told = capsys.readouterr()
+
+    assert told.out == ""
+    assert told.err.splitlines() == [
+        "6000 of 1000000 histories, 1200000 store operations, 0 violations, about 3 h 27 min left"
+    ]
+
+
+def test_the_last_word_of_a_run_is_its_result(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where all is done, nothing more is told of how far it is."""
+    now = 0.0
+    progress = Progress(40, clock=lambda: now)
+    now = 3600.0
+
+    progress.add(Summary(operations=[200] * 40))
+
+    assert capsys.readouterr().err == ""
