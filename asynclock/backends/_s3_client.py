@@ -71,6 +71,7 @@ async def make_client(settings: ClientSettings) -> tuple[Sdk, AsyncExitStack]:
         check_endpoint("endpoint_url", client.meta.endpoint_url, allow_http=settings.allow_http)
         # Expect: 100-continue costs a round trip a write, and a new connection for each loser.
         client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
+        client.meta.events.register("before-call.s3", _stay_in_region)
         _fix_user_agent(client)
         return client, stack.pop_all()
 
@@ -127,6 +128,15 @@ class _Steady:
 
     def request(self, method: str, **options: Sdk) -> Sdk:
         return self._session.request(method, allow_redirects=False, **options)
+
+
+def _stay_in_region(context: dict[str, Sdk], **_: Sdk) -> None:
+    """Keep the SDK from sending a refused write again to the region that the store names.
+
+    It does so below its retry settings, after a HEAD of the bucket; a request that is marked as
+    redirected already is left alone.
+    """
+    context["s3_redirect"]["redirected"] = True
 
 
 def _fix_user_agent(client: Sdk) -> None:

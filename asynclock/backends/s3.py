@@ -1,7 +1,8 @@
 """``s3://`` and ``s3a://``: S3 and stores that speak it, through aiobotocore.
 
 One PutObject or GetObject a call: SDK retries, aiohttp's re-send, ``Expect: 100-continue``,
-redirects and payload checksums are off. What an answer means, by its code first:
+redirects, the search for the bucket's region and payload checksums are off. What an answer
+means, by its code first:
 
 ===============================================  =====================================
 Answer                                           Becomes
@@ -15,6 +16,7 @@ Answer                                           Becomes
 500, 502, 503, 504, ``RequestTimeout``           ``OutcomeUnknownError``
 401, 403, ``ExpiredToken``, ``InvalidToken``     ``AccessDeniedError``
 400, 405, 501, ``NotImplemented``, redirects     ``UnsupportedBackendError``
+``PermanentRedirect`` and the like: wrong region ``UnsupportedBackendError``
 no connection, no credentials yet                ``BackendUnavailableError``
 connection lost after sending, timeout           ``OutcomeUnknownError``
 ===============================================  =====================================
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 _MISSING: Final = frozenset({"NoSuchKey", "404"})
 _SSE: Final = frozenset({"AES256", "aws:kms", "aws:kms:dsse"})
 _CUSTOMER_KEY_BYTES: Final = 32
+_WRONG_REGION: Final = "the bucket is in another region; set region"
 
 
 class S3Backend(CloudBackend[Sdk]):
@@ -82,6 +85,9 @@ class S3Backend(CloudBackend[Sdk]):
         "NotImplemented": UnsupportedBackendError,
         "MethodNotAllowed": UnsupportedBackendError,
         "InvalidObjectState": UnsupportedBackendError,
+        "PermanentRedirect": UnsupportedBackendError,
+        "AuthorizationHeaderMalformed": UnsupportedBackendError,
+        "IllegalLocationConstraintException": UnsupportedBackendError,
         "RequestTimeout": OutcomeUnknownError,
         "ExpiredToken": AccessDeniedError,
         "InvalidToken": AccessDeniedError,
@@ -96,7 +102,9 @@ class S3Backend(CloudBackend[Sdk]):
         "InvalidAccessKeyId": "the access key is unknown",
         "ExpiredToken": "the session token has expired",
         "RequestTimeTooSkewed": "this machine's clock is wrong",
-        "AuthorizationHeaderMalformed": "the region is wrong; set region",
+        "PermanentRedirect": _WRONG_REGION,
+        "AuthorizationHeaderMalformed": _WRONG_REGION,
+        "IllegalLocationConstraintException": _WRONG_REGION,
         "InvalidObjectState": "the object was moved to an archive tier; exempt the prefix from lifecycle",
         "403": "needs s3:GetObject and s3:PutObject, and s3:ListBucket so that a missing object answers 404; "
         "requester_pays where the bucket asks for it",

@@ -123,6 +123,21 @@ async def test_what_the_store_refuses_is_told_in_one_sentence(
     assert "\n" not in str(caught.value)
 
 
+async def test_a_wrong_region_is_told(minio: Server) -> None:
+    """Where the bucket is in another region nothing is sent there: the error says what to set."""
+    async with TapProxy(minio.endpoint) as proxy:
+        told = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-9</Region></Error>"
+        proxy.inject(Wire.ANSWER, times=1, status=400, body=told)
+        async with asynclock.connect(
+            f"{minio.url}/region", renewal="loop", **minio.through(proxy.url)
+        ) as client:
+            with pytest.raises(UnsupportedBackendError, match="set region") as caught:
+                await client.lock("a").acquire(timeout=4)
+
+    assert caught.value.written == "no"
+    assert len(proxy.journal) == 1
+
+
 async def test_the_requester_pays(minio: Server) -> None:
     """Every request says who pays, and without the option none does."""
     for pays in (True, False):

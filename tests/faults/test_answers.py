@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from asynclock.testing.servers import Server
 
 CANARY = "CANARY-dont-show-me"
+REGION = "<Region>eu-west-1</Region>"
 
 
-def s3_body(code: str) -> bytes:
+def s3_body(code: str, more: str = "") -> bytes:
     """Return an error document of S3."""
-    return f"<Error><Code>{code}</Code><Message>{CANARY}</Message></Error>".encode()
+    return f"<Error><Code>{code}</Code><Message>{CANARY}</Message>{more}</Error>".encode()
 
 
 def gcs_body(reason: str) -> bytes:
@@ -60,6 +61,9 @@ S3_ROWS = [
     (403, s3_body("InvalidObjectState"), UnsupportedBackendError),
     (405, s3_body("MethodNotAllowed"), UnsupportedBackendError),
     (501, s3_body("NotImplemented"), UnsupportedBackendError),
+    (400, s3_body("AuthorizationHeaderMalformed", REGION), UnsupportedBackendError),
+    (400, s3_body("IllegalLocationConstraintException"), UnsupportedBackendError),
+    (400, s3_body("PermanentRedirect"), UnsupportedBackendError),
     (301, s3_body("PermanentRedirect"), UnsupportedBackendError),
     (307, s3_body("TemporaryRedirect"), UnsupportedBackendError),
 ]
@@ -130,7 +134,9 @@ async def test_s3_answers_are_sorted(
     minio: Server, status: int, body: bytes, expected: type[BackendError]
 ) -> None:
     """Each answer of S3 to a write becomes its error, by its code first, after one request."""
-    error, requests = await _refusal(minio, status, body, {"Content-Type": "application/xml"})
+    # As S3 tells of another region; the SDK would go there.
+    headers = {"Content-Type": "application/xml", "x-amz-bucket-region": "eu-west-1"}
+    error, requests = await _refusal(minio, status, body, headers)
 
     assert type(error) is expected
     assert requests == 1
