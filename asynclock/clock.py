@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Final, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CARRY_SECONDS: Final = 600.0
 """A Date is carried this long by the boot clock; older: read first."""
@@ -38,27 +42,19 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of the operating system."""
+    """The clocks of the operating system: ``CLOCK_MONOTONIC``, ``CLOCK_BOOTTIME`` and ``CLOCK_REALTIME``.
 
-    def monotonic(self) -> float:
-        """Return ``CLOCK_MONOTONIC``."""
-        return time.monotonic()
+    Where there is no ``CLOCK_BOOTTIME``, ``boot`` is the monotonic clock.
+    """
 
-    def boot(self) -> float:
-        """Return ``CLOCK_BOOTTIME``; where there is none, ``CLOCK_MONOTONIC``."""
-        return _boot()
-
-    def wall(self) -> float:
-        """Return ``CLOCK_REALTIME``."""
-        return time.time()
-
-
-def _boot() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-if not hasattr(time, "CLOCK_BOOTTIME"):  # pragma: no cover  macOS
-    _boot = time.monotonic
+    # As they are: they are read a dozen times in each acquisition.
+    monotonic = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
+    boot: Callable[[], float] = staticmethod(
+        partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+        if hasattr(time, "CLOCK_BOOTTIME")
+        else time.monotonic  # macOS
+    )
 
 
 class Instant(NamedTuple):

@@ -12,7 +12,7 @@ from asynclock.errors import (
     LockChangedError,
     RecordCorruptError,
 )
-from asynclock.host import counted_in, running_call, uninterrupted
+from asynclock.host import running_call, uninterrupted
 from asynclock.line import Line, Turn, Turns
 from asynclock.protocol.acquisition import Acquisition, LockState, is_passing
 from asynclock.protocol.attempts import Attempt
@@ -116,7 +116,7 @@ class LockCore:
         """End a tenure: hand it on to the next in line, or free the lock; False if it had ended."""
         if not tenure.end_belief():
             return False
-        with counted_in(self.releasing), uninterrupted():
+        with uninterrupted(self.releasing):
             await tenure.settle()
             now = asyncio.get_running_loop().time()
             may_hand_on = tenure is self._tenure and tenure.may_hand_on() and self._turns.may_hand_on(now)

@@ -12,7 +12,7 @@ import contextlib
 import os
 import threading
 from concurrent.futures import Future
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import anyio
@@ -28,16 +28,27 @@ THREAD_NAME: Final = "asynclock-host"
 
 
 class Running(Generic[T]):
-    """The task of one call, whose cancellation can be put off."""
+    """The task of one call, whose cancellation can be put off.
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        context = copy_context()
-        context.run(_running.set, self)
-        self.task = asyncio.get_running_loop().create_task(coroutine, context=context)
+    Args:
+        start: Makes the coroutine, in the task.
+    """
+
+    def __init__(self, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self.depth = 0
         self.cancelled = False
         self._waiting: asyncio.Future[None] | None = None
+        self.task = asyncio.get_running_loop().create_task(self._run(start))
+        # A task that is cancelled from outside before its first step never gets to its end.
         self.task.add_done_callback(self._ended)
+
+    async def _run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        _running.set(self)
+        try:
+            return await start()
+        finally:
+            # Here, not when the task is done: who waits goes on one turn of the loop earlier.
+            self._ended()
 
     async def end(self) -> None:
         """Wait until the call has ended, on its loop; a cancellation does not reach it."""
@@ -45,7 +56,7 @@ class Running(Generic[T]):
             self._waiting = self.task.get_loop().create_future()
             await self._waiting
 
-    def _ended(self, _: asyncio.Task[T]) -> None:
+    def _ended(self, _: object = None) -> None:
         if self._waiting is not None:
             _wake(self._waiting)
 
@@ -72,41 +83,36 @@ def running_call() -> Running[Any] | None:
 
 
 class uninterrupted:  # noqa: N801  used like contextlib.suppress
-    """A body that a cancelled call finishes before the cancellation is raised, at its end."""
+    """A body that a cancelled call finishes before the cancellation is raised, at its end.
 
-    __slots__ = ("_call",)
+    Args:
+        counted: Has the running task among its members while the body runs.
+    """
+
+    __slots__ = ("_call", "_counted", "_task")
+
+    def __init__(self, counted: set[asyncio.Task[object]] | None = None) -> None:
+        self._counted = counted
 
     def __enter__(self) -> None:
-        self._call = running_call()
-        if self._call is not None:
-            self._call.depth += 1
+        self._call = call = running_call()
+        if call is not None:
+            call.depth += 1
+        if self._counted is not None:
+            self._task = asyncio.current_task() if call is None else call.task
+            assert self._task is not None  # noqa: S101  we are in a coroutine
+            self._counted.add(self._task)
 
     def __exit__(self, *_: object) -> None:
         call = self._call
+        if self._counted is not None and self._task is not None:
+            self._counted.discard(self._task)
         if call is not None:
             call.depth -= 1
             if call.depth == 0 and call.cancelled:
                 # Not task.cancel(): a coroutine that returns without another await would lose its result.
                 call.cancelled = False
                 raise asyncio.CancelledError
-
-
-class counted_in:  # noqa: N801  used like contextlib.suppress
-    """A body for which the running task is one of ``tasks``."""
-
-    __slots__ = ("_task", "_tasks")
-
-    def __init__(self, tasks: set[asyncio.Task[object]]) -> None:
-        self._tasks = tasks
-
-    def __enter__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101  we are in a coroutine
-        self._task = task
-        self._tasks.add(task)
-
-    def __exit__(self, *_: object) -> None:
-        self._tasks.discard(self._task)
 
 
 class Call(Generic[T]):
@@ -182,7 +188,7 @@ class Call(Generic[T]):
             raise
 
     def _begin(self) -> None:
-        self._running = Running(self._start())
+        self._running = Running(self._start)
         self._running.task.add_done_callback(self._finish)
 
     def _cancel(self) -> None:
@@ -221,7 +227,7 @@ async def run_on(
         if running_call() is not None:
             # Part of a call, whose cancellation waits for this as well: no task of its own.
             return await start()
-        call = Running(start())
+        call = Running(start)
         result = call.task
     else:
         if not runs(loop):  # nobody would run it, and nobody could cancel it
@@ -242,7 +248,7 @@ async def run_on(
             await _outlast(call)
         if not result.cancelled() and result.exception() is None and undo is not None:
             late = result.result()
-            undoing = Running(run_on(loop, lambda: undo(late)))
+            undoing = Running(lambda: run_on(loop, lambda: undo(late)))
             await _outlast(undoing)
             if not undoing.task.cancelled():
                 undoing.task.exception()  # retrieved, so that nobody complains

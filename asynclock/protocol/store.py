@@ -16,7 +16,7 @@ from asynclock.errors import (
     OutcomeUnknownError,
     UnsupportedBackendError,
 )
-from asynclock.host import counted_in, uninterrupted
+from asynclock.host import uninterrupted
 from asynclock.protocol.judgement import Seen, promise
 from asynclock.record import parse_record
 
@@ -137,7 +137,7 @@ class Store:
             AccessDeniedError: Nothing was written.
             UnsupportedBackendError: Nothing was written.
         """
-        with uninterrupted(), counted_in(self.writing):
+        with uninterrupted(self.writing):
             return await self._write(key, attempt, timeout)
 
     async def _write(self, key: str, attempt: Attempt, timeout: float | None) -> BackendError | None:

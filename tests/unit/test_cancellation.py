@@ -225,3 +225,16 @@ async def test_a_waiter_does_not_outlive_its_client(world: World) -> None:
 def test_the_backend_of_these_tests_is_faulty(world: World) -> None:
     """Clients of this file go through the wrapper that injects faults."""
     assert isinstance(world.client(SETTINGS).backend, FaultyBackend)
+
+
+@pytest.mark.timeout(20)
+async def test_a_program_may_cancel_all_other_tasks_while_an_acquisition_begins() -> None:
+    """Whoever waits for the acquisition learns of it, though its task never made a step."""
+    client = asynclock.connect("memory://cancelling", renewal="loop")
+    acquiring = asyncio.create_task(client.lock("orders").acquire())
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - {asyncio.current_task(), acquiring}:
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await acquiring
+    await client.aclose()
