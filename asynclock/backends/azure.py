@@ -199,13 +199,16 @@ class AzureBackend(CloudBackend[Sdk]):
         service = BlobServiceClient(
             self._account.url,
             credential=credential,
-            # Reading the proxies of the environment takes half a millisecond of each request.
             transport=_OneRequestTransport(
-                session=self._session, session_owner=False, use_env_settings=self._trust_env
+                session=self._session,
+                session_owner=False,
+                # Reading the proxies of the environment takes half a millisecond of each request.
+                use_env_settings=self._trust_env,
+                # The service's own settings would not reach a transport that is given to it.
+                connection_timeout=CONNECT_TIMEOUT,
+                read_timeout=READ_TIMEOUT,
             ),
             retry_total=0,
-            connection_timeout=CONNECT_TIMEOUT,
-            read_timeout=READ_TIMEOUT,
             max_single_get_size=MAX_BODY + 1,
             max_chunk_get_size=MAX_BODY + 1,
         )
