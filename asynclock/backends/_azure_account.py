@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -40,6 +41,7 @@ def find_account(host: str, taken: Mapping[str, Sdk]) -> Account:
         raise ConfigError(
             setting="credential", value="…", reason="give one of connection_string, sas_token, credential"
         )
+    _check_credential(given["credential"])
     if given["connection_string"] is not None:
         return _from_connection_string(given["connection_string"])
     address = taken.get("account_url") or _host_address(host)
@@ -59,6 +61,17 @@ def find_account(host: str, taken: Mapping[str, Sdk]) -> Account:
     if credential is None and sas is not None:
         return Account(address, AzureSasCredential(sas.removeprefix("?")))
     return Account(address, _key(address, credential) if isinstance(credential, str) else credential)
+
+
+def _check_credential(credential: Sdk) -> None:
+    if credential is None or isinstance(credential, str | AzureNamedKeyCredential | AzureSasCredential):
+        return
+    if not inspect.iscoroutinefunction(getattr(credential, "get_token", None)):
+        raise ConfigError(
+            setting="credential",
+            value="…",
+            reason="must be an account key or an async token credential, as those of azure.identity.aio",
+        )
 
 
 def _host_address(host: str) -> str | None:

@@ -10,11 +10,13 @@ Answer                                           Becomes
 412 to a write                                   ``PreconditionFailedError``
 404 to a read                                    None
 404 to a write (bucket), 400, 405, 501           ``UnsupportedBackendError``
-403 ``retentionPolicyNotMet``, ``objectUnderHold``  ``UnsupportedBackendError``
+``retentionPolicyNotMet``, ``objectUnderActiveHold``  ``UnsupportedBackendError``
+redirects                                        ``UnsupportedBackendError``
 429, 403 ``rateLimitExceeded``                   ``BackendUnavailableError``
 401, 403                                         ``AccessDeniedError``
 408, 5xx, connection lost after sending          ``OutcomeUnknownError``
 no connection, no token yet                      ``BackendUnavailableError``
+the file of credentials cannot be read           ``AccessDeniedError``
 ===============================================  ===========================
 
 A read has no outcome that could be unknown: there ``OutcomeUnknownError`` is
@@ -27,6 +29,7 @@ Source: Cloud Storage JSON API, "Objects: insert"; "Request preconditions".
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import time
 from datetime import datetime
@@ -55,6 +58,7 @@ from asynclock.backends._http import (
 )
 from asynclock.backends._url import object_prefix, split_url, take_options
 from asynclock.errors import (
+    AccessDeniedError,
     BackendError,
     BackendUnavailableError,
     ConfigError,
@@ -97,8 +101,10 @@ class GcsBackend(CloudBackend[Storage]):
         "userRateLimitExceeded": BackendUnavailableError,
         "retentionPolicyNotMet": UnsupportedBackendError,
         "objectUnderActiveHold": UnsupportedBackendError,
+        "NoCredentials": AccessDeniedError,
     }
     hints: Mapping[str, str] = {
+        "NoCredentials": "their file cannot be read; check GOOGLE_APPLICATION_CREDENTIALS",
         "404": "the bucket does not exist",
         "401": "the access token was refused",
         "403": "needs storage.objects.get, create and delete (an overwrite is a delete), and list",
@@ -249,6 +255,8 @@ class GcsBackend(CloudBackend[Storage]):
     def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
         if isinstance(error, _Answered):
             return error.status, error.code, None
+        if isinstance(error, FileNotFoundError | PermissionError):
+            return None, "NoCredentials", None
         return None, "", error
 
 
@@ -339,7 +347,7 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
     token = taken.get("token")
     if isinstance(token, str):
         token = _FixedToken(token)
-    elif token is not None and not callable(getattr(token, "get", None)):
+    elif token is not None and not inspect.iscoroutinefunction(getattr(token, "get", None)):
         raise ConfigError(setting="token", value="…", reason="must be a str or have async get()")
     return GcsBackend(
         bucket_of(parts),

@@ -18,6 +18,7 @@ Answer                                           Becomes
 400, 405, 501, ``NotImplemented``, redirects     ``UnsupportedBackendError``
 ``PermanentRedirect`` and the like: wrong region ``UnsupportedBackendError``
 no connection, no credentials yet                ``BackendUnavailableError``
+no credentials at all, no such profile           ``AccessDeniedError``
 connection lost after sending, timeout           ``OutcomeUnknownError``
 ===============================================  =====================================
 
@@ -30,6 +31,8 @@ Source: Amazon S3 user guide, "Add preconditions to S3 operations with condition
 from __future__ import annotations
 
 import asyncio
+import os
+import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
 
 _MISSING: Final = frozenset({"NoSuchKey", "404"})
 _SSE: Final = frozenset({"AES256", "aws:kms", "aws:kms:dsse"})
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _CUSTOMER_KEY_BYTES: Final = 32
 _WRONG_REGION: Final = "the bucket is in another region; set region"
 
@@ -92,12 +96,28 @@ class S3Backend(CloudBackend[Sdk]):
         "ExpiredToken": AccessDeniedError,
         "InvalidToken": AccessDeniedError,
         "TokenRefreshRequired": AccessDeniedError,
+        # The SDK's own, by the name of the class: what no waiting makes right.
+        "NoCredentialsError": AccessDeniedError,
+        "PartialCredentialsError": AccessDeniedError,
+        "ProfileNotFound": AccessDeniedError,
+        "ConfigNotFound": AccessDeniedError,
+        "ConfigParseError": AccessDeniedError,
+        "SSOTokenLoadError": AccessDeniedError,
+        "UnauthorizedSSOTokenError": AccessDeniedError,
+        "InvalidRegionError": UnsupportedBackendError,
     }
     hints: Mapping[str, str] = {
         "NoSuchKey": "the object is missing",
         "NoSuchBucket": "the bucket does not exist",
         "NotImplemented": "the store has no conditional writes",
-        "NoCredentials": "no credentials were found; set access_key_id and secret_access_key, or a profile",
+        "NoCredentialsError": "none were found; set access_key_id and secret_access_key, or a profile",
+        "PartialCredentialsError": "half of a key was found; the other half is missing",
+        "ProfileNotFound": "there is no such profile; check AWS_PROFILE",
+        "ConfigNotFound": "there is no such configuration file; check AWS_CONFIG_FILE",
+        "ConfigParseError": "the SDK's configuration file cannot be read; check AWS_CONFIG_FILE",
+        "SSOTokenLoadError": "nobody is signed in; run aws sso login",
+        "UnauthorizedSSOTokenError": "the sign-in has expired; run aws sso login",
+        "InvalidRegionError": "this cannot be a region; set region",
         "SignatureDoesNotMatch": "the secret key is wrong",
         "InvalidAccessKeyId": "the access key is unknown",
         "ExpiredToken": "the session token has expired",
@@ -222,8 +242,8 @@ class S3Backend(CloudBackend[Sdk]):
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             code = str(error.response.get("Error", {}).get("Code", ""))
             return status, "" if code == str(status) else code, None
-        if isinstance(error, botocore.exceptions.NoCredentialsError):
-            return 401, "NoCredentials", None
+        if isinstance(error, botocore.exceptions.BotoCoreError) and type(error).__name__ in self.codes:
+            return None, type(error).__name__, None
         cause = getattr(error, "kwargs", {}).get("error")
         return None, "", cause if isinstance(cause, Exception) else None
 
@@ -264,9 +284,13 @@ def open_s3(url: str, **options: object) -> S3Backend:
     endpoint = taken.get("endpoint_url")
     if endpoint is not None:
         endpoint = check_endpoint("endpoint_url", endpoint, allow_http=allow_http)
+    elif os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() != "true":
+        # The SDK takes the first one; it reads its files, which may name another, on opening.
+        for name in [name for name in _ENDPOINTS if os.environ.get(name)][:1]:
+            check_endpoint(name, os.environ[name], allow_http=allow_http)
     ca_file = taken.get("ca_file")
-    if ca_file is not None and not Path(ca_file).is_file():
-        raise ConfigError(setting="ca_file", value=ca_file, reason="there is no such file")
+    if ca_file is not None:
+        _check_certificates(ca_file)
     settings = ClientSettings(
         region=taken.get("region"),
         endpoint_url=endpoint,
@@ -286,6 +310,15 @@ def open_s3(url: str, **options: object) -> S3Backend:
         read_extra={**payer, **customer},
         write_extra={**payer, **customer, **at_rest},
     )
+
+
+def _check_certificates(ca_file: str) -> None:
+    if not Path(ca_file).is_file():
+        raise ConfigError(setting="ca_file", value=ca_file, reason="there is no such file")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_file)
+    except OSError:
+        raise ConfigError(setting="ca_file", value=ca_file, reason="it is no PEM certificate") from None
 
 
 def _credentials(taken: dict[str, Any]) -> tuple[str, str, str | None] | None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import botocore.session
 import pytest
@@ -25,11 +25,23 @@ from asynclock.testing.proxy import TapProxy, Wire
 from tests.servers.fixtures import server
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from asynclock.testing.servers import Server
 
 CANARY = "Q0FOQVJZQ0FOQVJZ"  # base64, so that it passes for an account key
+SetVariables: TypeAlias = "Callable[[dict[str, str]], None]"
+FILES = {"{broken}": "[default", "{plain}": "[default]\nendpoint_url = http://store.example\n"}
 S3 = {"endpoint_url": "http://127.0.0.1:1", "access_key_id": "a", "secret_access_key": CANARY}
 AZURE = {"account_url": "http://127.0.0.1:1/account", "credential": CANARY}
+
+
+class Blocking:
+    """A token credential of the blocking half of Azure's SDK."""
+
+    def get_token(self, *_: str) -> None:
+        """Return nothing."""
 
 
 @pytest.mark.parametrize(
@@ -53,17 +65,25 @@ AZURE = {"account_url": "http://127.0.0.1:1/account", "credential": CANARY}
         ("s3://bucket", {"sse_kms_key_id": "key"}, "needs sse='aws:kms'"),
         ("s3://bucket", {"sse_customer_key": b"short"}, "must be 32 bytes"),
         ("s3://bucket", {"ca_file": "/nowhere.pem"}, "no such file"),
+        ("s3://bucket", {"ca_file": __file__}, "no PEM certificate"),
         ("s3://bucket", {"verify": False}, "no such option"),
         ("s3://bucket", {"path_style": "yes"}, "must be of type bool"),
         ("s3://bucket", {"min_write_interval": -1.0}, "must be 0 to 60 s"),
         ("gs://bucket", {"endpoint_url": "http://store.example"}, "plain http"),
         ("gs://bucket", {"token": 7}, "must be a str or have async get()"),
+        ("gs://bucket", {"token": {"access_token": CANARY}}, "must be a str or have async get()"),
         ("az://container", {}, "names no account"),
         ("az://container", AZURE | {"account_url": "http://store.example"}, "plain http"),
         ("az://container", AZURE | {"credential": f"{CANARY}?"}, "not base64"),
         ("az://container", AZURE | {"sas_token": CANARY}, "give one of"),
         ("az://container", {"account_url": AZURE["account_url"]}, "needs https"),
         ("az://container", {"connection_string": f"AccountKey={CANARY}"}, "needs AccountName"),
+        ("az://container", {"account_url": "https://a.example", "credential": 7}, "must be an account key"),
+        (
+            "az://container",
+            {"account_url": "https://a.example", "credential": Blocking()},
+            "azure.identity.aio",
+        ),
         ("az://con_tainer", AZURE, "must be like az://container/prefix"),
         ("abfss://container@account/locks", {}, "account must be like"),
     ],
@@ -105,6 +125,59 @@ def test_a_missing_package_is_named(
 
     with pytest.raises(BackendNotInstalledError, match=rf"pip install 'asynclock\[{extra}\]'"):
         asynclock.connect(url)
+
+
+@pytest.fixture
+def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SetVariables:
+    """Return what sets variables on a machine without credentials; FILES are written where they are named."""
+    config = tmp_path / "config"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "STORAGE_EMULATOR_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(config))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+
+    def set_all(variables: dict[str, str]) -> None:
+        for name, value in variables.items():
+            if value in FILES:
+                config.write_text(FILES[value])
+            monkeypatch.setenv(name, str(config) if value in FILES else value)
+
+    return set_all
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "options", "says"),
+    [
+        ("s3://b", {}, {}, "none were found"),
+        ("s3://b", {"AWS_PROFILE": "typo"}, {}, "check AWS_PROFILE"),
+        ("s3://b", {"AWS_CONFIG_FILE": "{broken}"}, {}, "check AWS_CONFIG_FILE"),
+        ("s3://b", {"AWS_ACCESS_KEY_ID": CANARY}, {}, "the other half is missing"),
+        ("s3://b", {}, {"region": "eu west"}, "set region"),
+        ("s3://b", {"AWS_CONFIG_FILE": "{plain}"}, {}, "plain http"),
+        (
+            "gs://b",
+            {"GOOGLE_APPLICATION_CREDENTIALS": "/nowhere"},
+            {},
+            "check GOOGLE_APPLICATION_CREDENTIALS",
+        ),
+    ],
+    ids=["none", "profile", "file", "half a key", "region", "endpoint", "Google's file"],
+)
+async def test_what_is_wrong_on_this_machine_is_told_at_once(
+    url: str, environment: dict[str, str], options: dict[str, object], says: str, bare_machine: SetVariables
+) -> None:
+    """Nobody waits for a store that can never be asked: the first call says what to put right."""
+    bare_machine(environment)
+    if "region" in options or says == "plain http":
+        options = options | {"access_key_id": "a", "secret_access_key": CANARY}
+
+    async with asynclock.connect(url, renewal="loop", **options) as client:
+        with pytest.raises((AccessDeniedError, UnsupportedBackendError), match=says) as caught:
+            await client.lock("a").acquire(timeout=10)
+
+    assert caught.value.written == "no"
+    assert CANARY not in f"{caught.value} {caught.value!r}"
 
 
 async def test_a_bucket_that_does_not_exist_is_named(cloud: Server) -> None:
