@@ -112,7 +112,13 @@ def _expiry(record: LockRecord, last_modified: float | None, terms: Terms) -> fl
 
 def _observed(record: LockRecord, seen: Seen, observation: Observation, terms: Terms) -> float:
     if record.lease_ms is None:
-        return math.inf if observation.dated else observation.left(seen, terms.validity)
+        if observation.dated:
+            return math.inf
+        # Its writer may hold for longer than we do: as long as the record says, counted from its write.
+        promised = 0.0
+        if seen.last_modified is not None:
+            promised = record.valid_until_ms / 1000 + HUDI_DRIFT - seen.last_modified + terms.slack
+        return observation.left(seen, max(promised, terms.validity))
     return observation.left(seen, max(record.lease_ms / 1000, terms.validity))
 
 

@@ -382,8 +382,8 @@ MUTANTS: Final = (
     Mutant(
         "observe a Hudi record though Dates are usable",
         _JUDGE,
-        "return math.inf if observation.dated else observation.left(seen, terms.validity)",
-        "return observation.left(seen, terms.validity)",
+        "        if observation.dated:\n            return math.inf\n",
+        "        return observation.left(seen, terms.validity)\n",
         HEAD,
         "hudi-peer",
     ),

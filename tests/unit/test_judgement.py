@@ -136,20 +136,26 @@ def test_our_record_is_freed_by_observation_even_where_dates_were_usable() -> No
     assert judge(seen, observation, TERMS).free
 
 
-def test_hudis_record_is_freed_by_observation_without_dates() -> None:
-    """Where no Date was usable all through, a Hudi record is free after L."""
+@pytest.mark.parametrize(
+    ("record", "last_modified", "lasting"),
+    [(HUDI_LATE, T, 60.5 + SLACK), (HUDI_SOON, T, 20.0), (HUDI_LATE, None, 20.0)],
+    ids=["its promise is longer than L", "shorter", "not known from when"],
+)
+def test_hudis_record_is_observed_without_dates_for_what_it_promises(
+    record: bytes, last_modified: float | None, lasting: float
+) -> None:
+    """Where no Date was usable all through, a Hudi record is free after its own time, and after L."""
     observation = Observation()
-    for monotonic in (0.0, 20.0):
-        seen = see(HUDI_LATE, monotonic=monotonic)
+    for monotonic, free in ((0.0, False), (lasting - 0.001, False), (lasting, True)):
+        seen = see(record, monotonic=monotonic, last_modified=last_modified)
         observation.note(seen)
-
-    assert judge(seen, observation, TERMS).free
+        assert judge(seen, observation, TERMS).free is free
 
 
 def test_one_usable_date_spoils_the_observation_of_hudis_record() -> None:
     """With a Date to judge by, Hudi's validUntil must have passed."""
     observation = Observation()
-    for monotonic, at in ((0.0, None), (10.0, T + 10), (20.0, None)):
+    for monotonic, at in ((0.0, None), (10.0, T + 10), (64.0, None)):
         seen = see(HUDI_LATE, monotonic=monotonic, at=at)
         observation.note(seen)
 
@@ -159,7 +165,7 @@ def test_one_usable_date_spoils_the_observation_of_hudis_record() -> None:
 def test_an_unusable_date_does_not_spoil_the_observation_of_hudis_record() -> None:
     """A Date without a witness decides nothing, this neither."""
     observation = Observation()
-    for monotonic in (0.0, 20.0):
+    for monotonic in (0.0, 60.5 + SLACK):
         seen = see(HUDI_LATE, monotonic=monotonic, at=T + 9_999, usable=False, by_wall=False)
         observation.note(seen)
 
