@@ -62,7 +62,8 @@ class Lock:
             AcquireTimeoutError: Others held it; nothing of this attempt is left behind.
             RecordCorruptError: The object is no lock record; nothing was written.
             AccessDeniedError: The store refused; nothing was written.
-            ConfigError: The timeout is negative, or the client is closed.
+            ConfigError: The timeout is negative, the client is closed, or the backend cannot be
+                opened as it was set up; nothing was written.
         """
         tenure = await self._acquire(timeout=checked_timeout(timeout))
         assert tenure is not None  # noqa: S101  only try_acquire gives None

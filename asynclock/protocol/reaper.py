@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from asynclock.errors import BackendError, RecordCorruptError
+from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 from asynclock.protocol.attempts import Attempt
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ async def free(
             seen = await store.read(key)
         except RecordCorruptError:
             return None, True
-        except BackendError:
+        except (BackendError, ConfigError):
             pass  # even a refusal may pass: permissions and tokens come back
         else:
             if seen.record is not None and seen.record.expired and seen.record.owner == record.owner:

@@ -13,6 +13,7 @@ from asynclock.errors import (
     AccessDeniedError,
     BackendError,
     BackendUnavailableError,
+    ConfigError,
     OutcomeUnknownError,
     UnsupportedBackendError,
 )
@@ -102,6 +103,7 @@ class Store:
         Raises:
             RecordCorruptError: It is not a lock record.
             BackendError: It could not be read.
+            ConfigError: The backend cannot be opened as it was set up.
         """
         cell = MissingDate()
         reset = missing_date.set(cell)
@@ -154,6 +156,10 @@ class Store:
             written = await self.request(name, key, put, timeout)
         except (AccessDeniedError, UnsupportedBackendError):
             raise
+        except ConfigError as error:
+            return BackendUnavailableError(
+                backend=self._backend.name, operation=name, key=key, detail=str(error)
+            )
         except BackendError as error:
             return error
         attempt.version = written.version
@@ -167,6 +173,7 @@ class Store:
 
         Raises:
             BackendError: As the backend says; where it does not, the outcome is unknown.
+            ConfigError: The backend cannot be opened as it was set up; nothing was sent.
         """
         unknown = BackendUnavailableError if operation == "get" else OutcomeUnknownError
         limit = self.terms.request_timeout if timeout is None else min(timeout, self.terms.request_timeout)
@@ -175,7 +182,7 @@ class Store:
         try:
             async with asyncio.timeout(limit):
                 return await call
-        except BackendError:
+        except (BackendError, ConfigError):
             raise
         except TimeoutError:
             detail = f"no answer within {limit:.3g} s"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from asynclock.errors import (
     BackendError,
+    ConfigError,
     LeaseExpiredError,
     LeaseLostError,
     LeaseTakenOverError,
@@ -202,6 +203,8 @@ class Tenure:
             return None
         except BackendError as failed:
             return failed
+        except ConfigError:  # of the read-back: as open as the write left it
+            return error
 
     async def _read_back(self, error: BackendError) -> BackendError | None:
         """Settle an open outcome (rule 2)."""

@@ -9,6 +9,7 @@ import pytest
 from asynclock import (
     AcquireTimeoutError,
     BackendError,
+    ConfigError,
     LeaseTakenOverError,
     RecordCorruptError,
 )
@@ -321,3 +322,40 @@ async def test_a_store_that_never_answers_does_not_hang_an_acquire(world: World)
         world.store.cut_off.clear()
 
         assert world.loop.time() - began <= 3.0 + 2.0
+
+
+@in_virtual_time
+async def test_a_backend_that_cannot_be_opened_fails_the_acquisition_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A profile that does not exist is told as such, not waited for."""
+    async with world.client() as client:
+        monkeypatch.setattr(client.backend, "get", unopened)
+        with pytest.raises(ConfigError, match="profile"):
+            await client.lock("orders").acquire()
+        assert world.loop.time() == 0.0
+
+
+@in_virtual_time
+async def test_a_lease_outlives_a_backend_that_cannot_be_opened_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its renewals fail as under an outage, and its release goes on until it is through."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        with monkeypatch.context() as broken:
+            for method in ("get", "put_if_match"):
+                broken.setattr(client.backend, method, unopened)
+            with pytest.raises(BackendError, match="profile"):
+                await lease.confirm()
+            await asyncio.sleep(3.0)
+            assert lease.held
+            await lease.release()
+        await asyncio.sleep(3.0)
+        assert world.record().expired
+        assert (await client.lock("orders").acquire(timeout=0)).held
+
+
+async def unopened(*_: object) -> object:
+    """What a backend does whose SDK client cannot be made."""
+    raise ConfigError(setting="profile", value="prod", reason="there is no such profile")
