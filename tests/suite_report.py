@@ -1,7 +1,8 @@
-"""Prints the time of each suite and lets a skipped test fail the run."""
+"""Prints the time of each suite and the servers it ran against, and lets a skipped test fail the run."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,9 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     terminalreporter.section("time per suite")
     for suite, seconds in _seconds.items():
         terminalreporter.write_line(f"{suite:12} {_tests[suite]:5} tests {seconds:8.1f} s")
+    fixtures = sys.modules.get("tests.servers.fixtures")
+    for name, version in getattr(fixtures, "versions", {}).items():
+        terminalreporter.write_line(f"{name}: {version}")
     skipped = len(terminalreporter.stats.get("skipped", []))
     terminalreporter.write_line(f"{skipped} skipped")
 

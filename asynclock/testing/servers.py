@@ -7,7 +7,8 @@ error, never a skip.
 
 ``ASYNCLOCK_TEST_S3_URL=s3://bucket/prefix`` (likewise ``MOTO``, ``GCS``, ``AZURE``) names a
 store that is there already, a real account too; its options come from
-``ASYNCLOCK_TEST_S3_OPTIONS``, JSON.
+``ASYNCLOCK_TEST_S3_OPTIONS``, JSON. All is written into a folder of its own under that prefix,
+which is emptied at the end.
 
 ``s3-tls``, ``gcs-tls`` and ``azure-tls`` are the same behind a certificate of their own; MinIO knows
 a key for encryption, Azurite takes the tokens of any identity provider.
@@ -15,6 +16,7 @@ a key for encryption, Azurite takes the tokens of any identity provider.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -27,12 +29,14 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import uuid
 from base64 import b64encode
 from dataclasses import dataclass, field
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock.backends import open_backend
 from asynclock.cli.guard import Guard
 from asynclock.testing._certificate import issue_certificate
 
@@ -87,17 +91,25 @@ def cache() -> Path:
     return Path(os.environ.get("ASYNCLOCK_CACHE") or Path(base) / "asynclock")
 
 
+def is_named(name: str) -> bool:
+    """Say whether the environment names a store for the server of that name."""
+    return _variable(name, "URL") in os.environ
+
+
 @contextlib.contextmanager
-def running(name: str) -> Iterator[Server]:
+def running(name: str, *, own: bool = False) -> Iterator[Server]:
     """Run a server, or find it, for the time of the block.
+
+    Args:
+        name: See ``Server.name``.
+        own: Run one even where the environment names a store: to be broken, or administered.
 
     Raises:
         RuntimeError: It can neither be found, nor installed, nor started.
     """
-    variable = f"ASYNCLOCK_TEST_{name.upper().replace('-', '_')}"
-    if (url := os.environ.get(f"{variable}_URL")) is not None:
-        options = json.loads(os.environ.get(f"{variable}_OPTIONS", "{}"))
-        yield Server(name=name, url=url, options=options, version="from the environment", endpoint="")
+    if is_named(name) and not own:
+        with _named(name) as server:
+            yield server
         return
     start = _container if _docker_answers() else _process
     with start(name) as (endpoint, version, ca_file):
@@ -110,6 +122,29 @@ def running(name: str) -> Iterator[Server]:
             endpoint=endpoint,
             ca_file=ca_file,
         )
+
+
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[Server]:
+    url = f"{os.environ[_variable(name, 'URL')].rstrip('/')}/asynclock-{uuid.uuid4()}"
+    options = json.loads(os.environ.get(_variable(name, "OPTIONS"), "{}"))
+    try:
+        yield Server(name=name, url=url, options=options, version="from the environment", endpoint="")
+    finally:
+        asyncio.run(_empty(url, options))
+
+
+async def _empty(url: str, options: dict[str, Any]) -> None:
+    backend = open_backend(url, **options)
+    try:
+        for key in [entry.key async for entry in backend.list("")]:
+            await backend.delete(key)
+    finally:
+        await backend.aclose()
+
+
+def _variable(name: str, what: str) -> str:
+    return f"ASYNCLOCK_TEST_{name.upper().replace('-', '_')}_{what}"
 
 
 _SCHEMES: Final = {
@@ -195,9 +230,8 @@ def _minio(port: int, folder: str) -> tuple[list[str], str]:
     binary = _go_binary("minio", MINIO)
     data = Path(folder) / "data"
     data.mkdir()
-    return [binary, "server", "--quiet", "--address", f"127.0.0.1:{port}", str(data)], MINIO.rpartition("/")[
-        2
-    ]
+    command = [binary, "server", "--quiet", "--address", f"127.0.0.1:{port}", str(data)]
+    return command, _go_version(binary)
 
 
 def _minio_tls(port: int, folder: str) -> tuple[list[str], str]:
@@ -214,10 +248,11 @@ def _moto(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  it 
 
 def _fake_gcs(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  it keeps its data in memory
     address = f"127.0.0.1:{port}"
-    command = [_go_binary("fake-gcs-server", FAKE_GCS), "-backend", "memory", "-scheme", "http"]
+    binary = _go_binary("fake-gcs-server", FAKE_GCS)
+    command = [binary, "-backend", "memory", "-scheme", "http"]
     command += ["-host", "127.0.0.1", "-port", str(port), "-public-host", address]
     command += ["-external-url", f"http://{address}", "-log-level", "error"]
-    return command, FAKE_GCS.rpartition("/")[2]
+    return command, _go_version(binary)
 
 
 def _fake_gcs_tls(port: int, folder: str) -> tuple[list[str], str]:
@@ -229,10 +264,11 @@ def _fake_gcs_tls(port: int, folder: str) -> tuple[list[str], str]:
 
 
 def _azurite(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  it keeps its data in memory
-    command = [_npm_binary("azurite-blob", AZURITE), "--blobHost", "127.0.0.1", "--blobPort", str(port)]
+    binary = _npm_binary("azurite-blob", AZURITE)
+    command = [binary, "--blobHost", "127.0.0.1", "--blobPort", str(port)]
     # The SDK speaks a newer version of the protocol than the emulator knows of.
     command += ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
-    return command, AZURITE
+    return command, _npm_version(binary)
 
 
 def _azurite_tls(port: int, folder: str) -> tuple[list[str], str]:
@@ -260,6 +296,19 @@ def _go_binary(name: str, module: str) -> str:
     return str(folder / name)
 
 
+def _go_version(binary: str) -> str:
+    """Return the module and version that a program was built from, for it may come from ``PATH``."""
+    go = shutil.which("go")
+    said = ""
+    if go is not None:
+        done = subprocess.run([go, "version", "-m", binary], capture_output=True, text=True, check=False)  # noqa: S603  our own command
+        said = done.stdout
+    for line in said.splitlines():
+        if (words := line.split())[:1] == ["mod"]:
+            return f"{words[1].rpartition('/')[2]}@{words[2]}"
+    return f"{Path(binary).name} of an unknown version"
+
+
 def _npm_binary(name: str, package: str) -> str:
     folder = cache() / "npm"
     local = folder / "node_modules" / ".bin" / name
@@ -269,6 +318,15 @@ def _npm_binary(name: str, package: str) -> str:
     quiet = ["--no-audit", "--no-fund", "--no-save", "--no-package-lock"]
     _install(["npm", "install", *quiet, "--prefix", str(folder), package], {})
     return str(local)
+
+
+def _npm_version(binary: str) -> str:
+    """Return the package and version that a program belongs to, for it may come from ``PATH``."""
+    for folder in Path(binary).resolve().parents:
+        if (about := folder / "package.json").is_file():
+            package = json.loads(about.read_text())
+            return f"{package['name']}@{package['version']}"
+    return f"{Path(binary).name} of an unknown version"
 
 
 def _install(command: list[str], environment: dict[str, str]) -> None:

@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tallies: list[Tally] = []
     with ExitStack() as servers:
         for name in STORES:
-            server = servers.enter_context(running(name))
+            server = servers.enter_context(running(name, own=True))
             tally = asyncio.run(soak(server, cuts=chosen.cuts, seed=chosen.seed))
             tallies.append(tally)
             sys.stdout.write(f"{name} ({server.version}): {tally}\n")

@@ -1,5 +1,27 @@
-"""The servers that the contract is run against."""
+"""The servers and stores that the contract is run against."""
 
-from tests.servers.fixtures import any_server, azurite, cloud, fake_gcs, minio, minio_tls, moto
+from tests.servers.fixtures import (
+    any_store,
+    azure_store,
+    azurite,
+    cloud,
+    fake_gcs,
+    gcs_store,
+    minio,
+    minio_tls,
+    moto_store,
+    s3_store,
+)
 
-__all__ = ["any_server", "azurite", "cloud", "fake_gcs", "minio", "minio_tls", "moto"]
+__all__ = [
+    "any_store",
+    "azure_store",
+    "azurite",
+    "cloud",
+    "fake_gcs",
+    "gcs_store",
+    "minio",
+    "minio_tls",
+    "moto_store",
+    "s3_store",
+]

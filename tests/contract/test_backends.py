@@ -48,9 +48,9 @@ class TestMinio(BackendContract):
     schemes = ("s3", "s3a")
 
     @pytest.fixture
-    async def backend(self, minio: Server) -> AsyncIterator[Backend]:
-        """Open MinIO."""
-        async for backend in _opened(f"{minio.url}/contract", **minio.options):
+    async def backend(self, s3_store: Server) -> AsyncIterator[Backend]:
+        """Open MinIO, or the store that is named."""
+        async for backend in _opened(f"{s3_store.url}/contract", **s3_store.options):
             yield backend
 
 
@@ -68,9 +68,9 @@ class TestMoto(BackendContract):
     schemes = ("s3", "s3a")
 
     @pytest.fixture
-    async def backend(self, moto: Server) -> AsyncIterator[Backend]:
-        """Open moto."""
-        async for backend in _opened(f"{moto.url}/contract", **moto.options):
+    async def backend(self, moto_store: Server) -> AsyncIterator[Backend]:
+        """Open moto, or the store that is named."""
+        async for backend in _opened(f"{moto_store.url}/contract", **moto_store.options):
             yield backend
 
 
@@ -78,9 +78,9 @@ class TestFakeGcs(BackendContract):
     schemes = ("gs",)
 
     @pytest.fixture
-    async def backend(self, fake_gcs: Server) -> AsyncIterator[Backend]:
-        """Open fake-gcs-server."""
-        async for backend in _opened(f"{fake_gcs.url}/contract", **fake_gcs.options):
+    async def backend(self, gcs_store: Server) -> AsyncIterator[Backend]:
+        """Open fake-gcs-server, or the store that is named."""
+        async for backend in _opened(f"{gcs_store.url}/contract", **gcs_store.options):
             yield backend
 
 
@@ -88,9 +88,9 @@ class TestAzurite(BackendContract):
     schemes = ("az", "abfs", "abfss", "wasb", "wasbs")
 
     @pytest.fixture
-    async def backend(self, azurite: Server) -> AsyncIterator[Backend]:
-        """Open Azurite."""
-        async for backend in _opened(f"{azurite.url}/contract", **azurite.options):
+    async def backend(self, azure_store: Server) -> AsyncIterator[Backend]:
+        """Open Azurite, or the store that is named."""
+        async for backend in _opened(f"{azure_store.url}/contract", **azure_store.options):
             yield backend
 
 

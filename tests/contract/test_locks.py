@@ -60,9 +60,9 @@ class TestMinio(LockContract):
     schemes = ("s3", "s3a")
 
     @pytest.fixture
-    async def backend(self, minio: Server) -> AsyncIterator[Backend]:
-        """Open MinIO."""
-        async for backend in _opened(f"{minio.url}/locks", **minio.options):
+    async def backend(self, s3_store: Server) -> AsyncIterator[Backend]:
+        """Open MinIO, or the store that is named."""
+        async for backend in _opened(f"{s3_store.url}/locks", **s3_store.options):
             yield backend
 
 
@@ -70,9 +70,9 @@ class TestMoto(LockContract):
     schemes = ("s3", "s3a")
 
     @pytest.fixture
-    async def backend(self, moto: Server) -> AsyncIterator[Backend]:
-        """Open moto."""
-        async for backend in _opened(f"{moto.url}/locks", **moto.options):
+    async def backend(self, moto_store: Server) -> AsyncIterator[Backend]:
+        """Open moto, or the store that is named."""
+        async for backend in _opened(f"{moto_store.url}/locks", **moto_store.options):
             yield backend
 
 
@@ -80,9 +80,9 @@ class TestFakeGcs(LockContract):
     schemes = ("gs",)
 
     @pytest.fixture
-    async def backend(self, fake_gcs: Server) -> AsyncIterator[Backend]:
-        """Open fake-gcs-server."""
-        async for backend in _opened(f"{fake_gcs.url}/locks", **fake_gcs.options):
+    async def backend(self, gcs_store: Server) -> AsyncIterator[Backend]:
+        """Open fake-gcs-server, or the store that is named."""
+        async for backend in _opened(f"{gcs_store.url}/locks", **gcs_store.options):
             yield backend
 
 
@@ -90,9 +90,9 @@ class TestAzurite(LockContract):
     schemes = ("az", "abfs", "abfss", "wasb", "wasbs")
 
     @pytest.fixture
-    async def backend(self, azurite: Server) -> AsyncIterator[Backend]:
-        """Open Azurite."""
-        async for backend in _opened(f"{azurite.url}/locks", **azurite.options):
+    async def backend(self, azure_store: Server) -> AsyncIterator[Backend]:
+        """Open Azurite, or the store that is named."""
+        async for backend in _opened(f"{azure_store.url}/locks", **azure_store.options):
             yield backend
 
 

@@ -212,9 +212,9 @@ async def test_versions_that_are_known_to_repeat_are_trusted() -> None:
     assert any("hash of the body" in found.detail for found in report.findings)
 
 
-async def test_a_real_server_is_trusted(any_server: Server) -> None:
+async def test_a_real_server_is_trusted(any_store: Server) -> None:
     """Each server that the tests rely on keeps its word, by the same probe."""
-    report = await probe(f"{any_server.url}/probe", **any_server.options)
+    report = await probe(f"{any_store.url}/probe", **any_store.options)
 
     assert report.reasons == ()
     assert report.safe
