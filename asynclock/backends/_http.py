@@ -275,13 +275,6 @@ class CloudBackend(ABC, Generic[C]):
         reset = exchange.set(current)
         try:
             yield current
-        except ConfigError as error:
-            if self._closed:
-                raise
-            # Found out on opening only, in a file of the SDK's: waiting would not make it right.
-            raise UnsupportedBackendError(
-                backend=self.name, operation=operation, key=key, detail=str(error)
-            ) from None
         except AsyncLockError:
             raise
         except Exception as error:  # noqa: BLE001  nothing of a vendor leaves a backend

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import traceback
+import uuid
 from typing import TYPE_CHECKING, TypeAlias
 
 import botocore.session
@@ -25,14 +26,21 @@ from asynclock.testing.proxy import TapProxy, Wire
 from tests.servers.fixtures import server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from asynclock.backend import Backend
     from asynclock.testing.servers import Server
 
 CANARY = "Q0FOQVJZQ0FOQVJZ"  # base64, so that it passes for an account key
+SECRETS = ("secret_access_key", "credential", "token")
 SetVariables: TypeAlias = "Callable[[dict[str, str]], None]"
-FILES = {"{broken}": "[default", "{plain}": "[default]\nendpoint_url = http://store.example\n"}
+FILES = {
+    "{broken}": "[default",
+    "{plain}": "[default]\nendpoint_url = http://store.example\n",
+    "{sso}": "[profile sso]\nsso_start_url=https://a.awsapps.com/start\nsso_region=us-east-1\n"
+    "sso_account_id=123456789012\nsso_role_name=locker\n",
+}
 S3 = {"endpoint_url": "http://127.0.0.1:1", "access_key_id": "a", "secret_access_key": CANARY}
 AZURE = {"account_url": "http://127.0.0.1:1/account", "credential": CANARY}
 
@@ -153,6 +161,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SetVariable
         ("s3://b", {"AWS_PROFILE": "typo"}, {}, "check AWS_PROFILE"),
         ("s3://b", {"AWS_CONFIG_FILE": "{broken}"}, {}, "check AWS_CONFIG_FILE"),
         ("s3://b", {"AWS_ACCESS_KEY_ID": CANARY}, {}, "the other half is missing"),
+        ("s3://b", {"AWS_CONFIG_FILE": "{sso}", "AWS_PROFILE": "sso"}, {}, "run aws sso login"),
         ("s3://b", {}, {"region": "eu west"}, "set region"),
         ("s3://b", {"AWS_CONFIG_FILE": "{plain}"}, {}, "plain http"),
         (
@@ -162,7 +171,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SetVariable
             "check GOOGLE_APPLICATION_CREDENTIALS",
         ),
     ],
-    ids=["none", "profile", "file", "half a key", "region", "endpoint", "Google's file"],
+    ids=["none", "profile", "file", "half a key", "sign-in", "region", "endpoint", "Google's file"],
 )
 async def test_what_is_wrong_on_this_machine_is_told_at_once(
     url: str, environment: dict[str, str], options: dict[str, object], says: str, bare_machine: SetVariables
@@ -173,10 +182,10 @@ async def test_what_is_wrong_on_this_machine_is_told_at_once(
         options = options | {"access_key_id": "a", "secret_access_key": CANARY}
 
     async with asynclock.connect(url, renewal="loop", **options) as client:
-        with pytest.raises((AccessDeniedError, UnsupportedBackendError), match=says) as caught:
+        with pytest.raises((AccessDeniedError, UnsupportedBackendError, ConfigError), match=says) as caught:
             await client.lock("a").acquire(timeout=10)
 
-    assert caught.value.written == "no"
+    assert getattr(caught.value, "written", "no") == "no"
     assert CANARY not in f"{caught.value} {caught.value!r}"
 
 
@@ -302,26 +311,90 @@ def _with_canary(store: Server, endpoint: str) -> dict[str, object]:
     options = store.through(endpoint)
     if store.name == "gcs":
         return options | {"token": CANARY}
-    return options | {"credential" if store.name == "azure" else "secret_access_key": CANARY}
+    if store.name == "azure":
+        return options | {"credential": CANARY}
+    return options | {"secret_access_key": CANARY, "session_token": CANARY}
 
 
-@pytest.mark.parametrize("fault", [None, Wire.CUT_AFTER, Wire.CUT_BEFORE, Wire.ANSWER])
+SDK_LOGS = {"botocore.auth", "botocore.endpoint"}
+"""At DEBUG they show each request that is signed, its session token included: they are the SDK's."""
+
+
+def _shown(error: BaseException | None) -> Iterator[str]:
+    """Yield all that a log, a report or a debugger shows of an error and of what it hides."""
+    yield "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+    while error is not None:
+        yield f"{error} {error!r} {vars(error) if isinstance(error, asynclock.AsyncLockError) else ''}"
+        error = error.__cause__ or error.__context__
+
+
+async def _failure(backend: Backend, operation: str) -> BackendError | None:
+    try:
+        match operation:
+            case "list":
+                [entry async for entry in backend.list("")]
+            case "get":
+                await backend.get("a.json")
+            case "put":
+                await backend.put_if_match("a.json", b"body", "12345")
+            case "delete":
+                await backend.delete("a.json")
+    except BackendError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("fault", [None, Wire.CUT_AFTER, Wire.CUT_BODY, Wire.CUT_BEFORE, Wire.ANSWER])
 async def test_a_secret_is_never_shown(
     cloud: Server, fault: Wire | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever fails, key and token are in no text, repr, traceback or log."""
-    caplog.set_level(logging.INFO)
+    """Whatever fails, key and token are in no text, repr, traceback, local or log, and in no hidden error."""
+    caplog.set_level(logging.DEBUG)
     async with TapProxy(cloud.endpoint) as proxy:
         if fault is not None:
-            proxy.inject(fault, times=9, status=403)
+            proxy.inject(fault, times=99, status=403)
         backend = open_backend(f"{cloud.url}/canary", **_with_canary(cloud, proxy.url))
-        shown = [repr(backend)]
-        for call in (backend.get("a.json"), backend.put_if_match("a.json", b"body", "12345")):
-            try:
-                await call
-            except BackendError as error:
-                shown += [repr(error), str(error), "".join(traceback.format_exception(error))]
+        shown = [repr(backend), repr(vars(backend))]
+        for operation in ("get", "put", "list", "delete"):
+            if (error := await _failure(backend, operation)) is not None:
+                shown += _shown(error)
         await backend.aclose()
 
-    assert len(shown) > 1
+    assert len(shown) > 2
+    assert CANARY not in " ".join(shown)
+    logs = [record for record in caplog.records if record.name not in SDK_LOGS]
+    assert [record.name for record in logs if CANARY in record.getMessage()] == []
+
+
+async def test_a_signature_in_a_query_is_never_shown(
+    azurite: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A shared access signature is part of each address, and in no text, repr, traceback or log."""
+    caplog.set_level(logging.DEBUG)
+    options = {"account_url": azurite.options["account_url"], "sas_token": f"sv=2024-01-01&sig={CANARY}"}
+    backend = open_backend(f"{azurite.url}/canary", **options)
+    shown = [repr(backend), repr(vars(backend))]
+    for operation in ("get", "put", "list", "delete"):
+        shown += _shown(await _failure(backend, operation))
+    await backend.aclose()
+
     assert CANARY not in " ".join(shown) + caplog.text
+
+
+async def test_a_secret_of_a_client_is_never_shown(cloud: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """Client, lock, lease and their warnings show none either, while a renewal fails."""
+    caplog.set_level(logging.DEBUG, logger="asynclock")
+    async with TapProxy(cloud.endpoint) as proxy:
+        options = cloud.through(proxy.url)
+        secrets = [str(value) for name, value in options.items() if name in SECRETS]
+        async with asynclock.connect(f"{cloud.url}/canary", renewal="loop", **options) as client:
+            lock = client.lock(f"a-{uuid.uuid4()}")
+            lease = await lock.acquire(timeout=5)
+            proxy.inject(Wire.ANSWER, writes=True, times=2, status=403)
+            with pytest.raises(AccessDeniedError) as caught:
+                await lease.confirm()
+            shown = [repr(client), repr(lock), repr(lease), repr(await lock.status())]
+            # Without locals: those of this test bear the secrets.
+            shown += [*traceback.format_exception(caught.value), repr(caught.value)]
+
+    assert not any(secret in " ".join(shown) + caplog.text for secret in secrets)

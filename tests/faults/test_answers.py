@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import botocore.exceptions
 import pytest
 
 from asynclock.backend import MissingDate, missing_date
 from asynclock.backends import open_backend
+from asynclock.backends.azure import AzureBackend
+from asynclock.backends.gcs import GcsBackend
+from asynclock.backends.s3 import S3Backend
 from asynclock.errors import (
     AccessDeniedError,
     BackendError,
@@ -21,6 +25,7 @@ from asynclock.testing.proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
     from asynclock.backend import Backend
+    from asynclock.backends._http import CloudBackend
     from asynclock.testing.servers import Server
 
 CANARY = "CANARY-dont-show-me"
@@ -45,6 +50,7 @@ S3_ROWS = [
     (404, s3_body("NoSuchBucket"), UnsupportedBackendError),
     (409, s3_body("ConditionalRequestConflict"), OutcomeUnknownError),
     (409, s3_body("OperationAborted"), OutcomeUnknownError),
+    (409, b"", OutcomeUnknownError),
     (200, s3_body("InternalError"), OutcomeUnknownError),
     (429, s3_body("SlowDown"), BackendUnavailableError),
     (429, b"", BackendUnavailableError),
@@ -54,6 +60,8 @@ S3_ROWS = [
     (504, b"", OutcomeUnknownError),
     (400, s3_body("RequestTimeout"), OutcomeUnknownError),
     (400, s3_body("ExpiredToken"), AccessDeniedError),
+    (400, s3_body("InvalidToken"), AccessDeniedError),
+    (400, s3_body("TokenRefreshRequired"), AccessDeniedError),
     (400, s3_body("InvalidRequest"), UnsupportedBackendError),
     (401, s3_body("Unauthorized"), AccessDeniedError),
     (403, s3_body("AccessDenied"), AccessDeniedError),
@@ -74,15 +82,23 @@ GCS_ROWS = [
     (403, gcs_body("retentionPolicyNotMet"), UnsupportedBackendError),
     (403, gcs_body("objectUnderActiveHold"), UnsupportedBackendError),
     (403, gcs_body("rateLimitExceeded"), BackendUnavailableError),
+    (403, gcs_body("userRateLimitExceeded"), BackendUnavailableError),
     (429, gcs_body("rateLimitExceeded"), BackendUnavailableError),
+    (429, b"", BackendUnavailableError),
     (401, gcs_body("authError"), AccessDeniedError),
     (403, gcs_body("forbidden"), AccessDeniedError),
     (400, gcs_body("invalid"), UnsupportedBackendError),
+    (405, gcs_body("notAllowed"), UnsupportedBackendError),
+    (501, b"", UnsupportedBackendError),
     (408, b"", OutcomeUnknownError),
+    (409, gcs_body("conflict"), OutcomeUnknownError),
+    (502, b"<html>bad gateway</html>", OutcomeUnknownError),
     (500, b"oops", OutcomeUnknownError),
     (503, gcs_body("backendError"), OutcomeUnknownError),
     (200, b"not json", OutcomeUnknownError),
+    (301, b"", UnsupportedBackendError),
     (307, b"", UnsupportedBackendError),
+    (308, b"", UnsupportedBackendError),
 ]
 AZURE_ROWS = [
     (409, "BlobAlreadyExists", PreconditionFailedError),
@@ -94,14 +110,19 @@ AZURE_ROWS = [
     (412, "LeaseIdMissing", UnsupportedBackendError),
     (409, "BlobImmutableDueToPolicy", UnsupportedBackendError),
     (409, "ContainerBeingDeleted", OutcomeUnknownError),
+    (409, "AccountIsBeingCreated", OutcomeUnknownError),
     (429, "", BackendUnavailableError),
     (401, "NoAuthenticationInformation", AccessDeniedError),
     (403, "AuthenticationFailed", AccessDeniedError),
     (403, "UnauthorizedBlobOverwrite", UnsupportedBackendError),
     (400, "InvalidHeaderValue", UnsupportedBackendError),
     (405, "UnsupportedHttpVerb", UnsupportedBackendError),
+    (501, "", UnsupportedBackendError),
     (500, "InternalError", OutcomeUnknownError),
+    (502, "", OutcomeUnknownError),
+    (504, "", OutcomeUnknownError),
     (503, "ServerBusy", OutcomeUnknownError),
+    (301, "", UnsupportedBackendError),
     (307, "", UnsupportedBackendError),
 ]
 
@@ -162,6 +183,72 @@ async def test_azure_answers_are_sorted(
 
     assert type(error) is expected
     assert requests == 1
+
+
+@pytest.mark.parametrize(
+    ("backend", "rows", "not_answers"),
+    [
+        (S3Backend, S3_ROWS, {name for name in S3Backend.codes if hasattr(botocore.exceptions, name)}),
+        (GcsBackend, GCS_ROWS, {"NoCredentials"}),
+        (AzureBackend, AZURE_ROWS, set()),
+    ],
+    ids=["s3", "gcs", "azure"],
+)
+def test_each_code_has_its_row(
+    backend: type[CloudBackend[object]],
+    rows: list[tuple[int, bytes | str, type[BackendError]]],
+    not_answers: set[str],
+) -> None:
+    """No provider's code is sorted that the tables above have not tried."""
+    tried = " ".join(str(told) for _, told, _ in rows)
+
+    assert [code for code in backend.codes if code not in tried and code not in not_answers] == []
+
+
+class NoToken:
+    """A source of tokens that has none: Google's and Azure's interface."""
+
+    async def get(self) -> str:
+        """Fail."""
+        raise RuntimeError(CANARY)
+
+    async def get_token(self, *_: str, **__: object) -> object:
+        """Fail."""
+        raise RuntimeError(CANARY)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+async def test_without_a_connection_nothing_is_written(cloud: Server) -> None:
+    """Where nobody listens every call is unavailable, and nothing was written."""
+    backend = open_backend(f"{cloud.url}/answers", **cloud.through("http://127.0.0.1:1"))
+
+    for call in (backend.put_if_absent("a.json", b"1"), backend.get("a.json"), backend.delete("a.json")):
+        with pytest.raises(BackendUnavailableError, match="cannot connect") as caught:
+            await call
+        assert caught.value.written == "no"
+    await backend.aclose()
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("gs://locks", {"token": NoToken()}),
+        ("az://locks", {"credential": NoToken(), "account_url": "https://127.0.0.1:1/account"}),
+    ],
+    ids=["gcs", "azure"],
+)
+async def test_without_a_token_nothing_is_sent(url: str, options: dict[str, object]) -> None:
+    """Where no token comes the call is unavailable, and says that nothing was sent."""
+    backend = open_backend(url, **options)
+
+    with pytest.raises(BackendUnavailableError, match="nothing was sent") as caught:
+        await backend.put_if_absent("a.json", b"1")
+    await backend.aclose()
+
+    assert caught.value.written == "no"
+    assert CANARY not in str(caught.value)
 
 
 @pytest.mark.parametrize("status", [307, 400, 403, 429, 500, 503])
