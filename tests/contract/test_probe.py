@@ -180,6 +180,94 @@ class CreatesByReplacing(MemoryBackend):
         return await super().put_if_match(key, body, version)
 
 
+class ChecksThenCreates(MemoryBackend):
+    """Looks whether there is an object, and creates it a moment later."""
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:
+        """Create after a look."""
+        found = await self.get(key)
+        await asyncio.sleep(0)
+        return await (self.put(key, body) if found is None else super().put_if_absent(key, body))
+
+
+class KeepsAnothersBody(MemoryBackend):
+    """Writes what the losers of a race sent, whom it refuses."""
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Write, also where the write is refused, under the version of the winner."""
+        try:
+            return await super().put_if_match(key, body, version)
+        except asynclock.PreconditionFailedError:
+            if body.startswith(b"racer"):
+                self._store.objects[key] = replace(self._store.objects[key], body=body)
+            raise
+
+
+class RefusesAndWrites(MemoryBackend):
+    """Refuses a write over an old version, and writes it."""
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Write in any case."""
+        try:
+            return await super().put_if_match(key, body, version)
+        except asynclock.PreconditionFailedError:
+            if await self.get(key) is not None:
+                await self.put(key, body)
+            raise
+
+
+class RefusesAndCreates(MemoryBackend):
+    """Refuses a second creation, and writes it."""
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:
+        """Write in any case."""
+        try:
+            return await super().put_if_absent(key, body)
+        except asynclock.PreconditionFailedError:
+            await self.put(key, body)
+            raise
+
+
+class NeverReplaces(MemoryBackend):
+    """Keeps objects as they are, as a bucket with a retention policy does."""
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:  # noqa: ARG002
+        """Refuse."""
+        return await super().put_if_match(key, body, "none")
+
+
+class RefusesRacers(MemoryBackend):
+    """Throttles everybody where many write at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at_once = 0
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:
+        """Create where nobody else does."""
+        self._at_once += 1
+        await asyncio.sleep(0)
+        racing = self._at_once > 1
+        await asyncio.sleep(0)
+        self._at_once -= 1
+        if racing:
+            raise asynclock.BackendUnavailableError(
+                backend=self.name, operation="put_if_absent", key=key, detail="503 SlowDown", written="no"
+            )
+        return await super().put_if_absent(key, body)
+
+
+class DatesApart(MemoryBackend):
+    """Has nodes whose clocks differ: one dates the answers, another the objects."""
+
+    async def get(self, key: str) -> Stored | None:
+        """Read with another time for the object."""
+        stored = await super().get(key)
+        if stored is None or stored.last_modified is None:
+            return None
+        return replace(stored, last_modified=stored.last_modified - 600.0)
+
+
 @pytest.mark.parametrize(
     ("store", "reason"),
     [
@@ -194,6 +282,13 @@ class CreatesByReplacing(MemoryBackend):
         (HashesBodies, "the same bytes have the same version again"),
         (HashesWeakly, "two different bodies have the same version"),
         (CreatesByReplacing, "missing object was accepted"),
+        (ChecksThenCreates, "racers were told that they won"),
+        (KeepsAnothersBody, "not the one of the racer that was told it won"),
+        (RefusesAndWrites, "a refused write was written"),
+        (RefusesAndCreates, "a refused creation was written"),
+        (NeverReplaces, "a lease could not renew"),
+        (RefusesRacers, "no racer was told that it won"),
+        (DatesApart, "Date and Last-Modified of one store disagree"),
     ],
 )
 async def test_a_broken_store_is_refused(store: type[MemoryBackend], reason: str) -> None:
@@ -202,6 +297,21 @@ async def test_a_broken_store_is_refused(store: type[MemoryBackend], reason: str
 
     assert not report.safe
     assert any(reason in text for text in report.reasons), report.reasons
+
+
+async def test_a_store_without_dates_is_trusted_and_told_of() -> None:
+    """Without Dates locks are safe and a dead holder's is had later; the report says so."""
+
+    class Dateless(MemoryBackend):
+        async def get(self, key: str) -> Stored | None:
+            stored = await super().get(key)
+            return None if stored is None else replace(stored, server_time=None)
+
+    report = await probe_backend(Dateless(), url="memory://dateless")
+
+    assert report.reasons == ()
+    assert report.clock_offset is None
+    assert "no usable Date" in report.findings[-1].detail
 
 
 async def test_versions_that_are_known_to_repeat_are_trusted() -> None:
