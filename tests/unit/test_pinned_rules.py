@@ -1,0 +1,440 @@
+"""Lines of the rules that no other test would miss, a moment each in which they decide."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+import asynclock
+from asynclock import (
+    AccessDeniedError,
+    AcquireTimeoutError,
+    BackendError,
+    LeaseExpiredError,
+    LeaseLostError,
+    LeaseSettings,
+    UnsupportedBackendError,
+    Written,
+    sync,
+)
+from asynclock.line import Turns
+from asynclock.protocol.terms import Terms
+from asynclock.record import LockRecord, parse_record
+from asynclock.testing.clocks import ManualClock
+from asynclock.testing.faulty import Fault
+from tests.unit.kit import (
+    SETTINGS,
+    STEADY,
+    World,
+    clock_of,
+    faulty,
+    hudi_record,
+    in_virtual_time,
+    our_record,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from asynclock import LockClient
+    from asynclock.protocol.tenure import Tenure
+    from asynclock.testing.store import Operation, StoreProfile
+
+TERMS = Terms.of(SETTINGS, resolution=0.0)
+BELIEF = TERMS.belief
+
+
+@pytest.fixture
+def profile() -> StoreProfile:
+    """Return the kind of store; tests replace it by another."""
+    return STEADY
+
+
+@pytest.fixture
+def world(profile: StoreProfile) -> Iterator[World]:
+    """Return a store of that kind and machines in virtual time."""
+    world = World(profile)
+    yield world
+    world.loop.close()
+
+
+def writes_by_us(world: World) -> list[tuple[Operation, LockRecord]]:
+    """Return the writes of clients that changed the lock, and what they wrote."""
+    return [(each, parse_record(each.body or b"")) for each in world.writes() if each.client != "stranger"]
+
+
+async def while_renewing(lease: asynclock.Lease) -> None:
+    """Wait until a renewal of the lease is under way."""
+    while not lease._tenure.renewing:  # noqa: ASYNC110  nothing tells of the sending
+        await asyncio.sleep(0.001)
+
+
+# Waiting for the store's pace (GCS: one write a second of one object).
+
+
+@in_virtual_time
+async def test_a_renewal_whose_time_came_too_late_is_not_sent(world: World) -> None:
+    """The deadline is looked at after the wait for the store's pace, not only before it [5]."""
+    client = world.client()
+    faulty(client).min_write_interval = 2 * BELIEF
+    lease = await client.lock("orders").acquire()
+
+    await asyncio.sleep(3 * BELIEF)
+
+    assert isinstance(lease.lost, LeaseExpiredError)
+    assert len(writes_by_us(world)) == 1
+
+
+@in_virtual_time
+async def test_nothing_is_handed_on_past_the_givers_deadline(world: World) -> None:
+    """A receiver that had to wait too long frees what it was handed, and acquires anew [15]."""
+    client = world.client()
+    faulty(client).min_write_interval = BELIEF + 1
+    lock = client.lock("orders")
+    giver = await lock.acquire()
+    receiving = asyncio.create_task(lock.acquire(timeout=60))
+    await asyncio.sleep(1)
+    await giver.release()
+
+    receiver = await receiving
+
+    assert receiver.held
+    assert [record.expired for _, record in writes_by_us(world)] == [False, True, False]
+    assert [each.kind for each in world.journal] == [
+        "get",
+        "put_if_absent",
+        "put_if_match",
+        "get",
+        "put_if_match",
+    ]
+
+
+# Hand-off.
+
+
+@in_virtual_time
+async def test_a_token_from_the_future_is_not_handed_on(world: World) -> None:
+    """A lease that did not wait for its token frees the lock without it: nobody builds on it [11, 15]."""
+    world.put(hudi_record(world.now + 5, expired=True))
+    client = world.client()
+    lock = client.lock("orders")
+    tenure = await lock._acquire(timeout=None, fencing=False)
+    assert tenure is not None
+    receiving = asyncio.create_task(lock.acquire())
+    await asyncio.sleep(0.1)
+
+    await lock._lease(tenure, fencing=False).release()
+
+    (_, freed) = writes_by_us(world)[1]
+    assert freed.expired
+    assert freed.epoch is None
+    assert (await receiving).held
+    await client.aclose()
+
+
+@in_virtual_time
+async def test_a_hand_off_that_was_refused_is_sent_again(world: World) -> None:
+    """Where the giver's record still stands, the receiver does not wait for it to expire [15]."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        faulty(client).inject(Fault.CONFLICT, operation="put_if_match")
+        await asyncio.sleep(0.1)
+        began = world.now
+        await giver.release()
+
+        await (await receiving).release()
+
+        assert world.now - began < 1
+
+
+@in_virtual_time
+async def test_a_late_renewal_of_the_giver_does_not_stop_the_hand_off(world: World) -> None:
+    """A record with another nonce of the giver is written over as well, on the version that it has [15]."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        faulty(client).delay = (0.05, 0.05)
+        faulty(client).inject(Fault.LATE, operation="put_if_match")
+        await asyncio.sleep(1.06)
+        began = world.now
+        await giver.release()
+
+        receiver = await receiving
+
+        assert world.now - began < 1
+        assert [record.owner for _, record in writes_by_us(world)] == [
+            giver.owner,
+            giver.owner,
+            receiver.owner,
+        ]
+        await receiver.release()
+
+
+@in_virtual_time
+async def test_a_lock_that_another_took_over_is_not_handed_on_nor_freed(world: World) -> None:
+    """What was handed on is forgotten once another's record stands there: no write of ours aims at it."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire(timeout=2 * BELIEF))
+        await asyncio.sleep(0.1)
+        world.put(our_record(valid_until=world.now + 1000, lease_ms=1_000_000))
+        await giver.release()
+
+        with pytest.raises(AcquireTimeoutError):
+            await receiving
+
+        tried = [each for each in world.journal if each.kind == "put_if_match"]
+        assert len(tried) == 1
+        assert "release_unconfirmed" not in world.told()
+
+
+# The end of a lease.
+
+
+@in_virtual_time
+async def test_closing_waits_for_the_renewal_under_way(world: World) -> None:
+    """``aclose`` too sends its release when the renewal is answered, not beside it [6]."""
+    client = world.client()
+    lease = await client.lock("orders").acquire()
+    await while_renewing(lease)
+
+    await client.aclose()
+
+    assert world.record().expired
+    assert all(each.applied for each in world.journal if each.kind.startswith("put"))
+
+
+@in_virtual_time
+async def test_the_first_reason_of_a_loss_stays(world: World) -> None:
+    """A renewal that finds another owner after the deadline has passed changes and tells nothing [6]."""
+    client = world.client()
+    lease = await client.lock("orders").acquire()
+    world.put(our_record(valid_until=world.now + 30))
+    confirming = asyncio.create_task(lease.confirm())
+    await asyncio.sleep(0.03)  # its write was refused, and the object is being read
+    clock_of(client).step(20.0)
+    first = lease.lost
+
+    with pytest.raises(LeaseExpiredError):
+        await confirming
+    await asyncio.sleep(1)
+
+    assert isinstance(first, LeaseExpiredError)
+    assert lease.lost is first
+    assert world.told().count("lost") == 1
+
+
+@in_virtual_time
+async def test_a_confirmation_beside_a_release_is_told_so(world: World) -> None:
+    """Of a lease that is released meanwhile nothing is renewed, and ``confirm`` says why."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+
+        _, confirmed = await asyncio.gather(lease.release(), lease.confirm(), return_exceptions=True)
+
+        assert isinstance(confirmed, LeaseLostError)
+        assert confirmed.reason == "it was released"
+        assert [record.expired for _, record in writes_by_us(world)] == [False, True]
+
+
+def test_a_loss_that_another_thread_sees_first_is_told() -> None:
+    """Whoever asks the lease first after its deadline makes the loss known to all who watch it."""
+    told = threading.Event()
+    clock = ManualClock(wall=time.time())  # that of the store
+    with sync.connect("memory://", settings=LeaseSettings(validity=300.0), clock=clock) as client:
+        lease = client.lock("orders").acquire()
+        lease.on_lost(lambda _: told.set())
+        client.lock("orders").status()  # a round trip: it is being watched now
+
+        clock.advance(300.0)
+
+        assert not lease.held
+        assert told.wait(5)
+
+
+@in_virtual_time
+async def test_a_loss_in_the_last_instant_of_hold_is_raised(world: World) -> None:
+    """A body that ends while its lock is still held, and whose release comes too late, is told."""
+
+    async def body(client: LockClient) -> None:
+        async with client.lock("orders").hold() as lease:
+            release = lease._end
+
+            async def too_late(tenure: Tenure) -> bool:
+                clock_of(client).step(20.0)
+                return await release(tenure)
+
+            lease._end = too_late
+
+    async with world.client() as client:
+        with pytest.raises(LeaseExpiredError):
+            await body(client)
+
+
+# Acquiring.
+
+
+@in_virtual_time
+async def test_a_lease_lost_while_its_token_settles_is_not_handed_out(world: World) -> None:
+    """Who is overtaken during the wait behind a Hudi writer goes on trying: what it gets is held [11]."""
+    settings = LeaseSettings(validity=10.0, safety_margin=1.0, max_clock_skew=2.0, poll_interval=0.25)
+    world.put(hudi_record(world.now, expired=True))
+    client, operator = world.client(settings), world.client(settings)
+    acquiring = asyncio.create_task(client.lock("orders").acquire(timeout=60))
+    await asyncio.sleep(0.3)
+    broken = world.record()
+    await operator.lock("orders").break_lock(await operator.lock("orders").status(), force=True)
+
+    lease = await acquiring
+
+    assert not broken.expired
+    assert lease.held
+    assert [record.expired for _, record in writes_by_us(world)][-3:] == [False, True, False]
+    await client.aclose()
+
+
+@in_virtual_time
+async def test_a_timeout_shorter_than_a_round_trip_gets_a_free_lock(world: World) -> None:
+    """The requests of an acquisition may outlast its timeout: cut off, they would only leave zombies."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire(timeout=0.005)
+
+        assert lease.held
+        await lease.release()
+
+
+@in_virtual_time
+async def test_a_refusal_of_the_store_is_told_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a permission to write, waiting would not help, and there is nothing to free."""
+    client = world.client()
+    tries = 0
+
+    async def refuse(key: str, _: bytes) -> Written:
+        nonlocal tries
+        tries += 1
+        raise AccessDeniedError(backend="store", operation="put_if_absent", key=key, detail="403")
+
+    monkeypatch.setattr(faulty(client), "put_if_absent", refuse)
+    began = world.now
+
+    with pytest.raises(AccessDeniedError):
+        await client.lock("orders").acquire(timeout=60)
+
+    assert world.now - began < 1
+    await asyncio.sleep(5)
+    assert tries == 1
+
+
+@in_virtual_time
+async def test_one_try_tells_that_its_write_was_refused(world: World) -> None:
+    """A 409 that changed nothing says nothing of who holds the lock: it is raised, not None."""
+    async with world.client() as client:
+        faulty(client).inject(Fault.CONFLICT, operation="put_if_absent")
+
+        with pytest.raises(BackendError, match="409"):
+            await client.lock("orders").try_acquire()
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+@in_virtual_time
+async def test_one_try_is_one_look(world: World, monkeypatch: pytest.MonkeyPatch, *, remembers: bool) -> None:
+    """However often others are faster, one try looks once, or twice where its memory was out of date."""
+    client = world.client()
+    world.put(our_record(valid_until=world.now, expired=True))
+    if remembers:
+        await (await client.lock("orders").acquire()).release()
+    replace = faulty(client).put_if_match
+    tries = 0
+
+    async def beaten(key: str, body: bytes, version: str) -> Written:
+        nonlocal tries
+        tries += 1
+        assert tries < 5
+        world.put(our_record(valid_until=world.now, expired=True, nonce=f"{tries:032x}"))
+        return await replace(key, body, version)
+
+    monkeypatch.setattr(faulty(client), "put_if_match", beaten)
+
+    assert await client.lock("orders").try_acquire() is None
+    assert tries == 1 + remembers
+    await client.aclose()
+
+
+@in_virtual_time
+async def test_a_write_that_changed_nothing_is_not_repeated_at_once(world: World) -> None:
+    """Between two writes on the same base a quarter of the poll interval passes at least."""
+    async with world.client() as client:
+        faulty(client).storm({Fault.CONFLICT: 1.0})
+        with pytest.raises(AcquireTimeoutError):
+            await client.lock("orders").acquire(timeout=3)
+        sent = [each.at for each in faulty(client).journal if each.operation == "put_if_absent"]
+        faulty(client).calm()
+
+    pauses = [later - earlier for earlier, later in pairwise(sent)]
+    assert len(pauses) > 10
+    assert min(pauses[:-1]) >= TERMS.poll_interval / 4
+
+
+@in_virtual_time
+async def test_after_a_signal_nothing_is_acquired_for_a_while(world: World) -> None:
+    """Who waits when a process may be ending takes no lock before it is known to live on [18]."""
+    async with world.client() as client, world.client() as other:
+        held = await other.lock("orders").acquire()
+        acquiring = asyncio.create_task(client.lock("orders").acquire())
+        await asyncio.sleep(0.5)
+        await client.release_all(loss="a signal")
+        until = world.now + 2 * client.exit_bound
+        await held.release()
+
+        lease = await acquiring
+
+        assert until <= world.now < until + 1
+        await lease.release()
+
+
+@pytest.mark.parametrize("profile", [replace(STEADY, dates=False)], ids=["no Dates"])
+@in_virtual_time
+async def test_without_dates_too_a_remembered_release_saves_the_look(world: World) -> None:
+    """The version of the own last release is enough to acquire in one request [13]."""
+    async with world.client() as client:
+        for _ in range(2):
+            await (await client.lock("orders").acquire()).release()
+
+        assert [each.kind for each in world.journal] == ["get", "put_if_absent", *["put_if_match"] * 3]
+
+
+@pytest.mark.parametrize("profile", [replace(STEADY, dates=False)], ids=["no Dates"])
+@in_virtual_time
+async def test_without_dates_a_token_that_was_dropped_is_refused(world: World) -> None:
+    """After a Hudi writer there is nothing to make a higher token from: an error says so [11]."""
+    world.put(hudi_record(world.now, expired=True))
+    async with world.client() as client:
+        with pytest.raises(UnsupportedBackendError, match="Hudi writer dropped the fencing token"):
+            await client.lock("orders").acquire()
+
+    assert writes_by_us(world) == []
+
+
+# Turns.
+
+
+def test_a_pause_between_two_turns_ends_the_run() -> None:
+    """Who stayed away for more than two poll intervals has let the others have their chance [14]."""
+    turns = Turns(TERMS)
+    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
+    turns.ended(1.0, jitter=1.0)
+    again = 1.0 + 2 * TERMS.poll_interval + 0.1
+
+    turns.began(again, set_out=again, owner="b", predecessor="a")
+
+    assert turns.may_hand_on(again + TERMS.run_length - 0.1)
