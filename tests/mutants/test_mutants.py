@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from asynclock.testing.checker import Invariant
+from asynclock.testing.scenarios import SCENARIOS
 from tests.mutants.__main__ import ROOT, Outcome, hunt, planted
 from tests.mutants.catalogue import MUTANTS, Mutant
 
@@ -50,6 +51,23 @@ def test_a_mutant_still_applies(mutant: Mutant) -> None:
     source = (ROOT / "asynclock" / mutant.path).read_text(encoding="utf-8")
 
     assert planted(mutant, source) != source
+
+
+@pytest.mark.parametrize("source", ["nothing of it", "expiry + expiry"], ids=["gone", "twice"])
+def test_a_mutant_that_does_not_apply_is_an_error(source: str) -> None:
+    """Where the source has moved on the run fails, instead of hunting for nothing."""
+    mutant = Mutant("any", "any.py", "expiry", "None", Invariant.ONE_BELIEVER, "contention")
+
+    with pytest.raises(ValueError, match="not once"):
+        planted(mutant, source)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
+def test_a_mutant_names_an_invariant_and_where_it_shows(mutant: Mutant) -> None:
+    """What must be reported violated, and in which scenario or exploration."""
+    assert isinstance(mutant.invariant, Invariant)
+    assert mutant.invariant is not Invariant.NO_ERROR
+    assert mutant.scenario in {*SCENARIOS, "single-faults", "cancellations", "interleavings"}
 
 
 def test_there_are_enough_mutants_and_each_is_another() -> None:

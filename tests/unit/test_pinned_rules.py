@@ -303,6 +303,58 @@ async def test_a_lease_lost_while_its_token_settles_is_not_handed_out(world: Wor
     await client.aclose()
 
 
+@pytest.mark.parametrize("late", [8.5, 20.0], ids=["little left", "nothing left"])
+@in_virtual_time
+async def test_a_late_answer_costs_one_more_write(
+    world: World, monkeypatch: pytest.MonkeyPatch, late: float
+) -> None:
+    """With little left it is a renewal, with nothing left a new attempt; nobody is told of a loss [7]."""
+    client = world.client()
+    create = faulty(client).put_if_absent
+
+    async def answered_late(key: str, body: bytes) -> Written:
+        written = await create(key, body)
+        clock_of(client).step(late)
+        return written
+
+    monkeypatch.setattr(faulty(client), "put_if_absent", answered_late)
+
+    lease = await client.lock("orders").acquire()
+
+    assert lease.held
+    assert len(writes_by_us(world)) == 2
+    assert world.told() == (["renewed"] if late < BELIEF else []) + ["acquired"]
+    await client.aclose()
+
+
+@in_virtual_time
+async def test_an_acquisition_whose_renewal_came_too_late_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ran out while it was renewed is not handed out: it is acquired anew [7]."""
+    client = world.client()
+    create, replace_if_match = faulty(client).put_if_absent, faulty(client).put_if_match
+
+    async def answered_late(key: str, body: bytes) -> Written:
+        written = await create(key, body)
+        clock_of(client).step(8.5)
+        return written
+
+    async def answered_too_late(key: str, body: bytes, version: str) -> Written:
+        monkeypatch.setattr(faulty(client), "put_if_match", replace_if_match)
+        written = await replace_if_match(key, body, version)
+        clock_of(client).step(8.5)
+        return written
+
+    monkeypatch.setattr(faulty(client), "put_if_absent", answered_late)
+    monkeypatch.setattr(faulty(client), "put_if_match", answered_too_late)
+
+    lease = await client.lock("orders").acquire()
+
+    assert lease.held
+    await client.aclose()
+
+
 @in_virtual_time
 async def test_a_timeout_shorter_than_a_round_trip_gets_a_free_lock(world: World) -> None:
     """The requests of an acquisition may outlast its timeout: cut off, they would only leave zombies."""
