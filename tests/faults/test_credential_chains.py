@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
+    from asynclock.backend import Backend
     from asynclock.testing.servers import Server
 
 # The servers are one node each.
@@ -448,6 +449,106 @@ async def test_a_cancelled_request_takes_no_other_with_it(fake_gcs: Server, mach
     assert isinstance(outcomes[0], asyncio.CancelledError)
     assert outcomes[1:] == [None] * 9
     assert (metadata.asked, len(proxy.journal)) == (1, 9)
+
+
+async def _first_of_ten_cancelled(backend: Backend, metadata: MetadataServer) -> list[object]:
+    """Cancel one of ten requests that wait for hanging credentials; return what became of each."""
+    metadata.mood = "hang"
+    waiting = [asyncio.create_task(backend.get("a.json")) for _ in range(10)]
+    while metadata.asked == 0:  # noqa: ASYNC110  only a look tells what a server was asked
+        await asyncio.sleep(0.01)
+    waiting[0].cancel()
+    await asyncio.sleep(0)
+    metadata.release()
+    return await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_cancelled_request_takes_no_other_of_s3_with_it(minio: Server, machine: Machine) -> None:
+    """Of ten requests that wait for the first keys one is cancelled: the nine get through."""
+    async with MetadataServer(Aws(minio)) as metadata:
+        _from_container(machine, metadata.url)
+        backend = open_backend(f"{minio.url}/cancelled", **_without_keys(minio))
+        outcomes = await _first_of_ten_cancelled(backend, metadata)
+        await backend.aclose()
+
+    assert isinstance(outcomes[0], asyncio.CancelledError)
+    assert outcomes[1:] == [None] * 9
+
+
+async def test_a_cancelled_request_takes_no_other_of_azure_with_it(
+    azurite_tls: Server, machine: Machine
+) -> None:
+    """Of ten requests that wait for the first token one is cancelled: the nine share that token."""
+    async with _managed_identity(machine, azurite_tls, entra := Entra()) as metadata:
+        account = {"account_url": azurite_tls.options["account_url"]}
+        backend = open_backend(f"{azurite_tls.url}/cancelled", **account)
+        outcomes = await _first_of_ten_cancelled(backend, metadata)
+        await backend.aclose()
+
+    assert isinstance(outcomes[0], asyncio.CancelledError)
+    assert outcomes[1:] == [None] * 9
+    assert len(entra.grants) == 1
+
+
+LEASES = 10
+SIDE_BY_SIDE = LeaseSettings(validity=20.0, max_clock_skew=0.5)
+HANGS = 3.0
+
+
+async def _renew_side_by_side(
+    metadata: MetadataServer, url: str, *, age: Callable[[], None] | None = None, **options: object
+) -> list[str]:
+    """Renew many leases, some in vain, while a refresh hangs; return those that none succeeded for."""
+    async with asynclock.connect(
+        f"{url}/{uuid.uuid4()}", settings=SIDE_BY_SIDE, renewal="loop", **options
+    ) as client:
+        leases = [await client.lock(f"lock-{n}").acquire(timeout=10) for n in range(LEASES)]
+        renewed: set[str] = set()
+        metadata.mood = "hang"
+        if age is not None:
+            age()
+        asked, until = metadata.asked, time.monotonic() + HANGS
+        while time.monotonic() < until or metadata.asked == asked:
+            renewals = [asyncio.create_task(lease.confirm()) for lease in leases]
+            await asyncio.sleep(0.01)
+            for renewal in renewals[::4]:
+                renewal.cancel()
+            outcomes = await asyncio.gather(*renewals, return_exceptions=True)
+            renewed |= {lease.name for lease, o in zip(leases, outcomes, strict=True) if o is None}
+            leases.append(leases.pop(0))  # others are cancelled the next time
+        metadata.release()
+        return [lease.name for lease in leases if not lease.held or lease.name not in renewed]
+
+
+async def test_many_s3_leases_outlive_a_hanging_refresh(minio: Server, machine: Machine) -> None:
+    """Ten leases are renewed all the time that a refresh hangs, though some calls are cancelled."""
+    async with MetadataServer(Aws(minio)) as metadata:
+        _from_container(machine, metadata.url)
+
+        assert await _renew_side_by_side(metadata, minio.url, **_without_keys(minio)) == []
+
+
+async def test_many_azure_leases_outlive_a_hanging_refresh(azurite_tls: Server, machine: Machine) -> None:
+    """Ten leases are renewed all the time that a refresh hangs, though some calls are cancelled."""
+    entra = Entra()
+    entra.lasts = 240
+    machine.patch(azure.identity._internal.utils, "DEFAULT_TOKEN_REFRESH_RETRY_DELAY", 0)
+    async with _managed_identity(machine, azurite_tls, entra) as metadata:
+        account = {"account_url": azurite_tls.options["account_url"]}
+
+        assert await _renew_side_by_side(metadata, azurite_tls.url, **account) == []
+
+
+async def test_many_gcs_leases_outlive_a_hanging_refresh(fake_gcs: Server, machine: Machine) -> None:
+    """Ten leases are renewed all the time that a refresh hangs, though some calls are cancelled."""
+    async with MetadataServer(Google()) as metadata:
+        _service_account(machine, metadata.url)
+        async with Token(scopes=["storage"]) as token:
+            options = {**fake_gcs.options, "token": token}
+
+            failed = await _renew_side_by_side(metadata, fake_gcs.url, age=lambda: _age(token), **options)
+
+    assert failed == []
 
 
 async def test_an_azure_signature_is_enough(azurite: Server) -> None:
