@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from asynclock.testing.faulty import Fault
 from asynclock.testing.interleavings import interleavings
+from asynclock.testing.machines import NAME
 from asynclock.testing.programs import PROGRAMS, cancellations, single_faults
+
+if TYPE_CHECKING:
+    from asynclock.testing.explore import Bench
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -53,6 +59,47 @@ def test_cancellation_at_every_await(name: str, fault: Fault | None, operation: 
 
     assert found.failures == []
     assert found.schedules > 100
+
+
+async def giving(bench: Bench) -> None:
+    """Release while another coroutine of the same client waits in line."""
+    lock = bench.clients[0].lock(NAME)
+    giver = await lock.acquire()
+    receiving: list[asyncio.Task[None]] = []
+
+    async def receive() -> None:
+        lease = await lock.acquire()
+        await bench.hold(0, lease, asyncio.sleep(0.01))
+
+    async def work() -> None:
+        receiving.append(asyncio.get_running_loop().create_task(receive()))
+        await asyncio.sleep(0.01)
+
+    cut: asyncio.CancelledError | None = None
+    try:
+        await bench.hold(0, giver, work())
+    finally:
+        while not all(task.done() for task in receiving):  # their end is not ours to cut short
+            try:
+                await asyncio.wait(receiving)
+            except asyncio.CancelledError as error:
+                cut = error
+    if cut is not None:
+        raise cut
+
+
+@pytest.mark.parametrize("operation", ["put_if_absent", "put_if_match"])
+@pytest.mark.parametrize("fault", [None, Fault.REPLY_LOST, Fault.LATE, Fault.OWN_412])
+def test_a_giver_cancelled_at_every_await(
+    monkeypatch: pytest.MonkeyPatch, fault: Fault | None, operation: str
+) -> None:
+    """Cancelling who hands the lock on costs the receiver nothing: it has its turn, and frees the lock."""
+    monkeypatch.setitem(PROGRAMS, "giving", giving)
+
+    found = cancellations("giving", fault=fault, operation=operation)
+
+    assert found.failures == []
+    assert found.schedules > 300
 
 
 def test_every_fault_on_every_request() -> None:
