@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +15,7 @@ from asynclock.testing.contract import BackendContract
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 
 class DictBackend:
@@ -80,11 +81,14 @@ def open_dict(url: str, **options: object) -> DictBackend:
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register the scheme, as the entry point of an installed package does."""
-    point = EntryPoint(name="dict", value="test_own_backend:open_dict", group="asynclock.backends")
-    monkeypatch.setattr(EntryPoint, "load", lambda _: open_dict)
-    monkeypatch.setattr("asynclock.backends.entry_points", lambda group: (point,) if group else ())
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Install a distribution that registers the scheme by its entry point."""
+    about = tmp_path / "dictlock-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: dictlock\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[asynclock.backends]\ndict = dictlock:open_dict\n")
+    monkeypatch.setitem(sys.modules, "dictlock", sys.modules[__name__])
+    monkeypatch.syspath_prepend(tmp_path)
 
 
 class TestDict(BackendContract):

@@ -8,7 +8,18 @@ from tests.servers.fixtures import (
     fake_gcs,
     fake_gcs_tls,
     minio,
+    minio_tls,
     moto,
 )
 
-__all__ = ["any_server", "azurite", "azurite_tls", "cloud", "fake_gcs", "fake_gcs_tls", "minio", "moto"]
+__all__ = [
+    "any_server",
+    "azurite",
+    "azurite_tls",
+    "cloud",
+    "fake_gcs",
+    "fake_gcs_tls",
+    "minio",
+    "minio_tls",
+    "moto",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING
 
@@ -264,6 +265,37 @@ async def test_a_failed_read_never_says_written(cloud: Server, status: int) -> N
 
         assert caught.value.written == "no"
         assert len(proxy.journal) == 1
+
+
+async def test_settings_of_the_machine_bring_no_retry_back(
+    minio: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retries and checksums that the environment asks for stay off: one request, without a trailer."""
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "9")
+    monkeypatch.setenv("AWS_RETRY_MODE", "adaptive")
+    monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_supported")
+
+    error, requests = await _refusal(minio, 503, s3_body("SlowDown"))
+
+    assert type(error) is OutcomeUnknownError
+    assert requests == 1
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_a_proxy_of_the_environment_is_used_if_asked_for(
+    cloud: Server, monkeypatch: pytest.MonkeyPatch, *, trusted: bool
+) -> None:
+    """HTTP_PROXY counts with trust_env=True only."""
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with TapProxy(cloud.endpoint) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        backend = open_backend(f"{cloud.url}/proxied", **cloud.options, trust_env=trusted)
+        with contextlib.suppress(BackendError):  # the server may not know the form that proxies get
+            await backend.put_if_absent(f"{trusted}.json", b"body")
+        await backend.aclose()
+
+    assert bool(proxy.journal) is trusted
 
 
 async def test_a_date_from_a_cache_is_no_date(cloud: Server) -> None:

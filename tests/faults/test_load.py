@@ -78,10 +78,10 @@ def _descriptors() -> int:
 
 
 @pytest.mark.usefixtures("nothing_left")
-async def test_500_coroutines_of_one_client(cloud: Server, counter: Counter) -> None:
+async def test_500_coroutines_of_one_client(any_server: Server, counter: Counter) -> None:
     """500 coroutines take their turn at one lock of one client."""
     async with asynclock.connect(
-        f"{cloud.url}/load", settings=SETTINGS, renewal="loop", **cloud.options
+        f"{any_server.url}/load", settings=SETTINGS, renewal="loop", **any_server.options
     ) as client:
         lock = client.lock(f"coroutines-{uuid.uuid4()}")
 
@@ -115,13 +115,13 @@ async def test_20_clients_of_25_coroutines(cloud: Server, counter: Counter) -> N
     assert counter.numbers == list(range(1, CLIENTS * EACH + 1))
 
 
-def test_200_threads(cloud: Server, counter: Counter) -> None:
+def test_200_threads(any_server: Server, counter: Counter) -> None:
     """200 threads take their turn at one lock of one blocking client, as in Hudi's own test."""
     failures: list[BaseException] = []
     with sync.connect("memory://") as first:
         first.list()  # the host's thread and loop stay for the life of the process
     descriptors = _descriptors()
-    with sync.connect(f"{cloud.url}/load", settings=SETTINGS, **cloud.options) as client:
+    with sync.connect(f"{any_server.url}/load", settings=SETTINGS, **any_server.options) as client:
         lock = client.lock(f"threads-{uuid.uuid4()}")
 
         def work() -> None:

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -25,6 +26,7 @@ from asynclock.errors import (
     PreconditionFailedError,
     RecordCorruptError,
 )
+from asynclock.testing._http1 import close_stream
 from asynclock.testing.proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
@@ -179,6 +181,81 @@ async def test_refusals_without_a_reason_are_tried_again(
         assert lease.held
 
     assert proxy.faults(Wire.ANSWER) == 2
+
+
+@pytest.mark.parametrize("status", [200, 412, 500], ids=["in a success", "as itself", "in a server error"])
+async def test_a_conflict_is_told_by_its_code(minio: Server, name: str, status: int) -> None:
+    """A failed precondition is one under any status: nothing is written, a look tells, the lock is had."""
+    refused = b"<Error><Code>PreconditionFailed</Code></Error>"
+    async with TapProxy(minio.endpoint) as proxy:
+        proxy.inject(Wire.ANSWER, writes=True, times=2, status=status, body=refused)
+        async with (
+            asynclock.connect(
+                f"{minio.url}/wire", settings=SETTINGS, renewal="loop", **minio.through(proxy.url)
+            ) as client,
+            client.lock(name).hold(timeout=4) as lease,
+        ):
+            assert lease.held
+
+    assert [tap.applied for tap in proxy.journal if tap.write] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("fault", [Wire.BLACKHOLE, Wire.CUT_AFTER])
+async def test_renewals_that_are_applied_in_silence_cost_no_lease(
+    client: LockClient, proxy: TapProxy, other: LockClient, name: str, fault: Wire
+) -> None:
+    """For two renewals every answer of a write is lost: the holder reads them back and keeps the lock."""
+    async with client.lock(name).hold(timeout=4) as lease:
+        before = len(proxy.journal)
+        proxy.inject(fault, writes=True, times=2, seconds=30)
+        while proxy.faults(fault) < 2:  # the scheduler renews by itself
+            await asyncio.sleep(0.05)
+            lease.check()
+        assert await other.lock(name).try_acquire() is None
+        await lease.confirm()
+
+    assert sum(tap.applied for tap in proxy.journal[before:] if tap.write and tap.fault) == 2
+
+
+async def test_a_reset_in_the_tls_handshake_costs_time_only(minio_tls: Server, name: str) -> None:
+    """Connections that are reset before TLS is up carried no request: the lock is had on the next one."""
+    upstream, taken = urlsplit(minio_tls.endpoint), 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal taken
+        taken += 1
+        if taken <= 3:
+            await reader.read(1)  # the client's hello
+            await close_stream(writer, reset=True)
+            return
+        theirs, ours = await asyncio.open_connection(upstream.hostname, upstream.port)
+        await asyncio.gather(_pipe(reader, ours), _pipe(theirs, writer))
+
+    front = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = front.sockets[0].getsockname()[1]
+    options = minio_tls.through(f"https://127.0.0.1:{port}")
+    backend = open_backend(f"{minio_tls.url}/wire", **options)
+    with pytest.raises(BackendUnavailableError, match="cannot connect") as caught:
+        await backend.put_if_absent(f"{name}.json", b"body")
+    await backend.aclose()
+    async with (
+        asynclock.connect(f"{minio_tls.url}/wire", settings=SETTINGS, renewal="loop", **options) as client,
+        client.lock(name).hold(timeout=4) as lease,
+    ):
+        assert lease.held
+    front.close()
+    await front.wait_closed()
+
+    assert caught.value.written == "no"
+    assert taken >= 4
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
 
 
 async def test_a_release_is_repeated_through_throttling(
