@@ -210,27 +210,8 @@ class Checker:
 
     def after_step(self, process: Process) -> None:
         """Ask everybody who got a lease whether they believe to hold the lock."""
-        if self._holdings:
-            self._ask(process)
-
-    def believers(self) -> list[Holding]:
-        """Return who believes now."""
-        return [holding for holding in self._holdings if self._held(holding)]
-
-    def check_fenced(self) -> None:
-        """At the end: every acknowledged write must be in the fenced object."""
-        lines = self._fenced_body.split(b"\n")
-        missing = [entry for entry in self._acknowledged if entry not in lines]
-        if missing:
-            self.violated(
-                Invariant.NO_WRITE_LOST,
-                f"{len(missing)} of {len(self._acknowledged)} acknowledged writes are gone: {missing[0]!r}",
-            )
-        twice = [entry for entry, count in Counter(lines).items() if count > 1 and entry]
-        if twice:
-            self.violated(Invariant.NO_WRITE_LOST, f"applied twice: {twice[0]!r}")
-
-    def _ask(self, process: Process) -> None:
+        if not self._holdings:
+            return
         loop = self._loop
         world = process is loop.world  # it sets clocks, kills and resumes
         later = loop.now != self._asked_at or world
@@ -253,6 +234,23 @@ class Checker:
         loop._current = before  # noqa: SLF001  cheaper than running_as
         if believing > 1:
             self._too_many()
+
+    def believers(self) -> list[Holding]:
+        """Return who believes now."""
+        return [holding for holding in self._holdings if self._held(holding)]
+
+    def check_fenced(self) -> None:
+        """At the end: every acknowledged write must be in the fenced object."""
+        lines = self._fenced_body.split(b"\n")
+        missing = [entry for entry in self._acknowledged if entry not in lines]
+        if missing:
+            self.violated(
+                Invariant.NO_WRITE_LOST,
+                f"{len(missing)} of {len(self._acknowledged)} acknowledged writes are gone: {missing[0]!r}",
+            )
+        twice = [entry for entry, count in Counter(lines).items() if count > 1 and entry]
+        if twice:
+            self.violated(Invariant.NO_WRITE_LOST, f"applied twice: {twice[0]!r}")
 
     def _held(self, holding: Holding) -> bool:
         loop = self._loop

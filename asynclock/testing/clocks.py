@@ -35,6 +35,8 @@ class VirtualClock:
 
     def monotonic(self) -> float:
         """Return seconds that stand still while the machine is suspended."""
+        if not self._slept:
+            return self._loop.now * self._drift + self._base
         # While it sleeps the reading is that of the instant it fell asleep.
         return (max(self._loop.now, self._wakes_at) - self._slept) * self._drift + self._base
 

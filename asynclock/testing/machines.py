@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from asynclock.client import LockClient
 from asynclock.errors import BackendError, LeaseLostError, RecordCorruptError, StaleTokenError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from asynclock.testing.store import SimulatedStore
     from asynclock.testing.virtual import Process, VirtualLoop
 
+T = TypeVar("T")
 URL: Final = "memory://"
 NAME: Final = "lock"
 KEY: Final = "lock.json"
@@ -56,8 +57,9 @@ class SimulatedFaults(FaultyBackend):
         """Run a late write on the network."""
         self.network.start(stray)
 
-    def _note(self, *_: object) -> None:
-        """Keep no journal: the store's is the truth."""
+    async def _noted(self, operation: str, key: str, fault: object, call: Coroutine[Any, Any, T]) -> T:  # noqa: ARG002
+        # No journal: the store's is the truth.
+        return await call
 
 
 class Machine:
