@@ -1,0 +1,139 @@
+"""What a key may do, by the stores' own word: MinIO's session policies, Azurite's signatures."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import botocore.session
+import pytest
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+
+import asynclock
+from asynclock import LeaseSettings
+from asynclock.backends import open_backend
+from asynclock.errors import AccessDeniedError
+from asynclock.testing.servers import AZURE_ACCOUNT, AZURE_KEY, BUCKET
+
+if TYPE_CHECKING:
+    from asynclock.testing.servers import Server
+
+# The servers are one node each.
+SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5)
+
+
+def _session(server: Server, actions: list[str]) -> dict[str, Any]:
+    """Return the options of a temporary key that may do only that."""
+    statement = {"Effect": "Allow", "Action": actions, "Resource": ["arn:aws:s3:::*"]}
+    client = botocore.session.get_session().create_client(
+        "sts",
+        region_name="us-east-1",
+        endpoint_url=server.endpoint,
+        aws_access_key_id=server.options["access_key_id"],
+        aws_secret_access_key=server.options["secret_access_key"],
+    )
+    given = client.assume_role(
+        RoleArn="arn:aws:iam::123456789012:role/locker",
+        RoleSessionName="locker",
+        Policy=json.dumps({"Version": "2012-10-17", "Statement": [statement]}),
+    )["Credentials"]
+    client.close()
+    return server.options | {
+        "access_key_id": given["AccessKeyId"],
+        "secret_access_key": given["SecretAccessKey"],
+        "session_token": given["SessionToken"],
+    }
+
+
+def _signature(server: Server, **permissions: bool) -> dict[str, Any]:
+    """Return the options of a signature that allows only that."""
+    text = generate_container_sas(
+        AZURE_ACCOUNT,
+        BUCKET,
+        account_key=AZURE_KEY,
+        permission=ContainerSasPermissions(**permissions),
+        expiry=datetime.now(UTC) + timedelta(hours=1),
+    )
+    return {"account_url": server.options["account_url"], "sas_token": text}
+
+
+async def _refused(url: str, options: dict[str, Any], whole: dict[str, Any]) -> AccessDeniedError:
+    """Return the error of an acquisition; nothing may have been written."""
+    async with asynclock.connect(url, settings=SETTINGS, renewal="loop", **options) as client:
+        with pytest.raises(AccessDeniedError) as caught:
+            await client.lock("a").acquire(timeout=4)
+    backend = open_backend(url, **whole)
+    assert await backend.get("a.json") is None
+    await backend.aclose()
+    assert caught.value.written == "no"
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+async def _hold_and_list(url: str, options: dict[str, Any]) -> int:
+    """Have a lock twice and list it; return how many there are."""
+    async with asynclock.connect(url, settings=SETTINGS, renewal="loop", **options) as client:
+        for _ in range(2):
+            async with client.lock("a").hold(timeout=4) as lease:
+                await lease.confirm()
+        return len(await client.list())
+
+
+async def test_reading_writing_and_listing_are_enough_on_s3(minio: Server) -> None:
+    """A temporary key without the right to delete holds locks."""
+    actions = ["s3:GetObject", "s3:PutObject", "s3:ListBucket"]
+    options = await asyncio.to_thread(_session, minio, actions)
+
+    assert await _hold_and_list(f"{minio.url}/least-{uuid.uuid4()}", options) == 1
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [["s3:GetObject", "s3:ListBucket"], ["s3:PutObject", "s3:ListBucket"]]],
+    ids=["no writing", "no reading"],
+)
+async def test_a_right_missing_on_s3_is_named(minio: Server, actions: list[str]) -> None:
+    """Where the key may not write, or not read, the error says what it needs."""
+    options = await asyncio.to_thread(_session, minio, actions)
+
+    error = await _refused(f"{minio.url}/denied-{uuid.uuid4()}", options, minio.options)
+
+    assert all(right in str(error) for right in ("403", "s3:GetObject", "s3:PutObject", "s3:ListBucket"))
+
+
+async def test_a_signature_that_reads_creates_and_writes_is_enough_on_azure(azurite: Server) -> None:
+    """A signature without the right to delete holds locks."""
+    options = _signature(azurite, read=True, create=True, write=True, list=True)
+
+    assert await _hold_and_list(f"{azurite.url}/least-{uuid.uuid4()}", options) == 1
+
+
+@pytest.mark.parametrize(
+    "permissions", [{"read": True, "list": True}, {"create": True, "write": True}], ids=["reads", "writes"]
+)
+async def test_a_right_missing_on_azure_is_named(azurite: Server, permissions: dict[str, bool]) -> None:
+    """Where the signature only reads or only writes, the error says what it needs."""
+    options = _signature(azurite, **permissions)
+
+    error = await _refused(f"{azurite.url}/denied-{uuid.uuid4()}", options, azurite.options)
+
+    assert "a signature with rcwl" in str(error)
+
+
+async def test_a_signature_that_has_run_out_is_told(azurite: Server) -> None:
+    """An old signature is refused at once, as one."""
+    text = generate_container_sas(
+        AZURE_ACCOUNT,
+        BUCKET,
+        account_key=AZURE_KEY,
+        permission=ContainerSasPermissions(read=True, create=True, write=True, list=True),
+        expiry=datetime.now(UTC) - timedelta(hours=1),
+    )
+    options = {"account_url": azurite.options["account_url"], "sas_token": text}
+
+    error = await _refused(f"{azurite.url}/old-{uuid.uuid4()}", options, azurite.options)
+
+    assert "403" in str(error)
