@@ -92,7 +92,7 @@ async def test_reading_writing_and_listing_are_enough_on_s3(minio: Server) -> No
 
 @pytest.mark.parametrize(
     "actions",
-    [["s3:GetObject", "s3:ListBucket"], ["s3:PutObject", "s3:ListBucket"]]],
+    [["s3:GetObject", "s3:ListBucket"], ["s3:PutObject", "s3:ListBucket"]],
     ids=["no writing", "no reading"],
 )
 async def test_a_right_missing_on_s3_is_named(minio: Server, actions: list[str]) -> None:
