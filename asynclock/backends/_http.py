@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 T = TypeVar("T")
 
+_logger: Final = logging.getLogger("asynclock")
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds to connect. The lock bounds every request by its lease; this bounds other callers."""
 READ_TIMEOUT: Final = 30.0
@@ -240,6 +242,7 @@ class CloudBackend(ABC, Generic[C]):
         self._client: C | None = None
         self._opening = asyncio.Lock()
         self._closed = False
+        self._told = False
 
     async def aclose(self) -> None:
         """Free connections and descriptors; twice is a no-op."""
@@ -275,6 +278,12 @@ class CloudBackend(ABC, Generic[C]):
         reset = exchange.set(current)
         try:
             yield current
+        except asyncio.CancelledError:
+            if not (current.sent or self._told):
+                # The SDKs try again by themselves, for longer than a request may take.
+                self._told = True
+                _logger.warning("%s: no credentials came in time, nothing was sent", self.name)
+            raise
         except AsyncLockError:
             raise
         except Exception as error:  # noqa: BLE001  nothing of a vendor leaves a backend

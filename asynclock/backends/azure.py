@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
 _REDIRECT: Final = 3
 _BLOBS_KEPT: Final = 256
+_NO_NAME: Final = "this cannot be the name of a container"
 _NOT_PROCESSED: Final = frozenset({401, 416})
 """Answers after which the SDK may send once more: with a token, or without a range."""
 
@@ -94,6 +95,9 @@ class AzureBackend(CloudBackend[Sdk]):
         "BlobImmutableDueToPolicy": "the container retains blobs; a lock needs to be overwritten",
         "UnauthorizedBlobOverwrite": "the permission to create does not cover overwriting",
         "AuthenticationFailed": "the key, token or signature is wrong or expired",
+        "OutOfRangeInput": _NO_NAME,
+        "InvalidResourceName": _NO_NAME,
+        "400": "it does not understand the request; check account and container",
         "403": "needs Storage Blob Data Contributor on the container, or a signature with rcwl",
     }
 

@@ -105,6 +105,7 @@ class GcsBackend(CloudBackend[Storage]):
     }
     hints: Mapping[str, str] = {
         "NoCredentials": "their file cannot be read; check GOOGLE_APPLICATION_CREDENTIALS",
+        "400": "it does not understand the request; check endpoint and bucket",
         "404": "the bucket does not exist",
         "401": "the access token was refused",
         "403": "needs storage.objects.get, create and delete (an overwrite is a delete), and list",

@@ -124,6 +124,8 @@ class S3Backend(CloudBackend[Sdk]):
         "AuthorizationHeaderMalformed": _WRONG_REGION,
         "IllegalLocationConstraintException": _WRONG_REGION,
         "InvalidObjectState": "the object was moved to an archive tier; exempt the prefix from lifecycle",
+        "InvalidBucketName": "this cannot be the name of a bucket",
+        "400": "it does not understand the request; check endpoint and bucket",
         "403": "needs s3:GetObject and s3:PutObject, and s3:ListBucket so that a missing object answers 404; "
         "requester_pays where the bucket asks for it",
     }

@@ -45,6 +45,12 @@ S3 = {"endpoint_url": "http://127.0.0.1:1", "access_key_id": "a", "secret_access
 AZURE = {"account_url": "http://127.0.0.1:1/account", "credential": CANARY}
 
 
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> Server:
+    """Return the server that the test names."""
+    return server(request.param)
+
+
 class Blocking:
     """A token credential of the blocking half of Azure's SDK."""
 
@@ -189,6 +195,20 @@ async def test_what_is_wrong_on_this_machine_is_told_at_once(
     assert CANARY not in f"{caught.value} {caught.value!r}"
 
 
+@pytest.mark.parametrize(
+    ("store", "url", "says"),
+    [("s3", "s3://No_Bucket", "cannot be the name of a bucket"), ("azure", "az://No", "name of a container")],
+    indirect=["store"],
+)
+async def test_a_name_that_no_bucket_has_is_told(store: Server, url: str, says: str) -> None:
+    """Where the store refuses the name itself, the error says that it is the name."""
+    backend = open_backend(url, **store.options)
+
+    with pytest.raises(UnsupportedBackendError, match=says):
+        await backend.get("a.json")
+    await backend.aclose()
+
+
 async def test_a_bucket_that_does_not_exist_is_named(cloud: Server) -> None:
     """A missing bucket is told at the first write, and is no loss of an answer."""
     backend = open_backend(f"{cloud.url}-of-nobody/x", **cloud.options)
@@ -216,7 +236,7 @@ async def test_a_permission_missing_for_one_verb_is_told(cloud: Server, *, write
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "body", "headers", "says"),
+    ("store", "status", "body", "headers", "says"),
     [
         (
             "gcs",
@@ -229,12 +249,12 @@ async def test_a_permission_missing_for_one_verb_is_told(cloud: Server, *, write
         ("azure", 409, b"", {"x-ms-error-code": "BlobImmutableDueToPolicy"}, "the container retains blobs"),
     ],
     ids=["gcs retention", "gcs hold", "azure immutability"],
+    indirect=["store"],
 )
 async def test_an_object_under_retention_is_told(
-    name: str, status: int, body: bytes, headers: dict[str, str], says: str
+    store: Server, status: int, body: bytes, headers: dict[str, str], says: str
 ) -> None:
     """Where a retained object may not be overwritten, an acquisition says so at once: it could not renew."""
-    store = server(name)
     async with TapProxy(store.endpoint) as proxy:
         proxy.inject(Wire.ANSWER, writes=True, times=9, status=status, body=body, headers=headers)
         async with asynclock.connect(
@@ -258,10 +278,9 @@ async def test_public_objects_are_kept_out_of_caches(fake_gcs: Server) -> None:
     assert [b'"cacheControl":"no-store"' in tap.body for tap in proxy.journal] == [True, True]
 
 
-@pytest.mark.parametrize("name", ["s3", "azure"])
-async def test_a_wrong_key_is_told(name: str) -> None:
+@pytest.mark.parametrize("store", ["s3", "azure"], indirect=True)
+async def test_a_wrong_key_is_told(store: Server) -> None:
     """A secret key that the store does not know is named as the cause, and nothing is written."""
-    store = server(name)
     async with asynclock.connect(
         f"{store.url}/wrong-key", renewal="loop", **_with_canary(store, store.endpoint)
     ) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import botocore.exceptions
 import pytest
 
+import asynclock
 from asynclock.backend import MissingDate, missing_date
 from asynclock.backends import open_backend
 from asynclock.backends.azure import AzureBackend
@@ -250,6 +252,23 @@ async def test_without_a_token_nothing_is_sent(url: str, options: dict[str, obje
 
     assert caught.value.written == "no"
     assert CANARY not in str(caught.value)
+
+
+async def test_credentials_that_do_not_come_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """An SDK tries for longer than a request may take: a warning says once what is waited for."""
+
+    class Hangs(NoToken):
+        async def get(self) -> str:
+            await asyncio.sleep(60)
+            return ""
+
+    async with asynclock.connect("gs://locks", renewal="loop", token=Hangs()) as client:
+        for _ in range(2):
+            with pytest.raises(asynclock.AcquireTimeoutError):
+                await client.lock("a").acquire(timeout=0.1)
+
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said == ["gcs: no credentials came in time, nothing was sent"]
 
 
 @pytest.mark.parametrize("status", [307, 400, 403, 429, 500, 503])
