@@ -478,6 +478,54 @@ async def test_without_dates_a_token_that_was_dropped_is_refused(world: World) -
     assert writes_by_us(world) == []
 
 
+@in_virtual_time
+async def test_one_try_makes_way_as_well(world: World) -> None:
+    """While a client keeps away, a try asks the store nothing and gets nothing."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        await client.release_all()
+
+        assert await lock.try_acquire() is None
+        assert world.journal == []
+        await asyncio.sleep(2 * client.exit_bound)
+        lease = await lock.try_acquire()
+        assert lease is not None
+        await lease.release()
+
+
+@in_virtual_time
+async def test_a_waiter_cancelled_as_its_turn_comes_passes_it_on(world: World) -> None:
+    """If nobody else waits, the line is free again, not waiting for somebody who is gone [12]."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        waiting = asyncio.create_task(client.lock("orders").acquire())
+        await asyncio.sleep(0.1)
+        (call,) = client._core("orders")._acquiring
+        lease._tenure.on_end.insert(0, lambda _: call.cancel())
+        clock_of(client).step(20.0)
+        assert not lease.held  # its end gives the waiter the turn
+        clock_of(client).step(-20.0)
+
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+        await (await client.lock("orders").acquire(timeout=30)).release()
+
+
+@in_virtual_time
+async def test_a_client_keeps_nothing_of_what_has_ended(world: World) -> None:
+    """However often a lock is taken, no call, task or lease of it stays behind."""
+    async with world.client() as client:
+        for _ in range(3):
+            await (await client.lock("orders").acquire()).release()
+        core = client._core("orders")
+
+        assert not core._acquiring
+        assert not core.releasing
+        assert not client._tasks
+        assert not client._scheduler.tenures
+
+
 # Turns.
 
 
@@ -491,3 +539,26 @@ def test_a_pause_between_two_turns_ends_the_run() -> None:
     turns.began(again, set_out=again, owner="b", predecessor="a")
 
     assert turns.may_hand_on(again + TERMS.run_length - 0.1)
+
+
+def test_who_has_made_way_begins_a_new_run() -> None:
+    """A client that nobody else wanted to pass does not make way again after its next turn [14]."""
+    turns = Turns(TERMS)
+    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
+    turns.ended(TERMS.run_length, jitter=1.0)
+    back = TERMS.run_length + turns.away_for(TERMS.run_length)
+
+    turns.began(back, set_out=TERMS.run_length, owner="b", predecessor="a")
+    turns.ended(back + 0.1, jitter=1.0)
+
+    assert turns.away_for(back + 0.1) <= 0
+
+
+def test_a_short_stand_back_does_not_cut_a_long_one_short() -> None:
+    """Whoever keeps away for two reasons keeps away for the longer one."""
+    turns = Turns(TERMS)
+
+    turns.stand_back(4.0)
+    turns.stand_back(1.0)
+
+    assert turns.away_for(0.0) == pytest.approx(4.0)
