@@ -39,7 +39,7 @@ def find_account(host: str, taken: Mapping[str, Sdk]) -> Account:
     given = {name: taken.get(name) for name in ("connection_string", "sas_token", "credential")}
     if sum(value is not None for value in given.values()) > 1:
         raise ConfigError(
-            setting="credential", value="…", reason="give one of connection_string, sas_token, credential"
+            setting="credential", value="...", reason="give one of connection_string, sas_token, credential"
         )
     _check_credential(given["credential"])
     if given["connection_string"] is not None:
@@ -69,7 +69,7 @@ def _check_credential(credential: Sdk) -> None:
     if not inspect.iscoroutinefunction(getattr(credential, "get_token", None)):
         raise ConfigError(
             setting="credential",
-            value="…",
+            value="...",
             reason="must be an account key or an async token credential, as those of azure.identity.aio",
         )
 
@@ -81,7 +81,7 @@ def _host_address(host: str) -> str | None:
     name, _, rest = host.partition(".")
     service, _, suffix = rest.partition(".")
     if not name or service not in {"dfs", "blob"} or not suffix:
-        raise ConfigError(setting="url", value="…", reason=f"the account must be like account.blob.{_SUFFIX}")
+        raise ConfigError(setting="url", value="...", reason=f"the account must be like account.blob.{_SUFFIX}")
     return f"https://{name}.blob.{suffix}"
 
 
@@ -97,7 +97,7 @@ def _from_connection_string(text: str) -> Account:
     if address is None or (key is None) == (sas is None):
         raise ConfigError(
             setting="connection_string",
-            value="…",
+            value="...",
             reason="needs AccountName or BlobEndpoint, and AccountKey or SharedAccessSignature",
         )
     if sas is not None:
@@ -110,6 +110,6 @@ def _key(address: str, key: str, name: str | None = None) -> AzureNamedKeyCreden
     try:
         base64.b64decode(key, validate=True)
     except ValueError:
-        raise ConfigError(setting="credential", value="…", reason="the account key is not base64") from None
+        raise ConfigError(setting="credential", value="...", reason="the account key is not base64") from None
     parts = urlsplit(address)
     return AzureNamedKeyCredential(name or parts.path.strip("/") or (parts.hostname or "").split(".")[0], key)

@@ -156,7 +156,7 @@ def check_endpoint(setting: str, value: str, *, allow_http: bool, with_path: boo
 
     def refuse(reason: str) -> NoReturn:
         # The value is left out: an address may bear a password or a token.
-        raise ConfigError(setting=setting, value="…", reason=reason)
+        raise ConfigError(setting=setting, value="...", reason=reason)
 
     try:
         parts = urlsplit(value)

@@ -29,7 +29,7 @@ def split_url(url: str) -> SplitResult:
         raise ConfigError(setting="url", value=url, reason=str(error)) from None
     if "@" in parts.netloc and ":" in parts.netloc.rpartition("@")[0]:
         # The value is left out: it bears a secret.
-        raise ConfigError(setting="url", value="…", reason="a URL must not bear a password; use options")
+        raise ConfigError(setting="url", value="...", reason="a URL must not bear a password; use options")
     if not parts.scheme or not url.startswith("://", len(parts.scheme)) or _CONTROL.search(url):
         raise ConfigError(setting="url", value=url, reason=_LIKE)
     if parts.query or parts.fragment:
@@ -65,13 +65,13 @@ def take_options(options: dict[str, object], **allowed: type) -> dict[str, Any]:
     for name, value in options.items():
         if name not in allowed and name != "trust_env":
             known = ", ".join(sorted(allowed)) or "none"
-            raise ConfigError(setting=name, value="…", reason=f"no such option here; there are: {known}")
+            raise ConfigError(setting=name, value="...", reason=f"no such option here; there are: {known}")
         if value is None or name not in allowed:
             continue
         kind = allowed[name]
         accepted = (int, float) if kind is float else kind
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-            raise ConfigError(setting=name, value="…", reason=f"must be of type {kind.__name__}")
+            raise ConfigError(setting=name, value="...", reason=f"must be of type {kind.__name__}")
         taken[name] = float(value) if isinstance(value, int | float) and kind is float else value
     interval = taken.get("min_write_interval")
     if interval is not None and not 0 <= interval < 60:  # noqa: PLR2004  a minute is no pacing any more

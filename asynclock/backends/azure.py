@@ -331,14 +331,14 @@ def open_azure(url: str, **options: object) -> AzureBackend:
     )
     container, _, host = parts.netloc.partition("@")
     if not container or not all(c.isascii() and (c.isalnum() or c in "-$") for c in container):
-        raise ConfigError(setting="url", value="…", reason=f"must be like {parts.scheme}://container/prefix")
+        raise ConfigError(setting="url", value="...", reason=f"must be like {parts.scheme}://container/prefix")
     account = find_account(host, taken)
     allow_http = taken.get("allow_http", False)
     address = check_endpoint("account_url", account.url, allow_http=allow_http, with_path=True)
     if address.startswith("http:") and (
         account.credential is None or hasattr(account.credential, "get_token")
     ):
-        raise ConfigError(setting="account_url", value="…", reason="a token credential needs https")
+        raise ConfigError(setting="account_url", value="...", reason="a token credential needs https")
     return AzureBackend(
         container,
         Account(address, account.credential),

@@ -349,7 +349,7 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
     if isinstance(token, str):
         token = _FixedToken(token)
     elif token is not None and not inspect.iscoroutinefunction(getattr(token, "get", None)):
-        raise ConfigError(setting="token", value="…", reason="must be a str or have async get()")
+        raise ConfigError(setting="token", value="...", reason="must be a str or have async get()")
     return GcsBackend(
         bucket_of(parts),
         prefix=object_prefix(parts),
@@ -364,7 +364,7 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
 def _multipart(name: str, body: bytes) -> bytes:
     """Return metadata and body as one upload; the boundary is checked, bodies come from anyone."""
     if _BOUNDARY in body:
-        raise ConfigError(setting="body", value="…", reason="it contains the multipart boundary")
+        raise ConfigError(setting="body", value="...", reason="it contains the multipart boundary")
     about = orjson.dumps({"name": name, "cacheControl": "no-store", "contentType": "application/json"})
     return b"".join(
         (

@@ -328,7 +328,7 @@ def _credentials(taken: dict[str, Any]) -> tuple[str, str, str | None] | None:
     if not key or not secret:
         raise ConfigError(
             setting="access_key_id",
-            value="…",
+            value="...",
             reason="give access_key_id and secret_access_key together, or neither",
         )
     return key, secret, token
@@ -340,9 +340,9 @@ def _encryption(taken: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     if sse is not None and sse not in _SSE:
         raise ConfigError(setting="sse", value=sse, reason=f"must be one of {', '.join(sorted(_SSE))}")
     if kms_key is not None and (sse is None or not sse.startswith("aws:kms")):
-        raise ConfigError(setting="sse_kms_key_id", value="…", reason="needs sse='aws:kms'")
+        raise ConfigError(setting="sse_kms_key_id", value="...", reason="needs sse='aws:kms'")
     if customer is not None and (sse is not None or len(customer) != _CUSTOMER_KEY_BYTES):
-        raise ConfigError(setting="sse_customer_key", value="…", reason="must be 32 bytes, without sse")
+        raise ConfigError(setting="sse_customer_key", value="...", reason="must be 32 bytes, without sse")
     at_rest = {"ServerSideEncryption": sse} if sse else {}
     if kms_key:
         at_rest["SSEKMSKeyId"] = kms_key

@@ -113,6 +113,7 @@ def test_a_mistake_is_told_before_anything_is_opened(
         asynclock.connect(url, **options)
 
     assert says in str(caught.value)
+    assert "\\u" not in str(caught.value)
     assert CANARY not in f"{caught.value} {caught.value!r} {vars(caught.value)}"
 
 
