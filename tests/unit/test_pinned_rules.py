@@ -19,6 +19,7 @@ from asynclock import (
     LeaseExpiredError,
     LeaseLostError,
     LeaseSettings,
+    RecordCorruptError,
     UnsupportedBackendError,
     Written,
     sync,
@@ -385,6 +386,47 @@ async def test_a_refusal_of_the_store_is_told_at_once(world: World, monkeypatch:
     assert world.now - began < 1
     await asyncio.sleep(5)
     assert tries == 1
+
+
+@in_virtual_time
+async def test_no_time_to_wait_ends_as_a_timeout(world: World) -> None:
+    """On a store that does not answer ``acquire(timeout=0)`` is out of time; the failure is its cause."""
+    async with world.client() as client:
+        faulty(client).inject(Fault.UNAVAILABLE, operation="get")
+
+        with pytest.raises(AcquireTimeoutError) as caught:
+            await client.lock("orders").acquire(timeout=0)
+
+        assert isinstance(caught.value.__cause__, BackendError)
+
+
+@in_virtual_time
+async def test_no_time_to_wait_hides_no_corrupt_record(world: World) -> None:
+    """What waiting would not change is raised as it is, whatever the timeout."""
+    world.put(b"{}")
+    async with world.client() as client:
+        with pytest.raises(RecordCorruptError):
+            await client.lock("orders").acquire(timeout=0)
+
+
+@pytest.mark.parametrize("timeout", [0, 60])
+@in_virtual_time
+async def test_a_refusal_to_read_is_told_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, timeout: float
+) -> None:
+    """A missing permission is no timeout, with much time or none."""
+    client = world.client()
+
+    async def refuse(key: str) -> None:
+        raise AccessDeniedError(backend="store", operation="get", key=key, detail="403")
+
+    monkeypatch.setattr(faulty(client), "get", refuse)
+    began = world.now
+
+    with pytest.raises(AccessDeniedError):
+        await client.lock("orders").acquire(timeout=timeout)
+
+    assert world.now - began < 1
 
 
 @in_virtual_time
