@@ -140,6 +140,20 @@ async def test_a_token_from_the_future_is_not_handed_on(world: World) -> None:
 
 
 @in_virtual_time
+async def test_a_hand_off_is_told_as_a_release_and_an_acquisition(world: World) -> None:
+    """Who counts events sees every lease end, handed on or freed."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0.1)
+        await giver.release()
+        await (await receiving).release()
+
+        assert world.told() == ["acquired", "released", "acquired", "released"]
+
+
+@in_virtual_time
 async def test_a_hand_off_that_was_refused_is_sent_again(world: World) -> None:
     """Where the giver's record still stands, the receiver does not wait for it to expire [15]."""
     async with world.client() as client:
