@@ -81,7 +81,9 @@ def _host_address(host: str) -> str | None:
     name, _, rest = host.partition(".")
     service, _, suffix = rest.partition(".")
     if not name or service not in {"dfs", "blob"} or not suffix:
-        raise ConfigError(setting="url", value="...", reason=f"the account must be like account.blob.{_SUFFIX}")
+        raise ConfigError(
+            setting="url", value="...", reason=f"the account must be like account.blob.{_SUFFIX}"
+        )
     return f"https://{name}.blob.{suffix}"
 
 

@@ -331,7 +331,9 @@ def open_azure(url: str, **options: object) -> AzureBackend:
     )
     container, _, host = parts.netloc.partition("@")
     if not container or not all(c.isascii() and (c.isalnum() or c in "-$") for c in container):
-        raise ConfigError(setting="url", value="...", reason=f"must be like {parts.scheme}://container/prefix")
+        raise ConfigError(
+            setting="url", value="...", reason=f"must be like {parts.scheme}://container/prefix"
+        )
     account = find_account(host, taken)
     allow_http = taken.get("allow_http", False)
     address = check_endpoint("account_url", account.url, allow_http=allow_http, with_path=True)
