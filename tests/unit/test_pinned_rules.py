@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextvars import ContextVar
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -213,7 +214,76 @@ async def test_a_lock_that_another_took_over_is_not_handed_on_nor_freed(world: W
         assert "release_unconfirmed" not in world.told()
 
 
+# Renewal.
+
+
+@pytest.mark.parametrize("nth", [1, 2], ids=["acquisition", "renewal"])
+@in_virtual_time
+async def test_the_next_renewal_counts_from_the_sending_of_the_last_write(world: World, nth: int) -> None:
+    """A slow answer does not put it off [5]."""
+    async with world.client() as client:
+        faulty(client).delay = (0.7, 0.7)
+        faulty(client).inject(Fault.SLOW, operation="put_if_absent" if nth == 1 else "put_if_match")
+        lease = await client.lock("orders").acquire()
+        await asyncio.sleep(3)
+
+        applied = [each.at for each, _ in writes_by_us(world)]
+        assert applied[nth] - applied[nth - 1] == pytest.approx(TERMS.renew_interval, abs=0.1)
+        await lease.release()
+
+
+@in_virtual_time
+async def test_renewals_inherit_nothing_of_who_acquired(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No trace, transaction or log context of the acquirer is seen by what goes on for hours."""
+    request = ContextVar("request", default="nobody's")
+    client = world.client()
+    replace_if_match = faulty(client).put_if_match
+    seen: list[str] = []
+
+    async def noted(key: str, body: bytes, version: str) -> Written:
+        seen.append(request.get())
+        return await replace_if_match(key, body, version)
+
+    monkeypatch.setattr(faulty(client), "put_if_match", noted)
+    request.set("mine")
+    lease = await client.lock("orders").acquire()
+    await asyncio.sleep(2.5)
+    renewed = list(seen)
+    await lease.release()
+
+    assert renewed == ["nobody's"] * 2
+    await client.aclose()
+
+
 # The end of a lease.
+
+
+@in_virtual_time
+async def test_a_release_that_is_not_answered_is_tried_less_and_less_often(world: World) -> None:
+    """From a quarter of the poll interval up to the renew interval: a store in trouble is spared [3]."""
+    client = world.client()
+    lease = await client.lock("orders").acquire()
+    faulty(client).storm({Fault.UNAVAILABLE: 1.0})
+    before = len(faulty(client).journal)
+    await lease.release()
+    await asyncio.sleep(15)
+
+    tried = [each for each in faulty(client).journal[before:] if each.operation == "put_if_match"]
+    assert 8 < len(tried) < 40
+
+
+@in_virtual_time
+async def test_anothers_free_record_is_no_release_of_ours(world: World) -> None:
+    """Who finds that the lock has gone through other hands meanwhile does not claim to have freed it."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        world.put(our_record(valid_until=world.now, expired=True))
+
+        await lease.release()
+
+        assert world.told() == ["acquired", "release_unconfirmed"]
 
 
 @in_virtual_time
