@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
+from asynclock.errors import BackendUnavailableError
+from asynclock.testing.checker import Invariant
 from asynclock.testing.faulty import Fault
 from asynclock.testing.interleavings import interleavings
 from asynclock.testing.machines import NAME
-from asynclock.testing.programs import PROGRAMS, cancellations, single_faults
+from asynclock.testing.programs import PROGRAMS, alone, cancellations, single_faults
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from asynclock.testing.explore import Bench
 
 pytestmark = pytest.mark.timeout(900)
@@ -59,6 +64,35 @@ def test_cancellation_at_every_await(name: str, fault: Fault | None, operation: 
 
     assert found.failures == []
     assert found.schedules > 100
+
+
+async def swallowing(bench: Bench) -> None:
+    """Tell of a cancelled acquisition as the store's error."""
+    try:
+        await alone(bench)
+    except asyncio.CancelledError as error:
+        raise BackendUnavailableError(
+            backend="any", operation="get", key="any", detail="cancelled", written="no"
+        ) from error
+
+
+async def ignoring(bench: Bench) -> None:
+    """Be done in spite of a cancellation."""
+    with suppress(asyncio.CancelledError):
+        await alone(bench)
+
+
+@pytest.mark.parametrize("program", [swallowing, ignoring])
+def test_a_swallowed_cancellation_is_found(
+    monkeypatch: pytest.MonkeyPatch, program: Callable[[Bench], Awaitable[None]]
+) -> None:
+    """Neither an error of the store nor an orderly end passes for the CancelledError."""
+    monkeypatch.setitem(PROGRAMS, "careless", program)
+
+    found = cancellations("careless", second=False)
+
+    assert found.violated == {Invariant.NO_ERROR}
+    assert "swallowed" in found.failures[0]
 
 
 async def giving(bench: Bench) -> None:
