@@ -153,6 +153,11 @@ class StoreTime:
             return None
         return date.value + self._resolution + (now.boot - date.sent.boot) * STALE_GROWTH
 
+    @property
+    def by_wall(self) -> bool:
+        """Whether this machine's wall clock is the witness of the Date that is carried."""
+        return self._carried is not None and self._carried.by_wall
+
     def _wall_is_wrong(self, boot: float) -> bool:
         return self._agreed_at is None or boot - self._agreed_at > CARRY_SECONDS
 

@@ -104,7 +104,7 @@ def _expiry(record: LockRecord, last_modified: float | None, terms: Terms) -> fl
         return max(valid_until + HUDI_DRIFT, last_modified + terms.validity) + terms.slack
     lease = record.lease_ms / 1000
     # A write that the store dates before it can have been sent: its last_modified is wrong.
-    earliest = valid_until - lease - 2 * terms.slack - max(lease / 5, 1.0, terms.slack)
+    earliest = valid_until - lease - 2 * terms.slack - _under_way(lease, terms)
     if last_modified < earliest:
         return None
     return last_modified + lease + terms.slack
@@ -153,9 +153,24 @@ def next_token_without_dates(predecessor: LockRecord | None, wall: float) -> Tok
     return None if predecessor.epoch is None else Token(predecessor.epoch + 1)
 
 
-def promise(latest: float, terms: Terms) -> int:
-    """Return the ``validUntil`` to publish, epoch ms, where store time is at most ``latest`` (rule 4)."""
+def promise(latest: float, terms: Terms, *, by_wall: bool = True) -> int:
+    """Return the ``validUntil`` to publish, epoch ms, where store time is at most ``latest`` (rule 4).
+
+    Args:
+        latest: Epoch seconds.
+        terms: The numbers of the rules.
+        by_wall: Whether the wall clock is the witness. Where other Dates are, they may all come
+            from one node that is wrong, as may the record's ``last_modified``: it is published so
+            late that no reader takes ``last_modified`` for possible (rule 8).
+    """
+    if not by_wall:
+        latest += 2 * terms.slack + 2 * _under_way(terms.validity, terms)
     return math.ceil((latest + terms.skew + terms.validity) * 1000)
+
+
+def _under_way(lease: float, terms: Terms) -> float:
+    """Return the most seconds by which a write and what is known of its time may lie apart."""
+    return max(lease / 5, 1.0, terms.slack)
 
 
 def _micros(seconds: float) -> int:

@@ -79,11 +79,9 @@ class Store:
     def promise(self, now: Instant) -> int | None:
         """Return the ``validUntil`` to publish at ``now`` (rule 4); None: no usable Date yet, read again."""
         latest = self.time.latest(now)
-        if latest is None:
-            if not self.time.dateless:
-                return None
-            latest = now.wall
-        return promise(latest, self.terms)
+        if latest is not None:
+            return promise(latest, self.terms, by_wall=self.time.by_wall)
+        return promise(now.wall, self.terms) if self.time.dateless else None
 
     def until_settled(self, settled_at: float | None) -> float:
         """Return seconds until store time has surely reached ``settled_at`` (rule 11), else 0.0.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from asynclock import (
     RecordCorruptError,
 )
 from asynclock.testing.faulty import Fault
-from tests.unit.kit import KEY, World, faulty, hudi_record, in_virtual_time, our_record, until_lost
+from tests.unit.kit import KEY, SETTINGS, World, faulty, hudi_record, in_virtual_time, our_record, until_lost
 
 ALWAYS = 10_000
 
@@ -229,6 +230,23 @@ async def test_a_wrong_wall_clock_takes_over_by_observation_only(world: World) -
 
         assert lease.held
         assert world.loop.time() - began >= 10.0
+
+
+@in_virtual_time
+async def test_a_holder_that_met_only_a_wrong_node_keeps_its_lock(world: World) -> None:
+    """Date, ``validUntil`` and ``last_modified`` agree on a minute ago: nobody judges by them."""
+    right = world.store.profile
+    world.store.profile = replace(right, nodes=(-60.0,))
+    async with world.client() as holder, world.client() as other:
+        lease = await holder.lock("orders").acquire()
+        world.store.profile = right
+        with pytest.raises(AcquireTimeoutError):
+            await other.lock("orders").acquire(timeout=0)
+        assert lease.held
+
+        holder._scheduler.close()  # nothing renews it any more
+        await other.lock("orders").acquire(timeout=SETTINGS.validity + 2 * SETTINGS.poll_interval + 1.0)
+        assert not lease.held
 
 
 @in_virtual_time
