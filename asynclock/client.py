@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import re
@@ -131,6 +132,7 @@ class LockClient:
         self._fences: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unusable: str | None = None
+        self._stands_back_until = -math.inf
         exits.register(self)
 
     def lock(self, name: str) -> Lock:
@@ -159,6 +161,7 @@ class LockClient:
                     spawn=self._spawn,
                 ),
             )
+            core.stand_back(self._stands_back_until)
         return core
 
     async def list(self, prefix: str = "") -> list[LockStatus]:
@@ -230,15 +233,16 @@ class LockClient:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + self.exit_bound
+        self._stands_back_until = loop.time() + 2 * self.exit_bound
         cores = list(self._cores.values())
         for core in cores:
-            core.stand_back()
+            core.stand_back(self._stands_back_until)
         await asyncio.sleep(0)  # whoever was handed a lock just now begins to free it
         while True:
             for tenure in self._scheduler.tenures:
                 if tenure.end_belief() if loss is None else tenure.give_up(loss):
                     self._spawn(tenure.release())
-            busy = {*self._tasks, *self._store.writing, *(task for core in cores for task in core.releasing)}
+            busy = {*self._tasks, *self._store.writing, *(task for core in cores for task in core.ending)}
             busy |= {task for task in ending if not task.done()}
             left = until - loop.time()
             if not busy or left <= 0:

@@ -46,8 +46,9 @@ class LockCore:
         self._turns = Turns(store.terms)
         self._tenure: Tenure | None = None
         self._acquiring: set[Running[Any]] = set()
-        self.releasing: set[asyncio.Task[object]] = set()
-        """The tasks that are releasing."""
+        self._releasing: set[asyncio.Task[object]] = set()
+        self._handed: tuple[Acquisition, asyncio.Task[Any]] | None = None
+        """The acquisition that was handed the lock last, and the task it runs in."""
         self._closed: ConfigError | None = None
 
     async def acquire(
@@ -63,7 +64,7 @@ class LockCore:
         assert call is not None  # noqa: S101  a lock's methods go by run_on
         self._acquiring.add(call)
         try:
-            return await self._acquire(timeout=timeout, once=once, fencing=fencing)
+            return await self._acquire(call.task, timeout=timeout, once=once, fencing=fencing)
         except asyncio.CancelledError as error:
             if self._closed is not None:
                 raise self._closed from error
@@ -71,7 +72,9 @@ class LockCore:
         finally:
             self._acquiring.discard(call)
 
-    async def _acquire(self, *, timeout: float | None, once: bool, fencing: bool) -> Tenure | None:
+    async def _acquire(
+        self, task: asyncio.Task[Any], *, timeout: float | None, once: bool, fencing: bool
+    ) -> Tenure | None:
         if self._closed is not None:
             raise self._closed
         loop = asyncio.get_running_loop()
@@ -93,6 +96,8 @@ class LockCore:
                 baton=turn.baton,
                 held_back=self._held_back,
             )
+            if turn.baton is not None:
+                self._handed = acquisition, task
             set_out = loop.time()
             may_try = turn.baton is not None or await self._make_way(until, once=once)
             tenure = await acquisition.run() if may_try else None
@@ -116,7 +121,7 @@ class LockCore:
         """End a tenure: hand it on to the next in line, or free the lock; False if it had ended."""
         if not tenure.end_belief():
             return False
-        with uninterrupted(self.releasing):
+        with uninterrupted(self._releasing):
             await tenure.settle()
             now = asyncio.get_running_loop().time()
             may_hand_on = tenure is self._tenure and tenure.may_hand_on() and self._turns.may_hand_on(now)
@@ -149,9 +154,16 @@ class LockCore:
             call.cancel()
         return [call.task for call in self._acquiring]
 
-    def stand_back(self) -> None:
-        """Acquire nothing for twice the exit bound: the process may be ending."""
-        self._turns.stand_back(asyncio.get_running_loop().time() + 2 * self._store.terms.exit_bound)
+    @property
+    def ending(self) -> set[asyncio.Task[object]]:
+        """The tasks that are releasing, or that were handed the lock and have neither taken nor freed it."""
+        if self._handed is None or not self._handed[0].has_baton or self._handed[1].done():
+            return self._releasing
+        return {*self._releasing, self._handed[1]}
+
+    def stand_back(self, until: float) -> None:
+        """Acquire nothing until loop time ``until``: the process may be ending."""
+        self._turns.stand_back(until)
 
     def _held_back(self) -> bool:
         return self._turns.away_for(asyncio.get_running_loop().time()) > 0

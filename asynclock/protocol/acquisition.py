@@ -100,6 +100,11 @@ class Acquisition:
         self.error: BackendError | None = None
         """The last failure of the store, for the cause of a timeout."""
 
+    @property
+    def has_baton(self) -> bool:
+        """Whether what was handed on has been neither written over nor freed yet."""
+        return self._baton is not None
+
     async def run(self) -> Tenure | None:
         """Acquire the lock; None if it is held by others until the time is out.
 
@@ -186,9 +191,11 @@ class Acquisition:
 
     async def _drop_baton(self) -> None:
         """Free what was handed on: past the giver's deadline nothing is built on it."""
-        baton, self._baton = self._baton, None
-        if baton is not None:
-            await baton.release()
+        if self._baton is not None:
+            try:
+                await self._baton.release()
+            finally:
+                self._baton = None
 
     async def _look(self) -> Seen:
         """Read the object; adopt it if it bears a nonce of ours (rule 2)."""
@@ -301,6 +308,8 @@ class Acquisition:
 
     async def _pause(self, wait: float) -> bool:
         """Wait for the next look: at the predicted expiry, else with jitter; False if the time is out."""
+        if self._baton is not None and self._held_back():
+            return True  # to free it at once: the process may be ending
         poll = self._terms.poll_interval
         delay = min(self._store.jittered(poll), max(wait, poll / _FINEST_LOOK)) if wait > 0 else 0.0
         delay, self._least = max(delay, self._least), 0.0

@@ -581,6 +581,34 @@ async def test_after_a_signal_nothing_is_acquired_for_a_while(world: World) -> N
         await lease.release()
 
 
+@in_virtual_time
+async def test_a_lock_that_waits_to_be_handed_on_is_freed_when_the_process_ends(world: World) -> None:
+    """A signal between a release and its receiver's write leaves no lock to expire [18]."""
+    async with world.client() as client:
+        faulty(client).min_write_interval = 1.0
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0.2)
+        await giver.release()
+        await asyncio.sleep(0.2)
+
+        await client.release_all(loss="a signal")
+
+        assert world.record().expired
+        receiving.cancel()
+
+
+@in_virtual_time
+async def test_after_a_signal_a_lock_that_is_new_to_the_client_is_not_acquired_either(world: World) -> None:
+    """The process may be ending, whichever lock is asked for [18]."""
+    async with world.client() as client:
+        await client.lock("stocks").acquire()
+        await client.release_all(loss="a signal")
+
+        assert await client.lock("orders").try_acquire() is None
+
+
 @pytest.mark.parametrize("profile", [replace(STEADY, dates=False)], ids=["no Dates"])
 @in_virtual_time
 async def test_without_dates_too_a_remembered_release_saves_the_look(world: World) -> None:
@@ -647,7 +675,7 @@ async def test_a_client_keeps_nothing_of_what_has_ended(world: World) -> None:
         core = client._core("orders")
 
         assert not core._acquiring
-        assert not core.releasing
+        assert not core.ending
         assert not client._tasks
         assert not client._scheduler.tenures
 
