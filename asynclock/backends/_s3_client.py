@@ -136,7 +136,7 @@ def _stay_in_region(context: dict[str, Sdk], **_: Sdk) -> None:
     It does so below its retry settings, after a HEAD of the bucket; a request that is marked as
     redirected already is left alone.
     """
-    context["s3_redirect"]["redirected"] = True
+    context.setdefault("s3_redirect", {})["redirected"] = True
 
 
 def _fix_user_agent(client: Sdk) -> None:
