@@ -20,7 +20,6 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import socket
 import ssl
 import subprocess
@@ -39,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock.backends import open_backend
 from asynclock.cli.guard import Guard
 from asynclock.testing._certificate import issue_certificate
+from asynclock.testing._installed import go_binary, go_version, npm_binary, npm_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,7 +54,6 @@ AZURE_ACCOUNT: Final = "devstoreaccount1"
 AZURE_KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The emulator's key, the same on every machine and published by Microsoft."""
 _READY_WITHIN: Final = 60.0
-_INSTALL_WITHIN: Final = 900.0
 _STOP_WITHIN: Final = 10.0
 
 
@@ -83,12 +82,6 @@ class Server:
         if "account_url" in self.options:
             return self.options | {"account_url": f"{endpoint}/{AZURE_ACCOUNT}"}
         return self.options | {"endpoint_url": endpoint}
-
-
-def cache() -> Path:
-    """Return the folder where installed servers stay, outside of any checkout."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(os.environ.get("ASYNCLOCK_CACHE") or Path(base) / "asynclock")
 
 
 def is_named(name: str) -> bool:
@@ -227,11 +220,11 @@ def _certificates(folder: str) -> Path:
 
 
 def _minio(port: int, folder: str) -> tuple[list[str], str]:
-    binary = _go_binary("minio", MINIO)
+    binary = go_binary("minio", MINIO)
     data = Path(folder) / "data"
     data.mkdir()
     command = [binary, "server", "--quiet", "--address", f"127.0.0.1:{port}", str(data)]
-    return command, _go_version(binary)
+    return command, go_version(binary)
 
 
 def _minio_tls(port: int, folder: str) -> tuple[list[str], str]:
@@ -248,11 +241,11 @@ def _moto(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  it 
 
 def _fake_gcs(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  it keeps its data in memory
     address = f"127.0.0.1:{port}"
-    binary = _go_binary("fake-gcs-server", FAKE_GCS)
+    binary = go_binary("fake-gcs-server", FAKE_GCS)
     command = [binary, "-backend", "memory", "-scheme", "http"]
     command += ["-host", "127.0.0.1", "-port", str(port), "-public-host", address]
     command += ["-external-url", f"http://{address}", "-log-level", "error"]
-    return command, _go_version(binary)
+    return command, go_version(binary)
 
 
 def _fake_gcs_tls(port: int, folder: str) -> tuple[list[str], str]:
@@ -264,11 +257,11 @@ def _fake_gcs_tls(port: int, folder: str) -> tuple[list[str], str]:
 
 
 def _azurite(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  it keeps its data in memory
-    binary = _npm_binary("azurite-blob", AZURITE)
+    binary = npm_binary("azurite-blob", AZURITE)
     command = [binary, "--blobHost", "127.0.0.1", "--blobPort", str(port)]
     # The SDK speaks a newer version of the protocol than the emulator knows of.
     command += ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
-    return command, _npm_version(binary)
+    return command, npm_version(binary)
 
 
 def _azurite_tls(port: int, folder: str) -> tuple[list[str], str]:
@@ -286,69 +279,6 @@ _COMMANDS: Final[dict[str, Callable[[int, str], tuple[list[str], str]]]] = {
     "azure": _azurite,
     "azure-tls": _azurite_tls,
 }
-
-
-def _go_binary(name: str, module: str) -> str:
-    folder = cache() / "bin"
-    if found := shutil.which(name, path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"):
-        return found
-    _install(["go", "install", module], {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"})
-    return str(folder / name)
-
-
-def _go_version(binary: str) -> str:
-    """Return the module and version that a program was built from, for it may come from ``PATH``."""
-    go = shutil.which("go")
-    said = ""
-    if go is not None:
-        done = subprocess.run([go, "version", "-m", binary], capture_output=True, text=True, check=False)  # noqa: S603  our own command
-        said = done.stdout
-    for line in said.splitlines():
-        if (words := line.split())[:1] == ["mod"]:
-            return f"{words[1].rpartition('/')[2]}@{words[2]}"
-    return f"{Path(binary).name} of an unknown version"
-
-
-def _npm_binary(name: str, package: str) -> str:
-    folder = cache() / "npm"
-    local = folder / "node_modules" / ".bin" / name
-    if found := (str(local) if local.exists() else shutil.which(name)):
-        return found
-    # No lock file: it would hold the address of whatever registry is set up here.
-    quiet = ["--no-audit", "--no-fund", "--no-save", "--no-package-lock"]
-    _install(["npm", "install", *quiet, "--prefix", str(folder), package], {})
-    return str(local)
-
-
-def _npm_version(binary: str) -> str:
-    """Return the package and version that a program belongs to, for it may come from ``PATH``."""
-    for folder in Path(binary).resolve().parents:
-        if (about := folder / "package.json").is_file():
-            package = json.loads(about.read_text())
-            return f"{package['name']}@{package['version']}"
-    return f"{Path(binary).name} of an unknown version"
-
-
-def _install(command: list[str], environment: dict[str, str]) -> None:
-    tool = command[0]
-    if shutil.which(tool) is None:
-        message = f"{tool} is missing; it installs {command[-1]}, which the tests run against"
-        raise RuntimeError(message)
-    folder = cache()
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"installing {command[-1]} into the cache", file=sys.stderr, flush=True)  # noqa: T201  it takes minutes
-    done = subprocess.run(  # noqa: S603  our own command
-        command,
-        env=os.environ | environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=_INSTALL_WITHIN,
-        check=False,
-    )
-    if done.returncode:
-        message = f"{' '.join(command)} failed: {done.stderr[-2000:]}"
-        raise RuntimeError(message)
 
 
 def _free_port() -> int:

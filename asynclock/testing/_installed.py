@@ -1,0 +1,92 @@
+"""Programs from the registries of Go and npm, found or installed into a cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+_INSTALL_WITHIN: Final = 900.0
+
+
+def cache() -> Path:
+    """Return the folder where installed servers stay, outside of any checkout."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(os.environ.get("ASYNCLOCK_CACHE") or Path(base) / "asynclock")
+
+
+def go_binary(name: str, module: str) -> str:
+    """Return the path of a program: on ``PATH``, in the cache, or installed from ``module@version``.
+
+    Raises:
+        RuntimeError: It could not be installed.
+    """
+    folder = cache() / "bin"
+    if found := shutil.which(name, path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"):
+        return found
+    _install(["go", "install", module], {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"})
+    return str(folder / name)
+
+
+def go_version(binary: str) -> str:
+    """Return the module and version that a program was built from, for it may come from ``PATH``."""
+    go = shutil.which("go")
+    said = ""
+    if go is not None:
+        done = subprocess.run([go, "version", "-m", binary], capture_output=True, text=True, check=False)  # noqa: S603  our own command
+        said = done.stdout
+    for line in said.splitlines():
+        if (words := line.split())[:1] == ["mod"]:
+            return f"{words[1].rpartition('/')[2]}@{words[2]}"
+    return f"{Path(binary).name} of an unknown version"
+
+
+def npm_binary(name: str, package: str) -> str:
+    """Return the path of a program: in the cache, on ``PATH``, or installed from ``package@version``.
+
+    Raises:
+        RuntimeError: It could not be installed.
+    """
+    folder = cache() / "npm"
+    local = folder / "node_modules" / ".bin" / name
+    if found := (str(local) if local.exists() else shutil.which(name)):
+        return found
+    # No lock file: it would hold the address of whatever registry is set up here.
+    quiet = ["--no-audit", "--no-fund", "--no-save", "--no-package-lock"]
+    _install(["npm", "install", *quiet, "--prefix", str(folder), package], {})
+    return str(local)
+
+
+def npm_version(binary: str) -> str:
+    """Return the package and version that a program belongs to, for it may come from ``PATH``."""
+    for folder in Path(binary).resolve().parents:
+        if (about := folder / "package.json").is_file():
+            package = json.loads(about.read_text())
+            return f"{package['name']}@{package['version']}"
+    return f"{Path(binary).name} of an unknown version"
+
+
+def _install(command: list[str], environment: dict[str, str]) -> None:
+    tool = command[0]
+    if shutil.which(tool) is None:
+        message = f"{tool} is missing; it installs {command[-1]}, which the tests run against"
+        raise RuntimeError(message)
+    folder = cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"installing {command[-1]} into the cache", file=sys.stderr, flush=True)  # noqa: T201  it takes minutes
+    done = subprocess.run(  # noqa: S603  our own command
+        command,
+        env=os.environ | environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=_INSTALL_WITHIN,
+        check=False,
+    )
+    if done.returncode:
+        message = f"{' '.join(command)} failed: {done.stderr[-2000:]}"
+        raise RuntimeError(message)
