@@ -33,6 +33,7 @@ import inspect
 import os
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import quote
 
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 
 _ENDPOINT: Final = "https://storage.googleapis.com"
 _EMULATOR: Final = "STORAGE_EMULATOR_HOST"
+_ACCOUNT_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 _SCOPES: Final = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _WRITE_INTERVAL: Final = 1.0
 """Cloud Storage takes one write a second of one object and answers 429 to more."""
@@ -350,6 +352,8 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
         token = _FixedToken(token)
     elif token is not None and not inspect.iscoroutinefunction(getattr(token, "get", None)):
         raise ConfigError(setting="token", value="...", reason="must be a str or have async get()")
+    elif token is None:
+        _check_account_file(os.environ.get(_ACCOUNT_FILE))
     return GcsBackend(
         bucket_of(parts),
         prefix=object_prefix(parts),
@@ -359,6 +363,20 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
         user_project=taken.get("user_project") or taken.get("project"),
         trust_env=bool(options.get("trust_env", False)),
     )
+
+
+def _check_account_file(path: str | None) -> None:
+    """Refuse what the SDK would pass over in silence, to wait for a metadata server instead."""
+    if not path or not Path(path).is_file():
+        return
+    try:
+        account = orjson.loads(Path(path).read_bytes())
+    except OSError:
+        return  # told on first use, as is a file that is missing
+    except orjson.JSONDecodeError:
+        account = None
+    if not isinstance(account, dict):
+        raise ConfigError(setting=_ACCOUNT_FILE, value=path, reason="it is no JSON file of credentials")
 
 
 def _multipart(name: str, body: bytes) -> bytes:

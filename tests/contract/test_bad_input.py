@@ -196,6 +196,20 @@ async def test_what_is_wrong_on_this_machine_is_told_at_once(
     assert CANARY not in f"{caught.value} {caught.value!r}"
 
 
+@pytest.mark.parametrize("content", [f"{{'token': '{CANARY}'}}", f'["{CANARY}"]', ""])
+def test_a_file_of_google_that_is_no_json_is_refused(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK would pass it over, and wait for a metadata server that is not there."""
+    path = tmp_path / "account.json"
+    path.write_text(content)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+
+    with pytest.raises(ConfigError, match="no JSON file of credentials") as caught:
+        asynclock.connect("gs://b")
+    assert CANARY not in f"{caught.value} {caught.value!r}"
+
+
 @pytest.mark.parametrize(
     ("store", "url", "says"),
     [("s3", "s3://No_Bucket", "cannot be the name of a bucket"), ("azure", "az://No", "name of a container")],
