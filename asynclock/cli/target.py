@@ -55,13 +55,13 @@ def _typed(key: str, value: str) -> object:
     # Values may be secrets, so no message shows them.
     if key in _FLAGS:
         if value not in _WORDS:
-            raise ConfigError(setting=key, value="…", reason="must be true or false")
+            raise ConfigError(setting=key, value="...", reason="must be true or false")
         return _WORDS[value]
     if key in _NUMBERS:
         try:
             return float(value)
         except ValueError:
-            raise ConfigError(setting=key, value="…", reason="must be a number") from None
+            raise ConfigError(setting=key, value="...", reason="must be a number") from None
     return value
 
 

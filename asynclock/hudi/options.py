@@ -137,7 +137,7 @@ def _check_same_lock(table: TablePath, given: Mapping[str, object]) -> None:
     for key in given:
         if key.startswith(_STORAGE) and key not in known:
             raise ConfigError(
-                setting=key, value="…", reason=f"no such option; there are: {', '.join(sorted(known))}"
+                setting=key, value="...", reason=f"no such option; there are: {', '.join(sorted(known))}"
             )
 
 
@@ -176,7 +176,7 @@ def _refuse_azure_identity(given: Mapping[str, object]) -> None:
         if key.startswith((f"{_AZURE}managed.identity.", f"{_AZURE}client.")):
             raise ConfigError(
                 setting=key,
-                value="…",
+                value="...",
                 reason=f"give {OURS}credential, an async credential of azure.identity, instead; without "
                 "any, DefaultAzureCredential is used, as by Hudi",
             )
