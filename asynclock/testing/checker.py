@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MOST_VIOLATIONS: Final = 20
 """Kept per history; the first ones tell."""
+_FREE: Final = b'{"expired":true'
 
 
 class Invariant(StrEnum):
@@ -38,6 +39,10 @@ class Invariant(StrEnum):
     """A lease that has told its user that it is lost is never held again."""
     LOSS_ENDS_BODY = "loss-ends-the-body"
     """The body of ``hold`` is cancelled soon after a loss, and ``hold`` says why."""
+    ONE_WRITE = "one-write-at-a-time"
+    """No lease sends a write beside another of its own (``break_lock``, an operator's, aside)."""
+    END_IS_KEPT = "no-renewal-after-the-end"
+    """For a lease that has ended no record is sent that claims the lock."""
     NO_FALSE_LOSS = "no-false-loss"
     """No lease is reported taken over while its own record stands in the store."""
     TOKEN_RISES = "token-rises"  # noqa: S105  a fencing token
@@ -135,6 +140,7 @@ class Checker:
         self._key = key
         self._fenced_key = fenced_key
         self._holdings: list[Holding] = []
+        self._leases: set[str] = set()
         # What a question schedules (the end of a lease that it finds expired) must not run.
         self._observer = store.loop.process("observer")
         self._observer.kill()
@@ -147,6 +153,7 @@ class Checker:
         self._fenced_body = b""
         self._acknowledged: list[bytes] = []
         store.on_change = self._on_change
+        store.on_send = self._on_send
 
     def note(self, who: str, what: str) -> None:
         """Add a line to the trace."""
@@ -181,6 +188,7 @@ class Checker:
             self._highest_token = max(self._highest_token, token)
         holding = Holding(who, process, lease, _Probe(lease), overruled=overruled, headless=overruled)
         self._holdings.append(holding)
+        self._leases.add(lease.owner)
         return holding
 
     def told_lost(self, holding: Holding) -> None:
@@ -305,6 +313,18 @@ class Checker:
         for holding in self._holdings:
             if holding.lease.owner == owner:
                 holding.overruled = holding.headless = True
+
+    def _on_send(self, owner: str, body: bytes, *, beside: bool) -> bool:
+        if owner not in self._leases:
+            return False  # an acquisition reaps an attempt while it makes another
+        if beside and not self._breaking:
+            self.violated(Invariant.ONE_WRITE, f"two writes of {owner[:8]} are under way")
+        if not body.startswith(_FREE):
+            for holding in self._holdings:
+                if holding.ended_at is not None and holding.lease.owner == owner:
+                    detail = f"{holding.who} renews {owner[:8]}, which has ended"
+                    self.violated(Invariant.END_IS_KEPT, detail)
+        return True
 
     def _on_change(self, operation: Operation) -> None:
         if operation.key == self._key:

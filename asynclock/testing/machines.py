@@ -7,6 +7,7 @@ They call ``Lock`` and ``Lease`` as any user does; the rules of the lock are now
 from __future__ import annotations
 
 import asyncio
+import re
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -21,11 +22,13 @@ from asynclock.testing.hudi_peer import HudiPeer
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from asynclock.backend import Written
+    from asynclock.clock import Clock
     from asynclock.lease import Lease
     from asynclock.lock import Lock
     from asynclock.testing.checker import Checker, Holding
     from asynclock.testing.plan import Plan
-    from asynclock.testing.store import SimulatedStore
+    from asynclock.testing.store import SimulatedBackend, SimulatedStore
     from asynclock.testing.virtual import Process, VirtualLoop
 
 T = TypeVar("T")
@@ -33,6 +36,7 @@ URL: Final = "memory://"
 NAME: Final = "lock"
 KEY: Final = "lock.json"
 FENCED_KEY: Final = "fenced"
+_OWNER: Final = re.compile(rb'"owner":"([^"]+)"')
 TOLD_WITHIN: Final = 1.0 + 1e-6
 """Seconds that the body of ``hold`` may run on after a loss: clocks are looked at once a second."""
 
@@ -53,13 +57,47 @@ class SimulatedFaults(FaultyBackend):
 
     network: Process
 
+    def __init__(self, inner: SimulatedBackend, *, seed: int = 0, clock: Clock | None = None) -> None:
+        super().__init__(inner, seed=seed, clock=clock)
+        self._store = inner._store  # noqa: SLF001  the two are one machine's way to the store
+        self._writing: list[str] = []
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:
+        """Create an object, perhaps spoiled."""
+        return await self._watched(key, body, super().put_if_absent(key, body))
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Replace an object, perhaps spoiled."""
+        return await self._watched(key, body, super().put_if_match(key, body, version))
+
     def spawn(self, stray: Coroutine[Any, Any, Any]) -> None:
         """Run a late write on the network."""
         self.network.start(stray)
 
-    async def _noted(self, operation: str, key: str, fault: object, call: Coroutine[Any, Any, T]) -> T:  # noqa: ARG002
+    async def _watched(self, key: str, body: bytes, call: Coroutine[Any, Any, Written]) -> Written:
+        """Tell the store of a write of the lock as long as its sender waits for it."""
+        if key != KEY or self._store.on_send is None:
+            return await call
+        found = _OWNER.search(body)
+        assert found is not None  # noqa: S101  every record has one
+        owner = found[1].decode()
+        if not self._store.on_send(owner, body, beside=owner in self._writing):
+            return await call
+        self._writing.append(owner)
+        try:
+            return await call
+        finally:
+            self._writing.remove(owner)
+
+    def _noted(
+        self,
+        operation: str,  # noqa: ARG002
+        key: str,  # noqa: ARG002
+        fault: object,  # noqa: ARG002
+        call: Coroutine[Any, Any, T],
+    ) -> Coroutine[Any, Any, T]:
         # No journal: the store's is the truth.
-        return await call
+        return call
 
 
 class Machine:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from asynclock.backend import Entry, Stored, Written, note_date
 from asynclock.errors import PreconditionFailedError
@@ -80,6 +80,20 @@ class Operation(NamedTuple):
     body: bytes | None
 
 
+class OnSend(Protocol):
+    """Told of a write of a lock that is about to be sent."""
+
+    def __call__(self, owner: str, body: bytes, *, beside: bool) -> bool:
+        """Take note of it; return whether it is of a lease.
+
+        Args:
+            owner: The owner in the record.
+            body: The record.
+            beside: Whether another write of this owner's lease is under way.
+        """
+        ...
+
+
 class _Object(NamedTuple):
     body: bytes
     version: str
@@ -99,6 +113,7 @@ class SimulatedStore:
         calm: From now on no request is slow and no Date wrong.
         cut_off: Processes that the network does not reach; their requests and answers vanish.
         on_change: Called after every change of an object.
+        on_send: Called before a client writes a lock object.
         network: Process that carries requests; it never pauses.
     """
 
@@ -109,6 +124,7 @@ class SimulatedStore:
         self.calm = False
         self.cut_off: set[Process] = set()
         self.on_change: Callable[[Operation], object] | None = None
+        self.on_send: OnSend | None = None
         self.network = loop.process("network")
         self.wrong_dates_sent = 0
         self._draw = rng.random

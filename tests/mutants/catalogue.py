@@ -262,6 +262,14 @@ MUTANTS: Final = (
         HEAD,
         "contention",
     ),
+    Mutant(
+        "release beside a renewal in flight",
+        _TENURE,
+        "            await asyncio.wait([self._flight], timeout=self._store.terms.request_timeout)\n",
+        "            pass\n",
+        Invariant.ONE_WRITE,
+        "contention",
+    ),
     # Taking over.
     Mutant(
         "trust a Date without a witness",
