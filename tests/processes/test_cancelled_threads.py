@@ -48,7 +48,7 @@ class Lane:
         delivered = False
         for at in sorted(self._rng.random() for _ in range(self._rng.choice((1, 1, 2)))):
             await asyncio.sleep(0)  # a task that was cancelled before its first step has called nothing
-            while not task.done() and time.monotonic() < began + at * self._longest:
+            while not task.done() and time.monotonic() < began + at * self._longest:  # noqa: ASYNC110  no event comes then
                 await asyncio.sleep(0)
             delivered = task.cancel() or delivered
         await asyncio.wait([task])
@@ -135,4 +135,4 @@ async def test_no_cancellation_leaves_a_lock_behind(
     with capsys.disabled():
         sys.stdout.write(f"\n{call.__name__}: {delivered} cancelled, {written} of them after a write\n")
     assert delivered >= DELIVERED
-    assert 0 < written
+    assert written > 0
