@@ -115,6 +115,7 @@ class Simulation:
         for machine in self.machines:
             self._count(machine)
         self.applied["wrong-date"] += self.store.wrong_dates_sent
+        self.applied[Fault.THROTTLED] += self.store.throttled
         return History(
             scenario=self._scenario,
             seed=self._seed,

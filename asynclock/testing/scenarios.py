@@ -206,6 +206,28 @@ def throttling_storm(rng: Random) -> Plan:
     )
 
 
+def paced(rng: Random) -> Plan:
+    """A store that takes a write of an object a second; holds, renewals and hand-offs wait for it."""
+    clients = rng.choice((3, 3, 4))
+    return Plan(
+        # Renewed twice as often as the store takes it, so that things happen while a write waits.
+        settings=draw.settings(rng, clients, validity=5.0),
+        store=draw.store(rng, versions="generation", write_interval=1.0),
+        wall_errors=draw.walls(rng, clients),
+        users=2,
+        holds=(0.0, 0.5),
+        idles=(0.0, 0.2),
+        lifetimes=7.0,
+        cancels=0.3,
+        crashes=0.05,
+        pauses=0.3,
+        steps=0.1,
+        step_by=10.0,
+        aim=0.5,
+        faults={Fault.REPLY_LOST: 0.02, Fault.CONFLICT: 0.02},
+    )
+
+
 def hand_off(rng: Random) -> Plan:
     """Several coroutines of each client wait in line; holds are short."""
     return Plan(
@@ -332,6 +354,7 @@ SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "slow-answers": slow_answers,
     "throttling-storm": throttling_storm,
     "hand-off": hand_off,
+    "paced": paced,
     "mixed-settings": mixed_settings,
     "truncated-dates": truncated_dates,
     "observation": observation,

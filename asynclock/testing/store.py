@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from asynclock.backend import Entry, Stored, Written, note_date
-from asynclock.errors import PreconditionFailedError
+from asynclock.errors import BackendUnavailableError, PreconditionFailedError
 from asynclock.testing.clocks import EPOCH
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class StoreProfile:
         latency: Least and usual seconds of one way of a request.
         slow: Share of ways that take up to ``slow_by`` seconds.
         slow_by: Seconds.
+        write_interval: Seconds that must lie between two writes of one object, as on GCS; a
+            write that comes sooner is answered 429.
     """
 
     nodes: tuple[float, ...] = (0.0,)
@@ -54,6 +56,7 @@ class StoreProfile:
     latency: tuple[float, float] = (0.005, 0.05)
     slow: float = 0.005
     slow_by: float = 3.0
+    write_interval: float = 0.0
 
 
 class Operation(NamedTuple):
@@ -98,6 +101,7 @@ class _Object(NamedTuple):
     body: bytes
     version: str
     last_modified: float | None
+    written_at: float
 
 
 class SimulatedStore:
@@ -127,6 +131,7 @@ class SimulatedStore:
         self.on_send: OnSend | None = None
         self.network = loop.process("network")
         self.wrong_dates_sent = 0
+        self.throttled = 0
         self._draw = rng.random
         self._objects: dict[str, _Object] = {}
         self._generation = 0
@@ -161,6 +166,13 @@ class SimulatedStore:
             self.delete_now(key, client=client)
             return None
         found = self._objects.get(key)
+        interval = self.profile.write_interval
+        if interval and found is not None and self.loop.time() < found.written_at + interval:
+            self.throttled += 1
+            self._record(client, kind, key, base=base, version=found.version, applied=False, body=body)
+            return BackendUnavailableError(
+                backend=BACKEND_NAME, operation=kind, key=key, detail="429 too many requests"
+            )
         refused = (kind == "put_if_absent" and found is not None) or (
             kind == "put_if_match" and (found is None or found.version != base)
         )
@@ -173,7 +185,7 @@ class SimulatedStore:
         assert body is not None  # noqa: S101  every write has one
         version = self._version(body)
         modified = self._cut(EPOCH + self.loop.time() + node) if self.profile.last_modified else None
-        self._objects[key] = _Object(body, version, modified)
+        self._objects[key] = _Object(body, version, modified, self.loop.time())
         self._record(client, kind, key, base=base, version=version, applied=True, body=body)
         return Written(version, self._date(node))
 
@@ -248,7 +260,7 @@ class SimulatedBackend:
     def __init__(self, store: SimulatedStore, process: Process) -> None:
         self.name = BACKEND_NAME
         self.clock_resolution = store.profile.resolution
-        self.min_write_interval = 0.0
+        self.min_write_interval = store.profile.write_interval
         self._store = store
         self._process = process
 

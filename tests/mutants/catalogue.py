@@ -270,6 +270,14 @@ MUTANTS: Final = (
         Invariant.ONE_WRITE,
         "contention",
     ),
+    Mutant(
+        "renew after the deadline",
+        _TENURE,
+        "        if (left := self.remaining()) <= 0:\n            return None\n",
+        "        left = max(self.remaining(), 0.1)\n",
+        Invariant.END_IS_KEPT,
+        "paced",
+    ),
     # Taking over.
     Mutant(
         "trust a Date without a witness",
