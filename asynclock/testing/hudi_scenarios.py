@@ -34,7 +34,6 @@ def hudi_peer(rng: Random) -> Plan:
         pauses=0.1,
         partitions=0.4,
         faults={Fault.REPLY_LOST: 0.02, Fault.LATE: 0.01},
-        slack=6.0,
     )
 
 
@@ -57,7 +56,6 @@ def hudi_clocks(rng: Random) -> Plan:
         steps=0.1,
         step_by=HOUR,
         partitions=0.2,
-        slack=MINUTE,
     )
 
 
@@ -76,7 +74,6 @@ def hudi_turns(rng: Random) -> Plan:
         impatience=0.5,
         cancels=0.3,
         fenced=0.0,
-        slack=6.0,
     )
 
 
@@ -95,7 +92,6 @@ def hudi_ahead(rng: Random) -> Plan:
         partitions=0.3,
         pauses=0.1,
         aim=1.0,
-        slack=6.0,
     )
 
 
@@ -113,7 +109,6 @@ def hudi_behind(rng: Random) -> Plan:
         hudi_idles=(0.0, 0.1),
         holds=(0.02, 0.3),
         lifetimes=6.0,
-        slack=6.0,
     )
 
 

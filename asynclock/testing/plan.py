@@ -55,7 +55,7 @@ class Plan:
         fenced: Share of holds that write to the fenced object.
         impatience: Share of acquisitions with a timeout, or tried once.
         longest_wait: Lifetimes after which a waiting user counts as starved; None: never.
-        slack: Seconds on top of ``takeover_bound``, for what its terms except.
+        slack: Seconds on top of ``takeover_bound``; no scenario has needed any.
     """
 
     settings: tuple[LeaseSettings, ...]

@@ -78,7 +78,6 @@ def clock_chaos(rng: Random) -> Plan:
         steps=0.6,
         step_by=rng.choice((5.0, MINUTE, HOUR)),
         faults={Fault.REPLY_LOST: 0.01},
-        slack=8.0,
     )
 
 
@@ -116,7 +115,6 @@ def wrong_store_times(rng: Random) -> Plan:
         date_error=(MINUTE, MINUTE) if kind == "proxy" else (MINUTE / 2, MINUTE),
         crashes=0.1,
         pauses=0.1,
-        slack=MINUTE + 10.0 if kind == "node" else 10.0,
     )
 
 
@@ -301,7 +299,6 @@ def observation(rng: Random) -> Plan:
         pauses=0.3,
         crashes=0.1,
         partitions=0.1,
-        slack=4.0,
     )
 
 
@@ -317,7 +314,6 @@ def worst_clocks(rng: Random) -> Plan:
         wall_errors=tuple(-drift * 25 for drift in drifts),
         pauses=0.4,
         partitions=0.2,
-        slack=8.0,
     )
 
 
