@@ -41,10 +41,30 @@ def test_every_example_is_run() -> None:
     assert len(EXAMPLES) == 3
 
 
-def test_every_file_named_by_the_readme_exists() -> None:
-    """The links of the README lead somewhere."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-    missing = [link for link in re.findall(r"\]\(([^):#]+)\)", text) if not (ROOT / link).exists()]
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """The files that a page links to exist, and so do the sections."""
+    missing = []
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        path, _, section = link.partition("#")
+        target = page.parent / path if path else page
+        if "://" not in link and not (target.exists() and section in {"", *sections(target)}):
+            missing.append(link)
 
     assert missing == []
+
+
+def sections(page: Path) -> set[str]:
+    """Return the names that GitHub gives to the sections of a page."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    """Nothing in docs is left for the reader to find by chance."""
+    linked = re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+
+    assert {str(page.relative_to(ROOT)) for page in PAGES[2:]} <= set(linked)

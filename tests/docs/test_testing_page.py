@@ -1,0 +1,53 @@
+"""The examples of docs/howto/testing.md: each is a test file, run as it stands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from asynclock.testing.faulty import Fault
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs/howto/testing.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^## (.*?)$.*?```python\n(.*?)```", TEXT, re.DOTALL | re.MULTILINE)
+
+INI = """
+[pytest]
+asyncio_mode = auto
+asyncio_default_fixture_loop_scope = function
+filterwarnings = error
+"""
+
+
+@pytest.mark.parametrize(("title", "example"), EXAMPLES, ids=[title for title, _ in EXAMPLES])
+def test_an_example_of_the_page_passes(tmp_path: Path, title: str, example: str) -> None:
+    """Saved to a file of its own, it passes, with nothing of this project's configuration but auto mode."""
+    (tmp_path / "pytest.ini").write_text(INI)
+    (tmp_path / "test_example.py").write_text(example, encoding="utf-8")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert done.returncode == 0, f"{title}: {done.stdout}{done.stderr}"
+    assert re.search(r"\d+ passed", done.stdout)
+    assert "skipped" not in done.stdout
+
+
+def test_every_example_is_run() -> None:
+    """No Python example of the page is left out."""
+    assert len(EXAMPLES) == TEXT.count("```python\n") == 6
+
+
+def test_every_fault_is_named() -> None:
+    """The page lists the faults there are."""
+    assert set(re.findall(r"`([A-Z_0-9]+)`", TEXT)) - {"SIGSTOP"} == {fault.name for fault in Fault}
