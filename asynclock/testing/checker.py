@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
+    from asynclock.protocol.tenure import Tenure
     from asynclock.testing.store import Operation, SimulatedStore
     from asynclock.testing.virtual import Process
 
@@ -34,7 +35,7 @@ class Invariant(StrEnum):
     ONE_BELIEVER = "at-most-one-believer"
     """At no instant do two leases say ``held``."""
     HEADS_CHAIN = "believer-heads-chain"
-    """The record of whoever believes is the one in the store."""
+    """The record of whoever believes is the one in the store: its version, or a later write of its own."""
     LOSS_IS_FINAL = "loss-is-final"
     """A lease that has told its user that it is lost is never held again."""
     LOSS_ENDS_BODY = "loss-ends-the-body"
@@ -146,6 +147,10 @@ class Checker:
         self._observer.kill()
         self._waiters: list[asyncio.Future[None]] = []
         self._head: dict[str, Any] | None = None
+        self._head_order = -1
+        # Of each write of the lock, in the order sent: by its bytes, and once applied by its version.
+        self._sent: dict[bytes, int] = {}
+        self._applied: dict[str | None, int] = {}
         self._highest_token = -1
         self._breaking = 0
         self._broken: set[str] = set()
@@ -306,6 +311,18 @@ class Checker:
                 Invariant.HEADS_CHAIN,
                 f"{holding.who} ({holding.lease.owner[:8]}) believes while the store shows {shown}",
             )
+        elif not self._bears_out(holding.probe):
+            self.violated(
+                Invariant.HEADS_CHAIN,
+                f"{holding.who} ({holding.lease.owner[:8]}) believes by a write that the store does not show",
+            )
+
+    def _bears_out(self, probe: _Probe) -> bool:
+        """Whether the head is what a lease goes by, or was sent later: a renewal may not be answered yet."""
+        if probe.tenure is None:
+            return True  # a Hudi writer, of which nothing more can be asked
+        order = self._applied.get(probe.tenure.head[1])
+        return order is not None and order <= self._head_order
 
     def _overrule(self, owner: str) -> None:
         """Leave an owner out of the reckoning, be its lease not handed out yet."""
@@ -315,6 +332,7 @@ class Checker:
                 holding.overruled = holding.headless = True
 
     def _on_send(self, owner: str, body: bytes, *, beside: bool) -> bool:
+        self._sent[body] = len(self._sent)
         if owner not in self._leases:
             return False  # an acquisition reaps an attempt while it makes another
         if beside and not self._breaking:
@@ -329,6 +347,8 @@ class Checker:
     def _on_change(self, operation: Operation) -> None:
         if operation.key == self._key:
             self._head = None if operation.body is None else _fields(operation.body)
+            if operation.body is not None:
+                self._head_order = self._applied[operation.version] = self._sent.get(operation.body, -1)
             if self._head is None:
                 # An operator has deleted it: whoever believes now learns of it at the next renewal.
                 for holding in self._holdings:
@@ -365,15 +385,16 @@ class _Probe:
     a lease: ``refresh`` the copy then.
     """
 
-    __slots__ = ("_copy", "_original", "lease")
+    __slots__ = ("_copy", "_original", "lease", "tenure")
 
     def __init__(self, lease: Believer) -> None:
         tenure = vars(lease).get("_tenure")
+        self.tenure: Tenure | None = None
         if tenure is None:
             self.lease, self._copy, self._original = lease, {}, {}
             return
         self.lease = _shallow(lease)
-        copy = _shallow(tenure)
+        self.tenure = copy = _shallow(tenure)
         vars(self.lease)["_tenure"] = copy
         self._copy, self._original = vars(copy), vars(tenure)
 
