@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from asynclock import AcquireTimeoutError
+from asynclock.backends.memory import MemoryBackend
+from asynclock.clock import CARRY_SECONDS, Date, Instant
+from asynclock.events import Events
+from asynclock.protocol.judgement import Observation, Seen, judge
+from asynclock.protocol.store import Store
 from asynclock.protocol.terms import Terms
+from asynclock.record import parse_record
+from asynclock.testing.clocks import ManualClock
 from asynclock.testing.faulty import Fault
-from tests.unit.kit import SETTINGS, World, faulty, in_virtual_time
+from tests.unit.kit import SETTINGS, World, faulty, hudi_record, in_virtual_time, our_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,3 +140,142 @@ async def test_what_was_freed_for_a_cancelled_receiver_is_remembered(world: Worl
         await (await lock.acquire()).release()
 
         assert [each.kind for each in world.journal[before:]] == ["put_if_match"] * 2
+
+
+@in_virtual_time
+async def test_a_timeout_names_who_holds_the_lock_now(world: World) -> None:
+    """Not the client's own lease that ended before."""
+    async with world.client() as client, world.client() as other:
+        await (await client.lock("orders").acquire()).release()
+        lease = await other.lock("orders").acquire()
+
+        with pytest.raises(AcquireTimeoutError) as caught:
+            await client.lock("orders").acquire(timeout=0.5)
+
+        assert caught.value.status is not None
+        assert caught.value.status.owner == lease.owner
+        await lease.release()
+
+
+@in_virtual_time
+async def test_a_client_makes_way_for_two_poll_intervals_at_most(world: World) -> None:
+    """After a run of its own it is away for one to two of them, and no longer [14]."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        lease = await lock.acquire()
+        await asyncio.sleep(TERMS.run_length)
+        await lease.release()
+        began = world.now
+
+        lease = await lock.acquire()
+
+        assert TERMS.poll_interval <= world.now - began <= 2 * TERMS.poll_interval + 0.1
+        await lease.release()
+
+
+# What is known of the store's time.
+
+
+def some_store(resolution: float) -> Store:
+    """Return the store of a client whose backend's Dates are cut to ``resolution``."""
+    return Store(
+        backend=MemoryBackend(),
+        clock=ManualClock(),
+        terms=Terms.of(SETTINGS, resolution=resolution),
+        rng=Random(1),
+        events=Events(),
+        holder="host",
+    )
+
+
+def test_a_token_is_settled_once_the_earliest_time_has_reached_it() -> None:
+    """The cut-off part of a Date has passed already when it is read: ``lo + R`` decides [11]."""
+    store = some_store(1.0)
+    now = store.now()
+    store.time.observe(now.wall, sent=now, arrived=now)
+
+    assert store.until_settled(now.wall + 1.0) == 0.0
+    assert store.until_settled(now.wall - 9.0) == 0.0
+    assert store.until_settled(now.wall + 1.5) == pytest.approx(0.5)
+
+
+def test_nobody_waits_longer_for_a_token_than_any_can_be_ahead() -> None:
+    """Twice S + R is the most, whatever is known of the store's time [11]."""
+    store = some_store(1.0)
+
+    assert store.until_settled(store.now().wall) == 2 * store.terms.slack
+
+
+DAYS = 24 * 3600.0
+
+
+@pytest.mark.parametrize(("beyond", "state"), [(-0.1, "held"), (0.1, "corrupt")])
+@in_virtual_time
+async def test_a_promise_beyond_any_validity_is_corrupt(world: World, beyond: float, state: str) -> None:
+    """More than 8 days after the latest that the store's clock may show [9]."""
+    world.put(hudi_record(world.now + 0.01 + SETTINGS.max_clock_skew + 8 * DAYS + beyond))
+    async with world.client() as client:
+        assert (await client.lock("orders").status()).state == state
+
+
+@in_virtual_time
+async def test_a_date_without_a_witness_makes_no_record_corrupt(world: World) -> None:
+    """Where the machine's wall clock and the store disagree, neither is believed."""
+    world.put(hudi_record(world.now + 9 * DAYS))
+    async with world.client(wall_error=1000.0) as client:
+        assert (await client.lock("orders").status()).state == "held"
+
+
+@in_virtual_time
+async def test_renewals_keep_the_stores_time_known(world: World) -> None:
+    """After hours of one lease the next one takes one request: each write's answer bears a Date."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        lease = await lock.acquire()
+        await asyncio.sleep(CARRY_SECONDS + 100)
+        await lease.release()
+        before = len(world.journal)
+
+        await (await lock.acquire()).release()
+
+        assert [each.kind for each in world.journal[before:]] == ["put_if_match"] * 2
+
+
+# What an answer says of the lock.
+
+
+@pytest.mark.parametrize(
+    ("terms", "lease", "under_way"),
+    [
+        (Terms.of(SETTINGS, resolution=0.0), 30.0, 6.0),
+        (Terms.of(SETTINGS, resolution=1.0), 5.0, 2.0),
+        (replace(TERMS, skew=0.2), 2.0, 1.0),
+    ],
+    ids=["a fifth of its lease", "skew and resolution", "a second"],
+)
+@pytest.mark.parametrize("early", [True, False])
+def test_a_write_dated_before_it_was_sent_is_observed(
+    terms: Terms, lease: float, under_way: float, *, early: bool
+) -> None:
+    """No more than a request's time and all skew may lie between the promise and the dating [8]."""
+    modified = 1_700_000_000.0
+    valid_until = modified + lease + 2 * terms.slack + under_way + (0.01 if early else -0.01)
+    record = parse_record(our_record(valid_until=valid_until, lease_ms=round(lease * 1000)))
+    now = Instant(0.0, 0.0, modified + 1000.0)
+    seen = Seen(record, "v1", modified, Date(now.wall, now, now, usable=True, by_wall=True), now)
+    observation = Observation()
+    observation.note(seen)
+
+    assert judge(seen, observation, terms).free is not early
+
+
+def test_a_waiter_is_told_when_its_observation_ends() -> None:
+    """Where no Date tells, the next look is due when the record has been seen for long enough."""
+    record = parse_record(our_record(valid_until=1_700_000_013.0))
+    observation = Observation()
+    for monotonic in (0.0, 9.9):
+        now = Instant(monotonic, monotonic, 0.0)
+        seen = Seen(record, "v1", None, None, now)
+        observation.note(seen)
+
+    assert judge(seen, observation, TERMS).wait == pytest.approx(0.1)
