@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock import AcquireTimeoutError
+from asynclock import AcquireTimeoutError, LockChangedError
 from asynclock.backends.memory import MemoryBackend
 from asynclock.clock import CARRY_SECONDS, Date, Instant
 from asynclock.events import Events
@@ -20,18 +20,27 @@ from asynclock.protocol.terms import Terms
 from asynclock.record import parse_record
 from asynclock.testing.clocks import ManualClock
 from asynclock.testing.faulty import Fault
-from tests.unit.kit import SETTINGS, World, faulty, hudi_record, in_virtual_time, our_record
+from tests.unit.kit import SETTINGS, STEADY, World, faulty, hudi_record, in_virtual_time, our_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from asynclock import Written
+    from asynclock.testing.store import StoreProfile
 
 TERMS = Terms.of(SETTINGS, resolution=0.0)
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    """Return a store and machines in virtual time."""
-    world = World()
+def profile() -> StoreProfile:
+    """Return the kind of store; tests replace it by another."""
+    return STEADY
+
+
+@pytest.fixture
+def world(profile: StoreProfile) -> Iterator[World]:
+    """Return a store of that kind and machines in virtual time."""
+    world = World(profile)
     yield world
     world.loop.close()
 
@@ -157,8 +166,9 @@ async def test_a_timeout_names_who_holds_the_lock_now(world: World) -> None:
         await lease.release()
 
 
+@pytest.mark.parametrize("timeout", [None, 60])
 @in_virtual_time
-async def test_a_client_makes_way_for_two_poll_intervals_at_most(world: World) -> None:
+async def test_a_client_makes_way_for_two_poll_intervals_at_most(world: World, timeout: float | None) -> None:
     """After a run of its own it is away for one to two of them, and no longer [14]."""
     async with world.client() as client:
         lock = client.lock("orders")
@@ -167,10 +177,77 @@ async def test_a_client_makes_way_for_two_poll_intervals_at_most(world: World) -
         await lease.release()
         began = world.now
 
-        lease = await lock.acquire()
+        lease = await lock.acquire(timeout=timeout)
 
         assert TERMS.poll_interval <= world.now - began <= 2 * TERMS.poll_interval + 0.1
         await lease.release()
+
+
+@in_virtual_time
+async def test_who_keeps_away_keeps_to_its_timeout(world: World) -> None:
+    """A timeout that ends while the client makes way is no longer than it was asked to be."""
+    async with world.client() as client:
+        await client.release_all()
+        began = world.now
+
+        with pytest.raises(AcquireTimeoutError):
+            await client.lock("orders").acquire(timeout=0.5)
+
+        assert world.now - began == pytest.approx(0.5, abs=0.1)
+
+
+# Breaking a lock.
+
+
+@pytest.mark.parametrize("force", [False, True])
+@in_virtual_time
+async def test_what_has_changed_since_it_was_looked_at_is_not_broken(world: World, *, force: bool) -> None:
+    """Also where it is free now: the operator is told, and nothing is written [10]."""
+    async with world.client() as client, world.client() as operator:
+        lease = await client.lock("orders").acquire()
+        status = await operator.lock("orders").status()
+        await lease.release()
+        before = len(world.journal)
+
+        with pytest.raises(LockChangedError):
+            await operator.lock("orders").break_lock(status, force=force)
+
+        assert [each.kind for each in world.journal[before:]] == ["get"]
+
+
+@in_virtual_time
+async def test_a_lock_that_was_taken_as_soon_as_it_was_broken_is_broken(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write that the store confirmed is no failure, whoever comes next [10]."""
+    world.put(our_record(valid_until=world.now + 20))
+    async with world.client() as operator:
+        lock = operator.lock("orders")
+        status = await lock.status()
+        replace_if_match = faulty(operator).put_if_match
+
+        async def taken_at_once(key: str, body: bytes, version: str) -> Written:
+            written = await replace_if_match(key, body, version)
+            world.put(our_record(valid_until=world.now + 20, owner="the next"))
+            return written
+
+        monkeypatch.setattr(faulty(operator), "put_if_match", taken_at_once)
+
+        assert (await lock.break_lock(status, force=True)).owner == "the next"
+
+
+@pytest.mark.parametrize("profile", [replace(STEADY, last_modified=False)], ids=["no last_modified"])
+@in_virtual_time
+async def test_an_operator_who_looks_twice_has_observed_the_lock(world: World) -> None:
+    """Where no Date decides, a dead holder's lock is told to be expired after its validity [8]."""
+    world.put(our_record(valid_until=world.now + 12))
+    async with world.client() as operator:
+        lock = operator.lock("orders")
+        first = await lock.status()
+        await asyncio.sleep(TERMS.validity)
+
+        assert first.state == "held"
+        assert (await lock.status()).state == "expired"
 
 
 # What is known of the store's time.
