@@ -12,7 +12,7 @@ import pytest
 
 from asynclock import AcquireTimeoutError, LockChangedError
 from asynclock.backends.memory import MemoryBackend
-from asynclock.clock import CARRY_SECONDS, Date, Instant
+from asynclock.clock import CARRY_SECONDS, Date, Instant, StoreTime
 from asynclock.events import Events
 from asynclock.protocol.judgement import Observation, Seen, judge
 from asynclock.protocol.store import Store
@@ -236,6 +236,27 @@ async def test_a_lock_that_was_taken_as_soon_as_it_was_broken_is_broken(
         assert (await lock.break_lock(status, force=True)).owner == "the next"
 
 
+@in_virtual_time
+async def test_a_lock_that_was_renewed_while_it_was_broken_is_not_broken(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refused write of the operator is told as what it is [10]."""
+    world.put(our_record(valid_until=world.now + 20))
+    async with world.client() as operator:
+        lock = operator.lock("orders")
+        status = await lock.status()
+        replace_if_match = faulty(operator).put_if_match
+
+        async def renewed_before(key: str, body: bytes, version: str) -> Written:
+            world.put(our_record(valid_until=world.now + 21, nonce="1" * 32))
+            return await replace_if_match(key, body, version)
+
+        monkeypatch.setattr(faulty(operator), "put_if_match", renewed_before)
+
+        with pytest.raises(LockChangedError):
+            await lock.break_lock(status, force=True)
+
+
 @pytest.mark.parametrize("profile", [replace(STEADY, last_modified=False)], ids=["no last_modified"])
 @in_virtual_time
 async def test_an_operator_who_looks_twice_has_observed_the_lock(world: World) -> None:
@@ -281,6 +302,72 @@ def test_nobody_waits_longer_for_a_token_than_any_can_be_ahead() -> None:
     store = some_store(1.0)
 
     assert store.until_settled(store.now().wall) == 2 * store.terms.slack
+
+
+def test_the_stores_time_lies_between_two_bounds() -> None:
+    """``lo`` counts from the arrival, ``hi`` from the sending, and a cut-off second is above [4, 11]."""
+    clock = ManualClock()
+    time = StoreTime(skew=2.0, resolution=1.0)
+    sent = Instant.now(clock)
+    clock.advance(0.5)
+    time.observe(sent.wall, sent=sent, arrived=Instant.now(clock))
+    clock.advance(100.0)
+    now = Instant.now(clock)
+
+    bounds = time.bounds(now)
+
+    assert bounds is not None
+    assert [bound - sent.wall for bound in bounds] == pytest.approx([100.0, 101.5])
+    assert time.latest(now) == bounds[1]
+
+
+def test_what_is_published_by_an_old_date_is_stretched_by_its_age() -> None:
+    """Beyond ten minutes 1 % is added for a boot clock that drifts [4]."""
+    clock = ManualClock()
+    time = StoreTime(skew=2.0, resolution=1.0)
+    sent = Instant.now(clock)
+    time.observe(sent.wall, sent=sent, arrived=sent)
+    clock.advance(1000.0)
+
+    latest = time.latest(Instant.now(clock))
+
+    assert latest is not None
+    assert latest - sent.wall == pytest.approx(1.0 + 1010.0)
+
+
+@pytest.mark.parametrize(("step", "value"), [(5.0, 1.5), (5.0, 5.0), (-5.0, -0.5), (-5.0, -3.5)])
+def test_a_wall_clock_that_steps_during_a_request_is_no_witness(step: float, value: float) -> None:
+    """Both its readings must bear the Date out, each carried over the trip."""
+    clock = ManualClock()
+    sent = Instant.now(clock)
+    clock.advance(1.0)
+    clock.step(step)
+    time = StoreTime(skew=2.0, resolution=1.0)
+
+    date = time.observe(sent.wall + value, sent=sent, arrived=Instant.now(clock))
+
+    assert date is not None
+    assert not date.by_wall
+
+
+@pytest.mark.parametrize(("apart", "usable"), [(0.3, False), (1.0, True)])
+def test_witnesses_are_a_second_apart(apart: float, *, usable: bool) -> None:
+    """Answers of one moment are one witness: one wrong node may have given them all."""
+    clock = ManualClock()
+    time = StoreTime(skew=2.0, resolution=1.0)
+
+    def look() -> Date | None:
+        now = Instant.now(clock)
+        return time.observe(now.wall + 1000.0, sent=now, arrived=now)
+
+    for _ in range(3):
+        look()
+        clock.advance(apart)
+    clock.advance(2.0)
+    date = look()
+
+    assert date is not None
+    assert date.usable is usable
 
 
 DAYS = 24 * 3600.0
