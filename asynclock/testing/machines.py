@@ -180,7 +180,8 @@ class User:
         """Cancel it from outside."""
         if self.task is not None:
             self._stopped.add(self.task)
-            self.task.cancel()
+            with self._run.loop.running_as(self._machine.process):
+                self.task.cancel()  # what it does then belongs to its process, and keeps its order
 
     async def _live(self, delay: float) -> None:
         run, rng, plan = self._run, self._rng, self._run.plan
