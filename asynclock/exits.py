@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -79,7 +80,9 @@ class _Handler:
         self._previous = previous
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        global _signalled_at
         here = _running_loop()
+        _signalled_at = time.monotonic()
         _wait(_release(lambda loop: loop is not here, loss=_SIGNALLED))
         ours = [client for client in list(_clients) if here is not None and client.loop is here]
         if here is None or not ours:
@@ -127,8 +130,14 @@ def _release(
     return started
 
 
+_signalled_at = -math.inf
+"""When a signal last told this process to end: nothing was acquired since, within twice the bound."""
+
+
 def _wait(started: list[tuple[Future[None], float]]) -> None:
     began = time.monotonic()
+    if started and began - _signalled_at < 2 * max(bound for _, bound in started):
+        began = _signalled_at  # a KeyboardInterrupt has led here: the bound is not granted twice
     for future, bound in started:
         with contextlib.suppress(Exception):
             future.result(max(0.0, began + bound - time.monotonic()))

@@ -145,7 +145,7 @@ def test_the_lock_is_released_at_exit(run: Run, url: str, how: str) -> None:
     assert free_within(url, 5.0)
 
 
-@pytest.mark.parametrize("how", ["return", "exception", "sys.exit", "sigterm", "sighup"])
+@pytest.mark.parametrize("how", ["return", "exception", "sys.exit", "sigterm", "sighup", "sigint"])
 def test_a_store_that_never_answers_keeps_no_process_alive(run: Run, how: str) -> None:
     """The releases at exit get their 2 s and no more: then the process goes, and the lock expires."""
     ending, status = EXITS[how]
