@@ -9,7 +9,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -57,3 +59,19 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  each name has a type of its 
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+class _Testing(ModuleType):
+    """This module, whose function ``simulate`` stays what it is when the module of that name is imported."""
+
+    @property
+    def simulate(self) -> object:
+        """The function."""
+        return import_module(f"{__name__}.simulate").simulate
+
+    @simulate.setter
+    def simulate(self, module: ModuleType) -> None:
+        """Do not let the import system put the module in the function's place."""
+
+
+sys.modules[__name__].__class__ = _Testing
