@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock import AcquireTimeoutError, LockChangedError
+from asynclock import AcquireTimeoutError, LockChangedError, OutcomeUnknownError
 from asynclock.backends.memory import MemoryBackend
 from asynclock.clock import CARRY_SECONDS, Date, Instant, StoreTime
 from asynclock.events import Events
@@ -20,12 +20,22 @@ from asynclock.protocol.terms import Terms
 from asynclock.record import parse_record
 from asynclock.testing.clocks import ManualClock
 from asynclock.testing.faulty import Fault
-from tests.unit.kit import SETTINGS, STEADY, World, faulty, hudi_record, in_virtual_time, our_record
+from tests.unit.kit import (
+    KEY,
+    SETTINGS,
+    STEADY,
+    World,
+    clock_of,
+    faulty,
+    hudi_record,
+    in_virtual_time,
+    our_record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from asynclock import Written
+    from asynclock import LeaseLostError, Written
     from asynclock.testing.store import StoreProfile
 
 TERMS = Terms.of(SETTINGS, resolution=0.0)
@@ -443,3 +453,40 @@ def test_a_waiter_is_told_when_its_observation_ends() -> None:
         observation.note(seen)
 
     assert judge(seen, observation, TERMS).wait == pytest.approx(0.1)
+
+
+# One request.
+
+
+@pytest.mark.parametrize(("timeout", "lasting"), [(None, 2.0), (100.0, 2.0), (0.5, 0.5)])
+@in_virtual_time
+async def test_a_request_that_is_not_answered_ends_in_time(
+    world: World, timeout: float | None, lasting: float
+) -> None:
+    """After a fifth of the validity, or sooner where less is left, and the error says so [5]."""
+    client = world.client()
+    began = world.now
+
+    with pytest.raises(OutcomeUnknownError, match=f"no answer within {lasting:g} s"):
+        await client._store.request("put_if_match", KEY, asyncio.sleep(1000), timeout)
+
+    assert world.now - began == pytest.approx(lasting, abs=0.001)
+
+
+# The handle.
+
+
+@in_virtual_time
+async def test_who_watches_a_lease_too_late_is_told_of_its_loss(world: World) -> None:
+    """A loss is told once to each who asks, also after it has happened."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        clock_of(client).step(20.0)
+        assert not lease.held
+        await asyncio.sleep(0.1)
+        told: list[LeaseLostError] = []
+
+        lease.watch(told.append)
+        await asyncio.sleep(0.1)
+
+        assert told == [lease.lost]
