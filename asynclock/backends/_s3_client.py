@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import aiobotocore.config
 import aiobotocore.httpsession
@@ -23,6 +23,9 @@ from asynclock.backends._http import (
     note_sent,
     without_resend,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Sdk: TypeAlias = Any
 """Something of the SDK, which has no types."""
@@ -73,6 +76,8 @@ async def make_client(settings: ClientSettings) -> tuple[Sdk, AsyncExitStack]:
         client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
         client.meta.events.register("before-call.s3", _stay_in_region)
         _fix_user_agent(client)
+        if client._ruleset_resolver is not None:  # noqa: SLF001  there is no public way
+            client._ruleset_resolver = _KnownEndpoints(client._ruleset_resolver)  # noqa: SLF001  likewise
         return client, stack.pop_all()
 
 
@@ -144,6 +149,27 @@ def _fix_user_agent(client: Sdk) -> None:
     creator = client._user_agent_creator  # noqa: SLF001  there is no public way
     client.meta.events.unregister("request-created.s3", creator.rebuild_and_replace_user_agent_handler)
     client._user_agent_creator = _FixedUserAgent(creator)  # noqa: SLF001  likewise
+
+
+class _KnownEndpoints:
+    """The endpoint of a bucket, found out once: the SDK asks its rules anew for each request."""
+
+    def __init__(self, rules: Sdk) -> None:
+        self._rules = rules
+        self._known: dict[tuple[str, str | None], Sdk] = {}
+
+    def __getattr__(self, name: str) -> Sdk:
+        return getattr(self._rules, name)
+
+    async def construct_endpoint(
+        self, operation_model: Sdk, call_args: Mapping[str, Sdk] | None, request_context: Sdk
+    ) -> Sdk:
+        asked = operation_model.name, (call_args or {}).get("Bucket")
+        found = self._known.get(asked)
+        if found is None:
+            found = await self._rules.construct_endpoint(operation_model, call_args, request_context)
+            self._known[asked] = found
+        return found._replace(headers=dict(found.headers))
 
 
 class _FixedUserAgent:
