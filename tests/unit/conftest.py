@@ -6,15 +6,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.kit import World
+from tests.unit.kit import STEADY, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from asynclock.testing.store import StoreProfile
+
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    """Return a store and machines in virtual time."""
-    world = World()
+def profile() -> StoreProfile:
+    """Return the kind of store; tests replace it by another."""
+    return STEADY
+
+
+@pytest.fixture
+def world(profile: StoreProfile) -> Iterator[World]:
+    """Return a store of that kind and machines in virtual time."""
+    world = World(profile)
     yield world
     world.loop.close()

@@ -40,23 +40,8 @@ if TYPE_CHECKING:
     from asynclock.core import LockCore
     from asynclock.events import Event
     from asynclock.lease import Lease
-    from asynclock.testing.store import StoreProfile
 
 FAST = LeaseSettings(validity=2.0, safety_margin=0.5, max_clock_skew=0.0)
-
-
-@pytest.fixture
-def profile() -> StoreProfile:
-    """Return the kind of store; tests replace it by another."""
-    return STEADY
-
-
-@pytest.fixture
-def world(profile: StoreProfile) -> Iterator[World]:
-    """Return a store of that kind and machines in virtual time."""
-    world = World(profile)
-    yield world
-    world.loop.close()
 
 
 @in_virtual_time

@@ -33,26 +33,9 @@ from tests.unit.kit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from asynclock import LeaseLostError, Written
-    from asynclock.testing.store import StoreProfile
 
 TERMS = Terms.of(SETTINGS, resolution=0.0)
-
-
-@pytest.fixture
-def profile() -> StoreProfile:
-    """Return the kind of store; tests replace it by another."""
-    return STEADY
-
-
-@pytest.fixture
-def world(profile: StoreProfile) -> Iterator[World]:
-    """Return a store of that kind and machines in virtual time."""
-    world = World(profile)
-    yield world
-    world.loop.close()
 
 
 # Freeing a lock.

@@ -42,28 +42,12 @@ from tests.unit.kit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from asynclock import LockClient
     from asynclock.protocol.tenure import Tenure
-    from asynclock.testing.store import Operation, StoreProfile
+    from asynclock.testing.store import Operation
 
 TERMS = Terms.of(SETTINGS, resolution=0.0)
 BELIEF = TERMS.belief
-
-
-@pytest.fixture
-def profile() -> StoreProfile:
-    """Return the kind of store; tests replace it by another."""
-    return STEADY
-
-
-@pytest.fixture
-def world(profile: StoreProfile) -> Iterator[World]:
-    """Return a store of that kind and machines in virtual time."""
-    world = World(profile)
-    yield world
-    world.loop.close()
 
 
 def writes_by_us(world: World) -> list[tuple[Operation, LockRecord]]:
