@@ -126,6 +126,10 @@ class Backend(Protocol):
         ...
 
 
+bounded: Final[ContextVar[bool]] = ContextVar("asynclock_bounded", default=False)
+"""Set while the caller bounds the call by a timeout of its own: a backend need not add another."""
+
+
 class MissingDate:
     """Where the Date of a "not found" answer is left for the caller of ``get``."""
 

@@ -11,7 +11,6 @@ import asyncio
 import ipaddress
 import logging
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
 from contextvars import ContextVar
 from email.utils import mktime_tz, parsedate_tz
 from functools import lru_cache
@@ -32,7 +31,7 @@ from asynclock.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     import aiohttp
 
@@ -224,6 +223,28 @@ class Joined(Generic[T]):
             return await self._fetch()
 
 
+class _Call:
+    """One call of a backend: its exchange, and its failure as one of ours."""
+
+    __slots__ = ("_backend", "_current", "_key", "_operation", "_reset")
+
+    def __init__(self, backend: CloudBackend[Any], operation: str, key: str) -> None:
+        self._backend, self._operation, self._key = backend, operation, key
+        self._current = Exchange()
+
+    def __enter__(self) -> Exchange:
+        self._reset = exchange.set(self._current)
+        return self._current
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        exchange.reset(self._reset)
+        if isinstance(error, asyncio.CancelledError):
+            self._backend.note_cancelled(self._current)
+        elif isinstance(error, Exception) and not isinstance(error, AsyncLockError):
+            # From None: the vendor's text may bear secrets.
+            raise self._backend.failure(self._operation, self._key, error, self._current) from None
+
+
 class CloudBackend(ABC, Generic[C]):
     """A bucket behind an SDK whose client is made on first use, on the loop that uses it.
 
@@ -271,27 +292,17 @@ class CloudBackend(ABC, Generic[C]):
                     self._client = await self._open()
         return self._client
 
-    @contextmanager
-    def _call(self, operation: str, key: str) -> Iterator[Exchange]:
-        """Turn every failure inside into ours; ``from None``, the vendor's text may bear secrets."""
-        current = Exchange()
-        reset = exchange.set(current)
-        try:
-            yield current
-        except asyncio.CancelledError:
-            if not (current.sent or self._told):
-                # The SDKs try again by themselves, for longer than a request may take.
-                self._told = True
-                _logger.warning("%s: no credentials came in time, nothing was sent", self.name)
-            raise
-        except AsyncLockError:
-            raise
-        except Exception as error:  # noqa: BLE001  nothing of a vendor leaves a backend
-            raise self._failure(operation, key, error, current) from None
-        finally:
-            exchange.reset(reset)
+    def _call(self, operation: str, key: str) -> _Call:
+        """Turn every failure inside into ours."""
+        return _Call(self, operation, key)
 
-    def _failure(self, operation: str, key: str, error: Exception, current: Exchange) -> BackendError:
+    def note_cancelled(self, current: Exchange) -> None:
+        if not (current.sent or self._told):
+            # The SDKs try again by themselves, for longer than a request may take.
+            self._told = True
+            _logger.warning("%s: no credentials came in time, nothing was sent", self.name)
+
+    def failure(self, operation: str, key: str, error: Exception, current: Exchange) -> BackendError:
         status, code, transport = self._read_failure(error)
         if isinstance(error, RedirectRefusedError) or (status or 0) // 100 == _REDIRECT:
             kind: type[BackendError] = UnsupportedBackendError

@@ -43,7 +43,7 @@ from gcloud.aio.auth import Token
 from gcloud.aio.storage import Storage
 from yarl import URL
 
-from asynclock.backend import Entry, Stored, Written, note_date
+from asynclock.backend import Entry, Stored, Written, bounded, note_date
 from asynclock.backends._http import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
@@ -79,6 +79,8 @@ _WRITE_INTERVAL: Final = 1.0
 _BOUNDARY: Final = b"asynclock-7f3c1d9be2a84056"
 _MULTIPART: Final = f"multipart/related; boundary={_BOUNDARY.decode()}"
 _ERROR_BODY: Final = 4096
+_FAILURE: Final = 300
+"""The first status that is no success: redirects are not followed."""
 
 
 class AccessTokens(Protocol):
@@ -133,14 +135,16 @@ class GcsBackend(CloudBackend[Storage]):
         self._anonymous = token is None and endpoint_url.startswith("http://")
         self._token = token
         self._trust_env = trust_env
-        self._billed = {"userProject": user_project} if user_project else {}
+        self._timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
+        self._if_bounded = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT)
+        self._billed = f"&userProject={quote(user_project, safe='')}" if user_project else ""
         self._objects = f"{endpoint_url}/storage/v1/b/{bucket}/o"
-        self._uploads = f"{endpoint_url}/upload/storage/v1/b/{bucket}/o"
+        self._uploads = URL(f"{endpoint_url}/upload/storage/v1/b/{bucket}/o", encoded=True)
 
     async def get(self, key: str) -> Stored | None:
         """Read an object, body and generation of one answer; see ``Backend.get``."""
         with self._call("get", key):
-            async with await self._send("GET", self._object(key), alt="media") as answer:
+            async with await self._send("GET", self._object(key, "alt=media")) as answer:
                 headers = answer.headers
                 if answer.status == 404:  # noqa: PLR2004  not found
                     note_date(server_time(headers))
@@ -159,7 +163,7 @@ class GcsBackend(CloudBackend[Storage]):
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create an object; see ``Backend.put_if_absent``."""
-        return await self._put("put_if_absent", key, body, ifGenerationMatch="0")
+        return await self._put("put_if_absent", key, body, "&ifGenerationMatch=0")
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace one generation of an object; see ``Backend.put_if_match``."""
@@ -172,28 +176,30 @@ class GcsBackend(CloudBackend[Storage]):
                 detail="the version is no generation",
                 written="no",
             )
-        return await self._put("put_if_match", key, body, ifGenerationMatch=version)
+        return await self._put("put_if_match", key, body, f"&ifGenerationMatch={version}")
 
     async def put(self, key: str, body: bytes) -> Written:
         """Write without a condition; see ``Backend.put``."""
-        return await self._put("put", key, body)
+        return await self._put("put", key, body, "")
 
-    async def _put(self, operation: str, key: str, body: bytes, **condition: str) -> Written:
+    async def _put(self, operation: str, key: str, body: bytes, condition: str) -> Written:
         with self._call(operation, key):
-            data = _multipart(self._prefix + key, body)
-            sending = self._send("POST", self._uploads, data, uploadType="multipart", **condition)
-            async with await sending as answer:
-                await _check(answer)
-                written = orjson.loads(await answer.read())
-                return Written(str(written["generation"]), server_time(answer.headers))
+            address = self._uploads.with_query(f"uploadType=multipart{condition}{self._billed}")
+            answer = await self._send("POST", address, _multipart(self._prefix + key, body))
+            if answer.status >= _FAILURE:
+                async with answer:
+                    await _check(answer)
+            # Read to its end it frees its connection by itself.
+            written = orjson.loads(await answer.read())
+            return Written(str(written["generation"]), server_time(answer.headers))
 
     async def list(self, prefix: str) -> AsyncIterator[Entry]:
         """Yield the objects under ``prefix``; see ``Backend.list``."""
-        more: dict[str, str] = {}
+        query, more = f"prefix={quote(self._prefix + prefix, safe='')}{self._billed}", ""
         while True:
             with self._call("list", prefix):
-                sending = self._send("GET", self._objects, prefix=self._prefix + prefix, **more)
-                async with await sending as answer:
+                address = URL(f"{self._objects}?{query}{more}", encoded=True)
+                async with await self._send("GET", address) as answer:
                     await _check(answer)
                     page = orjson.loads(await answer.read())
                 entries = [_entry(item, len(self._prefix)) for item in page.get("items", ())]
@@ -201,40 +207,39 @@ class GcsBackend(CloudBackend[Storage]):
                 yield entry
             if not page.get("nextPageToken"):
                 return
-            more = {"pageToken": page["nextPageToken"]}
+            more = f"&pageToken={quote(page['nextPageToken'], safe='')}"
 
     async def delete(self, key: str) -> None:
         """Delete an object; see ``Backend.delete``."""
         with self._call("delete", key):
-            async with await self._send("DELETE", self._object(key)) as answer:
+            async with await self._send("DELETE", self._object(key, "alt=json")) as answer:
                 if answer.status != 404:  # noqa: PLR2004  missing is no error
                     await _check(answer)
 
-    def _object(self, key: str) -> str:
-        return f"{self._objects}/{quote(self._prefix + key, safe='')}"
+    def _object(self, key: str, query: str) -> URL:
+        # Encoded here: yarl would take %2F in a name for a separator.
+        name = quote(self._prefix + key, safe="")
+        return URL(f"{self._objects}/{name}?{query}{self._billed}", encoded=True)
 
-    async def _send(
-        self, method: str, url: str, data: bytes | None = None, /, **query: str
-    ) -> aiohttp.ClientResponse:
+    async def _send(self, method: str, address: URL, data: bytes | None = None) -> aiohttp.ClientResponse:
         storage = await self._ready()
         headers = {} if self._anonymous else {"Authorization": f"Bearer {await storage.token.get()}"}
         if data is not None:
             headers["Content-Type"] = _MULTIPART
-        parameters = "&".join(
-            f"{name}={quote(value, safe='')}" for name, value in (query | self._billed).items()
-        )
-        # Encoded here: yarl would take %2F in a name for a separator.
-        address = URL(f"{url}?{parameters}" if parameters else url, encoded=True)
         note_sent()
         session: aiohttp.ClientSession = storage.session.session
-        return await session.request(method, address, headers=headers, data=data, allow_redirects=False)
+        return await session.request(
+            method,
+            address,
+            headers=headers,
+            data=data,
+            allow_redirects=False,
+            timeout=self._if_bounded if bounded.get() else self._timeout,
+        )
 
     async def _open(self) -> Storage:
-        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
         session = without_resend(
-            aiohttp.ClientSession(
-                timeout=timeout, trust_env=self._trust_env, cookie_jar=aiohttp.DummyCookieJar()
-            )
+            aiohttp.ClientSession(trust_env=self._trust_env, cookie_jar=aiohttp.DummyCookieJar())
         )
         try:
             token = self._token
@@ -396,7 +401,7 @@ def _multipart(name: str, body: bytes) -> bytes:
 
 
 async def _check(answer: aiohttp.ClientResponse) -> None:
-    if answer.status < 300:  # noqa: PLR2004  success
+    if answer.status < _FAILURE:
         return
     raise _Answered(answer.status, _reason(await answer.content.read(_ERROR_BODY)))
 

@@ -7,7 +7,7 @@ import math
 import uuid
 from typing import TYPE_CHECKING, TypeVar
 
-from asynclock.backend import MissingDate, missing_date
+from asynclock.backend import MissingDate, bounded, missing_date
 from asynclock.clock import Instant, StoreTime
 from asynclock.errors import (
     AccessDeniedError,
@@ -177,6 +177,7 @@ class Store:
         limit = self.terms.request_timeout if timeout is None else min(timeout, self.terms.request_timeout)
         task = asyncio.current_task()
         cancelling = task.cancelling() if task else 0
+        reset = bounded.set(True)
         try:
             async with asyncio.timeout(limit):
                 return await call
@@ -192,4 +193,6 @@ class Store:
         except Exception as error:  # noqa: BLE001  a renewal must outlive a bug below it
             # The type only: the text of a foreign error may bear secrets.
             detail = f"unexpected {type(error).__name__}"
+        finally:
+            bounded.reset(reset)
         raise unknown(backend=self._backend.name, operation=operation, key=key, detail=detail)
