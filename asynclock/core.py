@@ -21,7 +21,7 @@ from asynclock.record import LockRecord
 from asynclock.status import corrupt_status, own_status, seen_status
 
 if TYPE_CHECKING:
-    from asynclock.host import Running
+    from asynclock.host import Call
     from asynclock.protocol.judgement import Seen, Verdict
     from asynclock.protocol.store import Store
     from asynclock.protocol.tenure import Spawn, Tenure
@@ -45,7 +45,7 @@ class LockCore:
         self._line = Line(self._orphaned)
         self._turns = Turns(store.terms)
         self._tenure: Tenure | None = None
-        self._acquiring: set[Running[Any]] = set()
+        self._acquiring: set[Call[Any]] = set()
         self._releasing: set[asyncio.Task[object]] = set()
         self._handed: tuple[Acquisition, asyncio.Task[Any]] | None = None
         """The acquisition that was handed the lock last, and the task it runs in."""
@@ -184,7 +184,7 @@ class LockCore:
         self._tenure = None
         self._scheduler.discard(tenure)
         self._state.freed = tenure.freed
-        self._turns.ended(asyncio.get_running_loop().time(), jitter=self._store.jittered(1.0))
+        self._turns.ended(asyncio.get_running_loop().time(), jittered=self._store.jittered)
         self._line.leave()
 
     def _not_acquired(self, timeout: float | None, *, once: bool, error: Exception | None) -> None:

@@ -11,8 +11,8 @@ import asyncio
 import contextlib
 import os
 import threading
-from concurrent.futures import Future
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import anyio
@@ -27,55 +27,174 @@ Undo: TypeAlias = "Callable[[T], Coroutine[Any, Any, object]]"
 THREAD_NAME: Final = "asynclock-host"
 
 
-class Running(Generic[T]):
-    """The task of one call, whose cancellation can be put off.
+class Call(Generic[T]):
+    """A coroutine in a task of its own, whose cancellation can be put off (``uninterrupted``).
 
     Args:
+        loop: The loop that runs it.
         start: Makes the coroutine, in the task.
+        undo: Takes back a result that nobody is left to take: the caller was interrupted, or its
+            loop was closed.
+        here: It is begun, awaited and cancelled on ``loop`` only, not from other threads.
     """
 
-    def __init__(self, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
+    task: asyncio.Task[None]
+    """The task, once it was begun."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        start: Callable[[], Coroutine[Any, Any, T]],
+        undo: Undo[T] | None = None,
+        *,
+        here: bool = False,
+    ) -> None:
         self.depth = 0
         self.cancelled = False
-        self._waiting: asyncio.Future[None] | None = None
-        self.task = asyncio.get_running_loop().create_task(self._run(start))
-        # A task that is cancelled from outside before its first step never gets to its end.
-        self.task.add_done_callback(self._ended)
+        """A cancellation has been asked for and not been delivered."""
+        self.ended = False
+        self.succeeded = False
+        self._loop = loop
+        self._start = start
+        self._undo = undo
+        self._here = here
+        self._begun = False
+        self._value: T
+        self._error: BaseException | None = None
+        self._tell: Callable[[], object] | None = None
 
-    async def _run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def begin(self) -> None:
+        """Start the coroutine."""
+        if self._here:
+            self._begin()
+        else:
+            self._loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        self._begun = True
+        self.task = self._loop.create_task(self._run())
+        # A task that is cancelled from outside before its first step never gets to its end.
+        self.task.add_done_callback(self._end)
+
+    async def _run(self) -> None:
         _running.set(self)
         try:
-            return await start()
+            self._value = await self._start()
+            self.succeeded = True
+        except BaseException as error:  # noqa: BLE001  raised where the call is awaited
+            self._error = error
         finally:
+            _running.set(None)  # else the task and its call would keep each other alive
             # Here, not when the task is done: who waits goes on one turn of the loop earlier.
-            self._ended()
+            self._end()
+
+    def _end(self, _: object = None) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell()
 
     async def end(self) -> None:
-        """Wait until the call has ended, on its loop; a cancellation does not reach it."""
-        if not self.task.done():
-            self._waiting = self.task.get_loop().create_future()
-            await self._waiting
+        """Wait until the coroutine has ended; a cancellation does not reach it."""
+        here = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = here.create_future()
+        if self._here:
+            self._when_ended(partial(_wake, waiter))
+        else:
+            self._when_ended(partial(self._wake_elsewhere, here, waiter))
+        await waiter
 
-    def _ended(self, _: object = None) -> None:
-        if self._waiting is not None:
-            _wake(self._waiting)
+    def _when_ended(self, tell: Callable[[], object]) -> None:
+        self._tell = tell
+        if self.ended:  # perhaps just now, on its loop, and told already: tell can bear to be called twice
+            self._tell = None
+            tell()
+
+    def _wake_elsewhere(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
+        try:
+            loop.call_soon_threadsafe(_wake, waiter)
+        except RuntimeError:  # that loop is closed
+            self._take_back()
+
+    def outcome(self) -> T:
+        """Return the coroutine's result or raise its error, once; after its end."""
+        if self.succeeded:
+            return self._value
+        error, self._error = self._error or asyncio.CancelledError(), None
+        try:
+            raise error
+        finally:
+            del error  # which bears this frame
 
     def cancel(self) -> None:
-        """Cancel the call, once it may be interrupted."""
+        """Cancel the coroutine, once it may be interrupted; it is told once."""
         self.cancelled = True
-        # Not before its first step: a release that never began would leave its lease behind.
-        self.task.get_loop().call_soon(self._cancel)
+        if self._here:
+            self._ask()
+        else:
+            self._loop.call_soon_threadsafe(self._ask)
+
+    def _ask(self) -> None:
+        if self._begun:
+            # Not before its first step: a release that never began would leave its lease behind.
+            self._loop.call_soon(self._cancel)
+        else:
+            self._end()  # interrupted before it was started
 
     def _cancel(self) -> None:
         if self.cancelled and self.depth == 0:
-            self.cancelled = False  # told once: what cleans up after it is not interrupted again
+            self.cancelled = False  # what cleans up after it is not interrupted again
             self.task.cancel()
 
+    def undoing(self) -> Call[object] | None:
+        """Return what takes the result back, to be begun; None if there is nothing to take back."""
+        undo, self._undo = self._undo, None
+        if undo is None or not self.succeeded:
+            return None
+        late = self._value
+        return Call(self._loop, lambda: undo(late), here=self._here)
 
-_running: Final[ContextVar[Running[Any] | None]] = ContextVar("asynclock_running", default=None)
+    def forsake(self) -> None:
+        """Cancel the coroutine, and take back a result that comes all the same: nobody waits for it."""
+        self._when_ended(self._take_back)
+        self.cancel()
+
+    def _take_back(self) -> None:
+        if (undoing := self.undoing()) is not None:
+            undoing.begin()
+
+    def result(self) -> T:
+        """Start the coroutine and block until it has ended; an interrupt cancels it and waits for its end."""
+        waiting = threading.Lock()
+        waiting.acquire()
+        self._tell = waiting.release
+
+        def wait() -> None:
+            if not self.ended:
+                waiting.acquire()
+
+        try:
+            self.begin()  # in here: most interrupts come while the loop is being woken
+            wait()
+            return self.outcome()
+        except BaseException:
+            if self.ended and not self.succeeded:
+                raise
+            # Cancel the task and wait: returning before its cleanup would leave a lock behind.
+            self.cancel()
+            with contextlib.suppress(BaseException):
+                wait()
+                if (undoing := self.undoing()) is not None:
+                    undoing.result()
+            raise
 
 
-def running_call() -> Running[Any] | None:
+_running: Final[ContextVar[Call[Any] | None]] = ContextVar("asynclock_running", default=None)
+
+
+def running_call() -> Call[Any] | None:
     """Return the call that the running task is; None for any other task."""
     call = _running.get()
     # A task that a call has started inherits its context.
@@ -115,97 +234,6 @@ class uninterrupted:  # noqa: N801  used like contextlib.suppress
                 raise asyncio.CancelledError
 
 
-class Call(Generic[T]):
-    """A coroutine for a loop of another thread.
-
-    Args:
-        loop: The loop that runs it.
-        start: Makes the coroutine, on that loop.
-        undo: Takes back a result that nobody is left to take: the caller was interrupted, or its
-            loop was closed.
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        start: Callable[[], Coroutine[Any, Any, T]],
-        undo: Undo[T] | None = None,
-    ) -> None:
-        self.future: Future[T] = Future()
-        self._loop = loop
-        self._start = start
-        self._undo = undo
-        self._running: Running[T] | None = None
-
-    async def end(self) -> None:
-        """Wait until the coroutine has ended, on any loop; a cancellation does not reach it."""
-        here = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = here.create_future()
-
-        def tell(_: object) -> None:
-            try:
-                here.call_soon_threadsafe(_wake, ended)
-            except RuntimeError:  # that loop is closed
-                self._take_back()
-
-        self.future.add_done_callback(tell)
-        await ended
-
-    def forsake(self) -> None:
-        """Cancel the coroutine, and take back a result that comes all the same: nobody waits for it."""
-        self.future.add_done_callback(lambda _: self._take_back())
-        self.cancel()
-
-    def _take_back(self) -> None:
-        undo, self._undo = self._undo, None
-        if undo is not None and self.future.exception() is None:
-            late = self.future.result()
-            Call(self._loop, lambda: undo(late)).begin()
-
-    def begin(self) -> None:
-        """Start the coroutine; ``future`` is done once it has ended."""
-        self._loop.call_soon_threadsafe(self._begin)
-
-    def cancel(self) -> None:
-        """Cancel the coroutine; ``future`` is done once it has ended."""
-        self._loop.call_soon_threadsafe(self._cancel)
-
-    def result(self) -> T:
-        """Start the coroutine and block until it has ended; an interrupt cancels it and waits for its end."""
-        undo = self._undo
-        try:
-            self.begin()  # in here: most interrupts come while the loop is being woken
-            return self.future.result()
-        except BaseException as error:
-            if self.future.done() and self.future.exception() is error:
-                raise
-            # Cancel the task, not the future: returning before its cleanup would leave a lock behind.
-            self.cancel()
-            with contextlib.suppress(BaseException):
-                late = self.future.result()
-                if undo is not None:
-                    Call(self._loop, lambda: undo(late)).result()
-            raise
-
-    def _begin(self) -> None:
-        self._running = Running(self._start)
-        self._running.task.add_done_callback(self._finish)
-
-    def _cancel(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-        else:
-            self.future.set_exception(asyncio.CancelledError())  # interrupted before it was started
-
-    def _finish(self, task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            self.future.set_exception(asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(task.result())
-
-
 async def run_on(
     loop: asyncio.AbstractEventLoop,
     start: Callable[[], Coroutine[Any, Any, T]],
@@ -221,44 +249,36 @@ async def run_on(
     Raises:
         ConfigError: That loop does not run.
     """
-    call: Running[T] | Call[T]
-    result: asyncio.Task[T] | Future[T]
-    if asyncio.get_running_loop() is loop:
+    here = asyncio.get_running_loop() is loop
+    if here:
         if running_call() is not None:
             # Part of a call, whose cancellation waits for this as well: no task of its own.
             return await start()
-        call = Running(start)
-        result = call.task
-    else:
-        if not runs(loop):  # nobody would run it, and nobody could cancel it
-            raise ConfigError(
-                setting="renewal",
-                value="loop",
-                reason="the event loop that this client belongs to does not run any more; use "
-                "renewal='thread', or connect in each loop",
-            )
-        call = Call(loop, start, undo)
-        call.begin()
-        result = call.future
+    elif not runs(loop):  # nobody would run it, and nobody could cancel it
+        raise ConfigError(
+            setting="renewal",
+            value="loop",
+            reason="the event loop that this client belongs to does not run any more; use "
+            "renewal='thread', or connect in each loop",
+        )
+    call = Call(loop, start, undo, here=here)
+    call.begin()
     try:
         await call.end()
     except asyncio.CancelledError:
-        if not result.done():
+        if not call.ended:
             call.cancel()
             await _outlast(call)
-        if not result.cancelled() and result.exception() is None and undo is not None:
-            late = result.result()
-            undoing = Running(lambda: run_on(loop, lambda: undo(late)))
+        if (undoing := call.undoing()) is not None:
+            undoing.begin()
             await _outlast(undoing)
-            if not undoing.task.cancelled():
-                undoing.task.exception()  # retrieved, so that nobody complains
         raise
     except GeneratorExit:
         # The caller was dropped as it was; the call itself may go on, on another loop.
-        if isinstance(call, Call):
+        if not here:
             call.forsake()
         raise
-    return result.result()
+    return call.outcome()
 
 
 def runs(loop: asyncio.AbstractEventLoop) -> bool:
@@ -266,7 +286,7 @@ def runs(loop: asyncio.AbstractEventLoop) -> bool:
     return loop.is_running() or Host.owns(loop)
 
 
-async def _outlast(call: Running[Any] | Call[Any]) -> None:
+async def _outlast(call: Call[Any]) -> None:
     """Wait for the end of ``call`` whatever cancellations arrive meanwhile."""
     waiting = True
     while waiting:

@@ -30,6 +30,9 @@ class Turn:
     baton: Tenure | None = None
 
 
+_FROM_THE_STORE: Final = Turn()
+
+
 class Line:
     """First come, first served; only its head talks to the store. One loop only.
 
@@ -48,7 +51,7 @@ class Line:
         if self._busy:
             return None
         self._busy = True
-        return Turn()
+        return _FROM_THE_STORE
 
     async def enter(self, until: float | None) -> Turn | None:
         """Wait to become the head; None once loop time ``until`` has passed."""
@@ -86,7 +89,7 @@ class Line:
 
     def leave(self) -> None:
         """Let the next one become the head."""
-        if not self.hand(Turn()):
+        if not self.hand(_FROM_THE_STORE):
             self._busy = False
 
 
@@ -127,9 +130,9 @@ class Turns:
         """Note a hand-off: the run goes on."""
         self._ended_at = now
 
-    def ended(self, now: float, *, jitter: float) -> None:
-        """Note a release; ``jitter`` is 0.5 to 1."""
+    def ended(self, now: float, *, jittered: Callable[[float], float]) -> None:
+        """Note a release; ``jittered`` gives half to all of what it is given."""
         self._ended_at = now
         if now - self._run_began >= self._terms.run_length:
-            self._away_until = now + _AWAY_POLLS * self._terms.poll_interval * (0.5 + jitter)
+            self._away_until = now + _AWAY_POLLS * self._terms.poll_interval * (0.5 + jittered(1.0))
             self._run_owner = None

@@ -342,7 +342,8 @@ class Tenure:
         if self.told:
             return
         self.told = True
-        for call in self.on_end:
+        calls, self.on_end = self.on_end, []  # they know this tenure: no circle is left behind
+        for call in calls:
             try:
                 call(loss)
             except Exception:  # noqa: BLE001  the others are to be told all the same

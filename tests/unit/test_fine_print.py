@@ -272,9 +272,9 @@ async def test_a_scope_that_cancels_again_and_again_wakes_a_release_once(
 ) -> None:
     """Under anyio's repeated cancellation the end of ``hold`` does not spin until the store answers."""
     waits = 0
-    end = host.Running.end
+    end = host.Call.end
 
-    async def counted(call: host.Running[object]) -> None:
+    async def counted(call: host.Call[object]) -> None:
         nonlocal waits
         waits += 1
         await end(call)
@@ -282,7 +282,7 @@ async def test_a_scope_that_cancels_again_and_again_wakes_a_release_once(
     async with LockClient(url="memory://", backend=SlowToFree(), renewal="loop") as client:
         with anyio.CancelScope() as scope:
             async with client.lock("orders").hold():
-                monkeypatch.setattr(host.Running, "end", counted)
+                monkeypatch.setattr(host.Call, "end", counted)
                 scope.cancel()
                 await asyncio.sleep(30)
 

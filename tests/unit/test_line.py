@@ -106,7 +106,7 @@ def test_a_short_run_keeps_nobody_away() -> None:
     """A client that has just begun its run may go on."""
     turns = Turns(TERMS)
     turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(TERMS.run_length - 0.1, jitter=0.5)
+    turns.ended(TERMS.run_length - 0.1, jittered=lambda _: 0.5)
 
     assert turns.away_for(TERMS.run_length) <= 0
 
@@ -116,10 +116,10 @@ def test_a_long_run_keeps_away_for_two_polls_at_least(jitter: float) -> None:
     """After a run of max(I, 20 polls) the client stays away for two poll intervals, jittered."""
     turns = Turns(TERMS)
     turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(TERMS.run_length - 0.1, jitter=jitter)
+    turns.ended(TERMS.run_length - 0.1, jittered=lambda _: jitter)
     turns.began(TERMS.run_length, set_out=TERMS.run_length, owner="b", predecessor="a")
     now = TERMS.run_length + 0.1
-    turns.ended(now, jitter=jitter)
+    turns.ended(now, jittered=lambda _: jitter)
 
     assert 2 * TERMS.poll_interval <= turns.away_for(now) <= 3 * TERMS.poll_interval
 
@@ -128,9 +128,9 @@ def test_another_owner_in_between_ends_the_run() -> None:
     """Who took turns with others need not make way."""
     turns = Turns(TERMS)
     turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(TERMS.run_length - 0.1, jitter=1.0)
+    turns.ended(TERMS.run_length - 0.1, jittered=lambda _: 1.0)
     turns.began(TERMS.run_length, set_out=TERMS.run_length, owner="c", predecessor="b")
-    turns.ended(TERMS.run_length + 0.2, jitter=1.0)
+    turns.ended(TERMS.run_length + 0.2, jittered=lambda _: 1.0)
 
     assert turns.away_for(TERMS.run_length + 0.2) <= 0
 

@@ -671,7 +671,7 @@ def test_a_pause_between_two_turns_ends_the_run() -> None:
     """Who stayed away for more than two poll intervals has let the others have their chance [14]."""
     turns = Turns(TERMS)
     turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(1.0, jitter=1.0)
+    turns.ended(1.0, jittered=lambda _: 1.0)
     again = 1.0 + 2 * TERMS.poll_interval + 0.1
 
     turns.began(again, set_out=again, owner="b", predecessor="a")
@@ -683,11 +683,11 @@ def test_who_has_made_way_begins_a_new_run() -> None:
     """A client that nobody else wanted to pass does not make way again after its next turn [14]."""
     turns = Turns(TERMS)
     turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(TERMS.run_length, jitter=1.0)
+    turns.ended(TERMS.run_length, jittered=lambda _: 1.0)
     back = TERMS.run_length + turns.away_for(TERMS.run_length)
 
     turns.began(back, set_out=TERMS.run_length, owner="b", predecessor="a")
-    turns.ended(back + 0.1, jitter=1.0)
+    turns.ended(back + 0.1, jittered=lambda _: 1.0)
 
     assert turns.away_for(back + 0.1) <= 0
 

@@ -1,0 +1,83 @@
+"""What a lock has used is free at once: the garbage collector finds nothing of it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import TYPE_CHECKING
+
+import pytest
+
+import asynclock
+from asynclock import AcquireTimeoutError, sync
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from asynclock.client import Renewal
+
+TIMES = 20
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """Keep the collector from running by itself."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("renewal", ["loop", "thread"])
+@pytest.mark.usefixtures("collector")
+async def test_acquire_and_release_leave_no_garbage(renewal: Renewal) -> None:
+    """No circle of references is left, whichever thread the lease was renewed in."""
+    async with asynclock.connect("memory://", renewal=renewal) as client:
+        lock = client.lock("orders")
+        await use(lock)  # the first one opens the backend
+        gc.collect()
+        for _ in range(TIMES):
+            await use(lock)
+
+        assert await unreachable() == 0
+
+
+@pytest.mark.usefixtures("collector")
+async def test_a_timeout_leaves_no_garbage() -> None:
+    """Neither does an acquisition that failed, once its error is gone."""
+    async with asynclock.connect("memory://") as client:
+        lock = client.lock("orders")
+        async with lock.hold():
+            gc.collect()
+            for _ in range(TIMES):
+                with pytest.raises(AcquireTimeoutError):
+                    await lock.acquire(timeout=0)
+
+            assert await unreachable() == 0
+
+
+@pytest.mark.usefixtures("collector")
+def test_a_blocking_lock_leaves_no_garbage() -> None:
+    """Nor does the facade of the thread that blocks."""
+    with sync.connect("memory://") as client:
+        lock = client.lock("orders")
+        with lock.hold():
+            pass
+        gc.collect()
+        for _ in range(TIMES):
+            with lock.hold():
+                pass
+
+        assert asyncio.run(unreachable()) == 0
+
+
+async def use(lock: asynclock.Lock) -> None:
+    """Acquire and release."""
+    lease = await lock.acquire()
+    await lease.release()
+
+
+async def unreachable() -> int:
+    """Return how many objects only the collector can free, once the host's loop has come to rest."""
+    await asyncio.sleep(0.05)
+    return gc.collect()
