@@ -123,15 +123,20 @@ class LockCore:
             return False
         with uninterrupted(self._releasing):
             await tenure.settle()
-            now = asyncio.get_running_loop().time()
-            may_hand_on = tenure is self._tenure and tenure.may_hand_on() and self._turns.may_hand_on(now)
-            if may_hand_on and self._line.hand(Turn(tenure)):
-                self._tenure = None
-                self._scheduler.discard(tenure)
-                self._turns.handed_on(now)
-                tenure.handed_on()
-            else:
+            if not self._hand_on(tenure):
                 await tenure.release()
+        return True
+
+    def _hand_on(self, tenure: Tenure) -> bool:
+        if not (self._line.waiting and tenure is self._tenure and tenure.may_hand_on()):
+            return False
+        now = asyncio.get_running_loop().time()
+        if not (self._turns.may_hand_on(now) and self._line.hand(Turn(tenure))):
+            return False
+        self._tenure = None
+        self._scheduler.discard(tenure)
+        self._turns.handed_on(now)
+        tenure.handed_on()
         return True
 
     def _orphaned(self, turn: Turn) -> None:

@@ -12,7 +12,6 @@ import contextlib
 import os
 import threading
 from contextvars import ContextVar
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import anyio
@@ -20,7 +19,8 @@ import anyio
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
+    from contextvars import Context
 
 T = TypeVar("T")
 Undo: TypeAlias = "Callable[[T], Coroutine[Any, Any, object]]"
@@ -54,7 +54,7 @@ class Call(Generic[T]):
         """A cancellation has been asked for and not been delivered."""
         self.ended = False
         self.succeeded = False
-        self._loop = loop
+        self.loop = loop
         self._start = start
         self._undo = undo
         self._here = here
@@ -68,11 +68,11 @@ class Call(Generic[T]):
         if self._here:
             self._begin()
         else:
-            self._loop.call_soon_threadsafe(self._begin)
+            self.loop.call_soon_threadsafe(self._begin)
 
     def _begin(self) -> None:
         self._begun = True
-        self.task = self._loop.create_task(self._run())
+        self.task = self.loop.create_task(self._run())
         # A task that is cancelled from outside before its first step never gets to its end.
         self.task.add_done_callback(self._end)
 
@@ -98,25 +98,14 @@ class Call(Generic[T]):
 
     async def end(self) -> None:
         """Wait until the coroutine has ended; a cancellation does not reach it."""
-        here = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = here.create_future()
-        if self._here:
-            self._when_ended(partial(_wake, waiter))
-        else:
-            self._when_ended(partial(self._wake_elsewhere, here, waiter))
-        await waiter
+        await _Ending(self)
 
-    def _when_ended(self, tell: Callable[[], object]) -> None:
+    def when_ended(self, tell: Callable[[], object]) -> None:
+        """Call ``tell``, in place of what was to be called before, on whichever thread sees the end."""
         self._tell = tell
-        if self.ended:  # perhaps just now, on its loop, and told already: tell can bear to be called twice
+        if self.ended:  # perhaps just now, and told already: it can bear to be told twice
             self._tell = None
             tell()
-
-    def _wake_elsewhere(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
-        try:
-            loop.call_soon_threadsafe(_wake, waiter)
-        except RuntimeError:  # that loop is closed
-            self._take_back()
 
     def outcome(self) -> T:
         """Return the coroutine's result or raise its error, once; after its end."""
@@ -134,12 +123,12 @@ class Call(Generic[T]):
         if self._here:
             self._ask()
         else:
-            self._loop.call_soon_threadsafe(self._ask)
+            self.loop.call_soon_threadsafe(self._ask)
 
     def _ask(self) -> None:
         if self._begun:
             # Not before its first step: a release that never began would leave its lease behind.
-            self._loop.call_soon(self._cancel)
+            self.loop.call_soon(self._cancel)
         else:
             self._end()  # interrupted before it was started
 
@@ -154,14 +143,15 @@ class Call(Generic[T]):
         if undo is None or not self.succeeded:
             return None
         late = self._value
-        return Call(self._loop, lambda: undo(late), here=self._here)
+        return Call(self.loop, lambda: undo(late), here=self._here)
 
     def forsake(self) -> None:
         """Cancel the coroutine, and take back a result that comes all the same: nobody waits for it."""
-        self._when_ended(self._take_back)
+        self.when_ended(self.take_back)
         self.cancel()
 
-    def _take_back(self) -> None:
+    def take_back(self) -> None:
+        """Begin to take the result back, if there is one to take back."""
         if (undoing := self.undoing()) is not None:
             undoing.begin()
 
@@ -189,6 +179,56 @@ class Call(Generic[T]):
                 if (undoing := self.undoing()) is not None:
                     undoing.result()
             raise
+
+
+class _Ending:
+    """The end of a call, awaited on any loop; a cancellation ends the waiting, not the call.
+
+    To the task that awaits it this is a future (``asyncio.isfuture``). A real one would wake that
+    task only in the turn after the one that another thread has asked for.
+    """
+
+    _asyncio_future_blocking = False
+
+    def __init__(self, call: Call[Any]) -> None:
+        self._call = call
+        self._loop = asyncio.get_running_loop()
+        self._once = threading.Lock()
+        """Taken by who wakes the task: the end of the call, on any thread, or a cancellation."""
+        self._error: asyncio.CancelledError | None = None
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if not self._call.ended:
+            self._asyncio_future_blocking = True
+            yield self
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def add_done_callback(self, wake: Callable[[_Ending], object], *, context: Context) -> None:
+        self._wake, self._context = wake, context
+        self._call.when_ended(self._told)
+
+    def cancel(self, msg: object = None) -> bool:
+        self._error = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
+        if self._once.acquire(blocking=False):
+            self._loop.call_soon(self._wake, self, context=self._context)
+        return True
+
+    def result(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _told(self) -> None:
+        if not self._once.acquire(blocking=False):
+            return
+        if self._loop is self._call.loop:
+            self._loop.call_soon(self._wake, self, context=self._context)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._wake, self, context=self._context)
+        except RuntimeError:  # that loop is closed
+            self._call.take_back()
 
 
 _running: Final[ContextVar[Call[Any] | None]] = ContextVar("asynclock_running", default=None)
@@ -294,11 +334,6 @@ async def _outlast(call: Call[Any]) -> None:
         with contextlib.suppress(asyncio.CancelledError), anyio.CancelScope(shield=True):
             await call.end()
             waiting = False
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 class Host:

@@ -78,6 +78,11 @@ class Line:
         with suppress(ValueError):  # passed over already, by a turn that came after the cancellation
             self._waiters.remove(waiter)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether anybody waits, or did until just now."""
+        return bool(self._waiters)
+
     def hand(self, turn: Turn) -> bool:
         """Give the turn to the next one; False if nobody waits, and the turn stays where it is."""
         while self._waiters:

@@ -29,10 +29,14 @@ class Attempt:
 
 
 class Attempts:
-    """The attempts that may still turn up in the store. Nonce equality is proof; owner equality is not."""
+    """The attempts that may still turn up in the store. Nonce equality is proof; owner equality is not.
 
-    def __init__(self) -> None:
-        self._by_nonce: dict[str | None, Attempt] = {}
+    Args:
+        known: Those that there are already.
+    """
+
+    def __init__(self, *known: Attempt) -> None:
+        self._by_nonce: dict[str | None, Attempt] = {each.record.nonce: each for each in known}
 
     def add(self, attempt: Attempt) -> None:
         """Remember an attempt that is about to be sent."""
@@ -40,8 +44,8 @@ class Attempts:
 
     def settle_on(self, attempt: Attempt) -> None:
         """Forget all but ``attempt`` and those based on it: its success has spent the base of the others."""
-        kept = [each for each in self._by_nonce.values() if each.base == attempt.version]
-        self._by_nonce = {each.record.nonce: each for each in (attempt, *kept)}
+        kept = {nonce: each for nonce, each in self._by_nonce.items() if each.base == attempt.version}
+        self._by_nonce = {attempt.record.nonce: attempt, **kept}
 
     def drop(self, attempt: Attempt) -> None:
         """Forget an attempt of which the store says that nothing was written."""

@@ -70,7 +70,7 @@ class Store:
 
     def fresh_nonce(self) -> str:
         """Return a new nonce, 32 hex digits."""
-        return f"{self._rng.getrandbits(128):032x}"
+        return self._rng.randbytes(16).hex()
 
     def jittered(self, seconds: float) -> float:
         """Return half to all of ``seconds``, so that clients never wait in step."""

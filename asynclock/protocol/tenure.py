@@ -86,8 +86,7 @@ class Tenure:
         self._sent = landed.sent
         self._head = landed
         # Its own: what reaps it must not take the acquisition's later writes for this tenure's.
-        self._attempts = Attempts()
-        self._attempts.settle_on(landed)
+        self._attempts = Attempts(landed)
         self._flight: asyncio.Task[BackendError | None] | None = None
         self._reaped = False
 

@@ -72,7 +72,7 @@ MUTANTS: Final = (
     Mutant(
         "use one nonce for all writes",
         _STORE,
-        'return f"{self._rng.getrandbits(128):032x}"',
+        "return self._rng.randbytes(16).hex()",
         'return f"{1:032x}"',
         HEAD,
         "contention",
