@@ -237,12 +237,17 @@ class _Call:
         return self._current
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        exchange.reset(self._reset)
-        if isinstance(error, asyncio.CancelledError):
-            self._backend.note_cancelled(self._current)
-        elif isinstance(error, Exception) and not isinstance(error, AsyncLockError):
-            # From None: the vendor's text may bear secrets.
-            raise self._backend.failure(self._operation, self._key, error, self._current) from None
+        try:
+            if isinstance(error, asyncio.CancelledError):
+                self._backend.note_cancelled(self._current)
+            elif isinstance(error, Exception) and not isinstance(error, AsyncLockError):
+                failure = self._backend.failure(self._operation, self._key, error, self._current)
+                try:
+                    raise failure from None
+                finally:
+                    failure.__context__ = None  # not kept at all: the vendor's text may bear secrets
+        finally:
+            exchange.reset(self._reset)
 
 
 class CloudBackend(ABC, Generic[C]):
