@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.store_writers import Writer
 
 T = TypeVar("T")
-ROUNDS = 45
+ROUNDS = 135
 PAIRS = 10
 FAR_ROUNDS = 11
 FAR_PAIRS = 2
