@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 import time
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
+import asynclock
 import asynclock.backends._s3_client
 import asynclock.backends.azure
 import asynclock.backends.gcs
+from asynclock import LeaseSettings
 from asynclock.backends import open_backend
 from asynclock.errors import BackendUnavailableError, OutcomeUnknownError
 from asynclock.testing.proxy import TapProxy, Wire
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from asynclock.testing.servers import Server
 
 BOUND = 0.5
+PATIENT = LeaseSettings(validity=30.0, max_clock_skew=0.5)
 MODULES = (asynclock.backends._s3_client, asynclock.backends.gcs, asynclock.backends.azure)
 
 
@@ -65,6 +69,29 @@ async def test_a_silent_store_is_given_up(cloud: Server) -> None:
     assert 2 * BOUND <= time.monotonic() - start < 10 * BOUND
     assert caught.value.written == "unknown"
     assert len(proxy.journal) == 3
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_lock_on_gcs_waits_as_long_as_its_lease_allows(fake_gcs: Server) -> None:
+    """A slow answer to a lock is not given up by the bound for other callers: its lease bounds it already."""
+    async with (
+        TapProxy(fake_gcs.endpoint) as proxy,
+        asynclock.connect(
+            f"{fake_gcs.url}/slow-{uuid.uuid4()}", settings=PATIENT, **fake_gcs.through(proxy.url)
+        ) as client,
+    ):
+        lock = client.lock("orders")
+        async with lock.hold():
+            pass
+        proxy.inject(Wire.DELAY, writes=True, times=2, seconds=2 * BOUND)
+        lease = await lock.acquire()
+        await lease.release()
+
+        assert [tap.status for tap in proxy.journal[-2:]] == [
+            200,
+            200,
+        ]  # each was answered, and none repeated
+        assert [tap.fault for tap in proxy.journal[-2:]] == [Wire.DELAY, Wire.DELAY]
 
 
 @pytest.mark.usefixtures("impatient")
