@@ -139,7 +139,7 @@ class GcsBackend(CloudBackend[Storage]):
         self._if_bounded = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT)
         self._billed = f"&userProject={quote(user_project, safe='')}" if user_project else ""
         self._objects = f"{endpoint_url}/storage/v1/b/{bucket}/o"
-        self._uploads = URL(f"{endpoint_url}/upload/storage/v1/b/{bucket}/o", encoded=True)
+        self._uploads = f"{endpoint_url}/upload/storage/v1/b/{bucket}/o?uploadType=multipart{self._billed}"
 
     async def get(self, key: str) -> Stored | None:
         """Read an object, body and generation of one answer; see ``Backend.get``."""
@@ -184,7 +184,7 @@ class GcsBackend(CloudBackend[Storage]):
 
     async def _put(self, operation: str, key: str, body: bytes, condition: str) -> Written:
         with self._call(operation, key):
-            address = self._uploads.with_query(f"uploadType=multipart{condition}{self._billed}")
+            address = URL(f"{self._uploads}{condition}", encoded=True)
             answer = await self._send("POST", address, _multipart(self._prefix + key, body))
             if answer.status >= _FAILURE:
                 async with answer:

@@ -128,7 +128,7 @@ async def test_an_emulator_of_the_environment_is_used(
 async def test_the_billed_project_is_in_every_request(fake_gcs: Server) -> None:
     """Where the requester pays, each request to Cloud Storage names the project."""
     async with TapProxy(fake_gcs.endpoint) as proxy:
-        options = fake_gcs.through(proxy.url) | {"user_project": "payer"}
+        options = fake_gcs.through(proxy.url) | {"user_project": "example.com:payer"}
         backend = open_backend(f"{fake_gcs.url}/billed-{uuid.uuid4()}", **options)
         written = await backend.put_if_absent("a.json", b"1")
         await backend.put_if_match("a.json", b"2", written.version)
@@ -138,7 +138,7 @@ async def test_the_billed_project_is_in_every_request(fake_gcs: Server) -> None:
         await backend.aclose()
 
     queries = [parse_qs(urlsplit(tap.target).query) for tap in proxy.journal]
-    assert [query.get("userProject") for query in queries] == [["payer"]] * 5
+    assert [query.get("userProject") for query in queries] == [["example.com:payer"]] * 5
 
 
 async def test_an_s3_endpoint_comes_from_the_environment(
