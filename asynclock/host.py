@@ -139,6 +139,7 @@ class Call(Generic[T]):
 
     def undoing(self) -> Call[object] | None:
         """Return what takes the result back, to be begun; None if there is nothing to take back."""
+        self._error = None  # not raised any more: with its traceback it would keep this call alive
         undo, self._undo = self._undo, None
         if undo is None or not self.succeeded:
             return None
@@ -216,17 +217,20 @@ class _Ending:
         return True
 
     def result(self) -> None:
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # which bears this frame
 
     def _told(self) -> None:
         if not self._once.acquire(blocking=False):
             return
-        if self._loop is self._call.loop:
-            self._loop.call_soon(self._wake, self, context=self._context)
-            return
+        here = self._loop is self._call.loop
+        soon = self._loop.call_soon if here else self._loop.call_soon_threadsafe
         try:
-            self._loop.call_soon_threadsafe(self._wake, self, context=self._context)
+            soon(self._wake, self, context=self._context)
         except RuntimeError:  # that loop is closed
             self._call.take_back()
 

@@ -246,6 +246,7 @@ class _Call:
                     raise failure from None
                 finally:
                     failure.__context__ = None  # not kept at all: the vendor's text may bear secrets
+                    del failure, error  # it bears this frame
         finally:
             exchange.reset(self._reset)
 

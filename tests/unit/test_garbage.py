@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-from asynclock import AcquireTimeoutError, sync
+from asynclock import AcquireTimeoutError, BackendError, sync
+from asynclock.backends.gcs import GcsBackend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,33 @@ async def test_a_timeout_leaves_no_garbage() -> None:
             assert await unreachable() == 0
 
 
+@pytest.mark.parametrize("renewal", ["loop", "thread"])
+@pytest.mark.parametrize("turns", [1, 5])
+@pytest.mark.usefixtures("collector")
+async def test_a_cancelled_acquisition_leaves_no_garbage(renewal: Renewal, turns: int) -> None:
+    """Nor does one that was cancelled, in its first step or while it waited in line."""
+    async with asynclock.connect("memory://", renewal=renewal) as client:
+        lock = client.lock("orders")
+        async with lock.hold():
+            await cancel(lock, turns)
+            await unreachable()
+            for _ in range(TIMES):
+                await cancel(lock, turns)
+
+            assert await unreachable() == 0
+
+
+@pytest.mark.usefixtures("collector")
+def test_a_refusal_leaves_no_garbage() -> None:
+    """Nor does a failed call of a store, which is what each lost race is."""
+    backend = GcsBackend("bucket")
+    for _ in range(TIMES):
+        with pytest.raises(BackendError), backend._call("put_if_match", "orders.json"):
+            raise ValueError
+
+    assert gc.collect() == 0
+
+
 @pytest.mark.usefixtures("collector")
 def test_a_blocking_lock_leaves_no_garbage() -> None:
     """Nor does the facade of the thread that blocks."""
@@ -75,6 +103,16 @@ async def use(lock: asynclock.Lock) -> None:
     """Acquire and release."""
     lease = await lock.acquire()
     await lease.release()
+
+
+async def cancel(lock: asynclock.Lock, turns: int) -> None:
+    """Begin to acquire and cancel that some turns of the loop later."""
+    acquiring = asyncio.create_task(lock.acquire())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    acquiring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await acquiring
 
 
 async def unreachable() -> int:
