@@ -177,7 +177,7 @@ class Store:
         limit = self.terms.request_timeout if timeout is None else min(timeout, self.terms.request_timeout)
         task = asyncio.current_task()
         cancelling = task.cancelling() if task else 0
-        reset = bounded.set(True)
+        bounded.set(True)
         try:
             async with asyncio.timeout(limit):
                 return await call
@@ -194,5 +194,5 @@ class Store:
             # The type only: the text of a foreign error may bear secrets.
             detail = f"unexpected {type(error).__name__}"
         finally:
-            bounded.reset(reset)
+            bounded.set(False)  # not reset, which fails where a loop ends in the middle of the call
         raise unknown(backend=self._backend.name, operation=operation, key=key, detail=detail)
