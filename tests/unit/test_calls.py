@@ -1,0 +1,282 @@
+"""Calls between loops and threads: who waits is woken once, and nothing is left by who went away."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from contextvars import copy_context
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+import asynclock
+from asynclock import LeaseSettings, LockClient, sync
+from asynclock.backends import open_backend
+from asynclock.host import Call, Host, _Ending, uninterrupted
+from asynclock.testing import Fault, FaultyBackend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from asynclock.client import Renewal
+
+FOREVER = 3600.0
+SOON = 5.0
+
+
+@pytest.fixture
+def host() -> Iterator[asyncio.AbstractEventLoop]:
+    """Return a loop that runs in a thread of its own."""
+    host = asyncio.new_event_loop()
+    thread = threading.Thread(target=host.run_forever)
+    thread.start()
+    yield host
+    host.call_soon_threadsafe(host.stop)
+    thread.join()
+    host.close()
+
+
+@pytest.mark.parametrize("renewal", ["loop", "thread"])
+async def test_a_cancelled_waiter_goes_at_once(renewal: Renewal) -> None:
+    """Who waits for another's lock does not wait on when cancelled, and leaves the line."""
+    async with asynclock.connect("memory://", renewal=renewal) as client:
+        lock = client.lock("orders")
+        async with lock.hold():
+            waiting = asyncio.create_task(lock.acquire())
+            await asyncio.sleep(0.01)
+            waiting.cancel("enough")
+            await asyncio.wait([waiting], timeout=SOON)
+            assert waiting.cancelled()
+        async with lock.hold(timeout=0):
+            pass
+
+
+@pytest.mark.parametrize("renewal", ["loop", "thread"])
+async def test_a_cancellation_keeps_its_message(renewal: Renewal) -> None:
+    """``task.cancel(message)`` says why, and says nothing where nothing was said."""
+    async with asynclock.connect("memory://", renewal=renewal) as client, client.lock("orders").hold():
+        said = []
+        for message in ("enough", None):
+            waiting = asyncio.create_task(client.lock("orders").acquire())
+            await asyncio.sleep(0)
+            waiting.cancel(message)
+            try:
+                await waiting
+            except asyncio.CancelledError as error:
+                said.append(error.args)
+
+    assert said == [("enough",), ()]
+
+
+def test_a_lock_whose_new_holder_is_gone_is_freed() -> None:
+    """A loop that stops before it takes the lease, and is closed then, leaves no lock behind."""
+    loop = asyncio.new_event_loop()
+    backend = FaultyBackend(open_backend("memory://stopped-loop"), seed=1)
+    backend.delay = (0.02, 0.02)
+    backend.storm({Fault.SLOW: 1.0})
+    lock = LockClient(url="memory://stopped-loop", backend=backend).lock("orders")
+    with sync.connect("memory://stopped-loop") as other:
+        seen = other.lock("orders")
+
+        async def begin() -> None:
+            loop.stop()  # after this turn
+            await lock.acquire()
+
+        acquiring = loop.create_task(begin())
+        loop.run_forever()
+        assert _eventually(lambda: seen.status().state == "held")
+        assert not acquiring.done()
+        del acquiring
+        loop.set_exception_handler(lambda *_: None)  # it tells of the task that was destroyed
+        loop.close()
+        gc.collect()
+        assert _eventually(lambda: seen.status().state == "free")
+
+
+@pytest.mark.parametrize("begun", ["acquire", "cancel", "confirm"])
+def test_a_loop_may_be_closed_in_the_middle_of_a_call(begun: str) -> None:
+    """Nothing complains but asyncio itself; any other complaint fails this test."""
+    _close_in_the_middle_of(begun)
+    gc.collect()
+
+
+def _close_in_the_middle_of(begun: str) -> None:
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)
+    backend = FaultyBackend(open_backend("memory://"), seed=1)
+    client = LockClient(url="memory://", backend=backend, renewal="loop")
+    tasks: list[asyncio.Task[object]] = []
+
+    async def begin() -> None:
+        lease = await client.lock("other").acquire()
+        backend.delay = (FOREVER, FOREVER)
+        backend.storm({Fault.SLOW: 1.0})
+        call = lease.confirm if begun == "confirm" else client.lock("orders").acquire
+        tasks.append(asyncio.create_task(call()))
+        await asyncio.sleep(0.01)
+        if begun == "cancel":
+            tasks[0].cancel()
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(begin())
+    loop.close()
+
+
+def test_an_interrupt_before_the_start_starts_nothing(
+    host: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the other loop is being told: the interrupt goes on at once, nothing runs."""
+    ran = []
+
+    async def run() -> None:
+        ran.append(True)
+
+    def interrupted(*_: object) -> NoReturn:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(host, "call_soon_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Call(host, run).result()
+
+    assert not ran
+
+
+def test_an_interrupt_just_after_the_end_takes_the_result_back(host: asyncio.AbstractEventLoop) -> None:
+    """Ctrl-C between the end of a call and its return: nobody has the result, so it is undone."""
+    undone = []
+
+    async def run() -> str:
+        return "lease"
+
+    async def undo(result: str) -> None:
+        undone.append(result)
+
+    class Interrupted(Call[str]):
+        def outcome(self) -> str:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Interrupted(host, run, undo).result()
+
+    assert undone == ["lease"]
+
+
+@pytest.mark.parametrize("ends_first", [True, False])
+async def test_an_end_and_a_cancellation_at_once_wake_once(*, ends_first: bool) -> None:
+    """A second wake would be one too many for whatever the task awaits next."""
+    woken: list[object] = []
+    call = Call(asyncio.get_running_loop(), _nothing, here=True)
+    ending = _waiting(call, woken.append)
+    call.begin()
+    if not ends_first:
+        ending.cancel()
+    await asyncio.sleep(0)
+    assert call.ended
+    if ends_first:
+        ending.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert woken == [ending]
+
+
+async def test_an_end_just_before_the_waiting_is_not_missed() -> None:
+    """Another thread may end the call between the look at it and the request to be told."""
+    woken: list[object] = []
+    call = Call(asyncio.get_running_loop(), _nothing, here=True)
+    ending = _Ending(call)
+    next(ending.__await__())
+    call.begin()
+    await asyncio.sleep(0)
+    assert call.ended
+    ending.add_done_callback(woken.append, context=copy_context())
+    await asyncio.sleep(0)
+
+    assert woken == [ending]
+
+
+async def test_a_cleanup_is_not_interrupted_by_the_cancellation_it_follows() -> None:
+    """One that was put off to the end of a write is delivered there, and not once more."""
+    done = []
+    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def write() -> None:
+        try:
+            with uninterrupted():
+                await answer
+        finally:
+            await asyncio.sleep(0.01)
+            done.append("cleaned up")
+
+    call = Call(asyncio.get_running_loop(), write, here=True)
+    call.begin()
+    await asyncio.sleep(0)
+    answer.set_result(None)
+    call.cancel()
+    await call.end()
+
+    assert done == ["cleaned up"]
+
+
+async def test_a_cleanup_that_may_not_be_interrupted_is_gone_on_from() -> None:
+    """One that was delivered is not raised again at the end of the write that frees the lock."""
+    done = []
+
+    async def acquire() -> None:
+        try:
+            await asyncio.sleep(FOREVER)
+        finally:
+            with uninterrupted():
+                await asyncio.sleep(0)
+            done.append("left the line")
+
+    call = Call(asyncio.get_running_loop(), acquire, here=True)
+    call.begin()
+    await asyncio.sleep(0)
+    call.cancel()
+    await call.end()
+
+    assert done == ["left the line"]
+
+
+async def test_the_first_call_does_not_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host whose thread has not come to its loop yet takes calls, and runs them when it has."""
+
+    class SlowHost(Host):
+        def _run(self) -> None:
+            time.sleep(0.1)
+            super()._run()
+
+    host = SlowHost()
+    monkeypatch.setattr(Host, "_current", host)
+    async with (
+        asynclock.connect("memory://", settings=LeaseSettings(validity=60.0)) as client,
+        client.lock("orders").hold() as lease,
+    ):
+        assert lease.held
+
+    host.loop.call_soon_threadsafe(host.loop.stop)
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _waiting(call: Call[None], wake: Callable[[object], object]) -> _Ending:
+    """Wait for the end of ``call`` as a task does."""
+    ending = _Ending(call)
+    next(ending.__await__())
+    ending.add_done_callback(wake, context=copy_context())
+    return ending
+
+
+def _eventually(holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + SOON
+    while not holds():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.005)
+    return True
