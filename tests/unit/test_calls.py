@@ -70,9 +70,10 @@ async def test_a_cancellation_keeps_its_message(renewal: Renewal) -> None:
     assert said == [("enough",), ()]
 
 
-def test_a_lock_whose_new_holder_is_gone_is_freed() -> None:
+@pytest.mark.parametrize("told", [True, False])
+def test_a_lock_whose_new_holder_is_gone_is_freed(*, told: bool) -> None:
     """A loop that stops before it takes the lease, and is closed then, leaves no lock behind."""
-    loop = asyncio.new_event_loop()
+    loop = asyncio.SelectorEventLoop()
     backend = FaultyBackend(open_backend("memory://stopped-loop"), seed=1)
     backend.delay = (0.02, 0.02)
     backend.storm({Fault.SLOW: 1.0})
@@ -87,6 +88,8 @@ def test_a_lock_whose_new_holder_is_gone_is_freed() -> None:
         acquiring = loop.create_task(begin())
         loop.run_forever()
         assert _eventually(lambda: seen.status().state == "held")
+        if told:
+            assert _eventually(lambda: bool(loop._ready))  # type: ignore[attr-defined]
         assert not acquiring.done()
         del acquiring
         loop.set_exception_handler(lambda *_: None)  # it tells of the task that was destroyed
@@ -138,9 +141,11 @@ def test_an_interrupt_before_the_start_starts_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(host, "call_soon_threadsafe", interrupted)
+    began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         Call(host, run).result()
 
+    assert time.monotonic() < began + SOON
     assert not ran
 
 
@@ -240,6 +245,30 @@ async def test_a_cleanup_that_may_not_be_interrupted_is_gone_on_from() -> None:
     await call.end()
 
     assert done == ["left the line"]
+
+
+async def test_a_write_in_the_background_does_not_hold_up_a_cancellation() -> None:
+    """A task that a call has started is not the call: what it must finish, it finishes alone."""
+    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    reaping: list[asyncio.Task[None]] = []
+
+    async def reap() -> None:
+        with uninterrupted():
+            await answer
+
+    async def acquire() -> None:
+        reaping.append(asyncio.create_task(reap()))
+        await asyncio.sleep(FOREVER)
+
+    call = Call(asyncio.get_running_loop(), acquire, here=True)
+    call.begin()
+    await asyncio.sleep(0.01)
+    call.cancel()
+    async with asyncio.timeout(SOON):
+        await call.end()
+    assert not reaping[0].done()
+    answer.set_result(None)
+    await reaping[0]
 
 
 async def test_the_first_call_does_not_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
