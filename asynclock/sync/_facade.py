@@ -51,9 +51,9 @@ def _block(
     )
 
 
-async def _release(lease: asynclock.lease.Lease | None) -> None:
+async def _release(lease: Lease | None) -> None:
     if lease is not None and lease.held:
-        await lease.release()
+        await lease._lease.release()  # noqa: SLF001  its twin
 
 
 def connect(
@@ -150,12 +150,21 @@ class Lock:
 
     def acquire(self, *, timeout: float | None = None) -> Lease:
         """Wait until the lock is ours; see ``asynclock.Lock.acquire``."""
-        return Lease(_block("Lock.acquire", lambda: self._lock.acquire(timeout=timeout), undo=_release))
+
+        async def acquire() -> Lease:
+            # Made here: an interrupt between the call's end and our return would lose the lease.
+            return Lease(await self._lock.acquire(timeout=timeout))
+
+        return _block("Lock.acquire", acquire, undo=_release)
 
     def try_acquire(self) -> Lease | None:
         """Try one round; see ``asynclock.Lock.try_acquire``."""
-        lease = _block("Lock.try_acquire", self._lock.try_acquire, undo=_release)
-        return None if lease is None else Lease(lease)
+
+        async def try_acquire() -> Lease | None:
+            lease = await self._lock.try_acquire()
+            return None if lease is None else Lease(lease)
+
+        return _block("Lock.try_acquire", try_acquire, undo=_release)
 
     def hold(self, *, timeout: float | None = None) -> AbstractContextManager[Lease]:
         """Hold the lock for the body of ``with``.

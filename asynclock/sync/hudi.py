@@ -86,12 +86,13 @@ class TableLock:
             await self._lock.unlock()
 
     def __enter__(self) -> Lease:
+        async def enter() -> Lease:
+            return Lease(await self._lock.enter(cancel_body=False))
+
         async def leave(_: object) -> None:
             await self._lock.leave(None, None, None)
 
-        return Lease(
-            _block("hudi.TableLock.__aenter__", lambda: self._lock.enter(cancel_body=False), undo=leave)
-        )
+        return _block("hudi.TableLock.__aenter__", enter, undo=leave)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

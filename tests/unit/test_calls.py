@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import sys
 import threading
 import time
 from contextvars import copy_context
@@ -167,6 +169,40 @@ def test_an_interrupt_just_after_the_end_takes_the_result_back(host: asyncio.Abs
         Interrupted(host, run, undo).result()
 
     assert undone == ["lease"]
+
+
+@pytest.mark.parametrize("method", ["acquire", "try_acquire"])
+def test_an_interrupt_at_any_point_leaves_no_lock_behind(method: str) -> None:
+    """Wherever Ctrl-C strikes a blocking acquisition, nobody holds the lock afterwards."""
+    with sync.connect("memory://struck") as client, sync.connect("memory://struck") as other:
+        acquire = getattr(client.lock("orders"), method)
+        acquire().release()
+        point = 0
+        while (lease := _struck(acquire, point)) is None:
+            assert _eventually(lambda: other.lock("orders").status().state == "free"), point
+            point += 1
+        lease.release()
+        assert point > 10
+
+
+def _struck(acquire: Callable[[], sync.Lease], point: int) -> sync.Lease | None:
+    """Acquire, interrupted at that one of the instants at which Python looks for signals."""
+    left = point
+
+    def strike(_: object, event: str, __: object) -> None:
+        nonlocal left
+        if event in {"call", "c_return"}:
+            left -= 1
+            if left < 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    lease = None
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.setprofile(strike)
+        lease = acquire()
+        sys.setprofile(None)
+    return lease
 
 
 @pytest.mark.parametrize("ends_first", [True, False])
