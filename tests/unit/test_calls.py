@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import signal
 import sys
 import threading
 import time
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 import asynclock
-from asynclock import LeaseSettings, LockClient, sync
+from asynclock import LockClient, sync
 from asynclock.backends import open_backend
 from asynclock.host import Call, Host, _Ending, uninterrupted
 from asynclock.testing import Fault, FaultyBackend
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 FOREVER = 3600.0
 SOON = 5.0
+traced = ContextVar("traced", default="before")
 
 
 @pytest.fixture
@@ -171,6 +173,20 @@ def test_an_interrupt_just_after_the_end_takes_the_result_back(host: asyncio.Abs
     assert undone == ["lease"]
 
 
+def test_an_interrupt_ends_the_waiting_for_a_lock() -> None:
+    """Ctrl-C does not wait until the lock is free, and leaves the line."""
+    interrupt = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    with sync.connect("memory://") as client, client.lock("orders").hold() as lease:
+        began = time.monotonic()
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            client.lock("orders").acquire(timeout=2 * SOON)
+        assert time.monotonic() < began + SOON
+        lease.release()
+        with client.lock("orders").hold(timeout=0):
+            pass
+
+
 @pytest.mark.parametrize("method", ["acquire", "try_acquire"])
 def test_an_interrupt_at_any_point_leaves_no_lock_behind(method: str) -> None:
     """Wherever Ctrl-C strikes a blocking acquisition, nobody holds the lock afterwards."""
@@ -313,17 +329,30 @@ async def test_the_first_call_does_not_wait_for_the_thread(monkeypatch: pytest.M
     class SlowHost(Host):
         def _run(self) -> None:
             time.sleep(0.1)
-            super()._run()
+            self.loop.run_forever()
 
     host = SlowHost()
     monkeypatch.setattr(Host, "_current", host)
-    async with (
-        asynclock.connect("memory://", settings=LeaseSettings(validity=60.0)) as client,
-        client.lock("orders").hold() as lease,
-    ):
+    async with asynclock.connect("memory://") as client, client.lock("orders").hold() as lease:
         assert lease.held
 
     host.loop.call_soon_threadsafe(host.loop.stop)
+    await asyncio.to_thread(host._thread.join)
+    host.loop.close()
+
+
+@pytest.mark.parametrize("renewal", ["loop", "thread"])
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_task_keeps_its_context(renewal: Renewal, *, cancelled: bool) -> None:
+    """What a task sets in a context variable after a call, or a cancelled one, stays set."""
+    async with asynclock.connect("memory://", renewal=renewal) as client, client.lock("orders").hold():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await client.lock("orders" if cancelled else "others").acquire()
+        traced.set("after")
+        await asyncio.sleep(0)
+
+        assert traced.get() == "after"
 
 
 async def _nothing() -> None:
