@@ -173,9 +173,19 @@ def test_an_interrupt_just_after_the_end_takes_the_result_back(host: asyncio.Abs
     assert undone == ["lease"]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let SIGINT be a KeyboardInterrupt, however these tests were begun."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_waiting_for_a_lock() -> None:
     """Ctrl-C does not wait until the lock is free, and leaves the line."""
-    interrupt = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    main = threading.main_thread().ident
+    interrupt = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT))
     with sync.connect("memory://") as client, client.lock("orders").hold() as lease:
         began = time.monotonic()
         interrupt.start()
