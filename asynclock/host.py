@@ -77,6 +77,9 @@ class Call(Generic[T]):
         self.task.add_done_callback(self._end)
 
     async def _run(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  we are in a coroutine
+        self.task = task  # an eager one runs before create_task has returned it
         _running.set(self)
         try:
             self._value = await self._start()
