@@ -139,7 +139,8 @@ class GcsBackend(CloudBackend[Storage]):
         self._if_bounded = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT)
         self._billed = f"&userProject={quote(user_project, safe='')}" if user_project else ""
         self._objects = f"{endpoint_url}/storage/v1/b/{bucket}/o"
-        self._uploads = f"{endpoint_url}/upload/storage/v1/b/{bucket}/o?uploadType=multipart{self._billed}"
+        self._host = URL(endpoint_url)
+        self._uploads = f"/upload/storage/v1/b/{bucket}/o"
 
     async def get(self, key: str) -> Stored | None:
         """Read an object, body and generation of one answer; see ``Backend.get``."""
@@ -184,7 +185,14 @@ class GcsBackend(CloudBackend[Storage]):
 
     async def _put(self, operation: str, key: str, body: bytes, condition: str) -> Written:
         with self._call(operation, key):
-            address = URL(f"{self._uploads}{condition}", encoded=True)
+            # From its parts, so that no write parses its address anew.
+            address = URL.build(
+                scheme=self._host.scheme,
+                authority=self._host.raw_authority,
+                path=self._uploads,
+                query_string=f"uploadType=multipart{condition}{self._billed}",
+                encoded=True,
+            )
             answer = await self._send("POST", address, _multipart(self._prefix + key, body))
             if answer.status >= _FAILURE:
                 async with answer:
