@@ -84,16 +84,18 @@ class Call(Generic[T]):
         try:
             self._value = await self._start()
             self.succeeded = True
-        except BaseException as error:  # noqa: BLE001  raised where the call is awaited
-            self._error = error
+        except BaseException as error:
+            self._error = error  # raised where the call is awaited
+            if isinstance(error, SystemExit | KeyboardInterrupt):
+                raise  # ends the loop as well, since nobody may await it any more
         finally:
             _running.set(None)  # else the task and its call would keep each other alive
             # Here, not when the task is done: who waits goes on one turn of the loop earlier.
             self._end()
 
-    def _end(self, _: object = None) -> None:
-        if self.ended:
-            return
+    def _end(self, task: asyncio.Task[None] | None = None) -> None:
+        if task is not None and not task.cancelled():
+            task.exception()  # retrieved, so that nobody complains
         self.ended = True
         tell, self._tell = self._tell, None
         if tell is not None:

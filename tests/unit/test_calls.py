@@ -272,6 +272,28 @@ if sys.version_info >= (3, 12):
                 assert lease.held
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_an_exit_inside_of_a_call_ends_the_loop(kind: type[BaseException]) -> None:
+    """Ctrl-C in a step of a call is not lost where its caller is gone, and nothing complains."""
+    loop = asyncio.new_event_loop()
+    complaints: list[object] = []
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+
+    async def run() -> NoReturn:
+        raise kind
+
+    loop.call_soon(Call(loop, run, here=True).begin)
+    with pytest.raises(kind):
+        loop.run_until_complete(asyncio.sleep(SOON))
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    gc.collect()
+
+    assert complaints == []
+
+
 async def test_an_end_just_before_the_waiting_is_not_missed() -> None:
     """Another thread may end the call between the look at it and the request to be told."""
     woken: list[object] = []
