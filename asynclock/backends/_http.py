@@ -226,14 +226,14 @@ class Joined(Generic[T]):
 class _Call:
     """One call of a backend: its exchange, and its failure as one of ours."""
 
-    __slots__ = ("_backend", "_current", "_key", "_operation", "_reset")
+    __slots__ = ("_backend", "_current", "_key", "_operation")
 
     def __init__(self, backend: CloudBackend[Any], operation: str, key: str) -> None:
         self._backend, self._operation, self._key = backend, operation, key
         self._current = Exchange()
 
     def __enter__(self) -> Exchange:
-        self._reset = exchange.set(self._current)
+        exchange.set(self._current)
         return self._current
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
@@ -248,7 +248,7 @@ class _Call:
                     failure.__context__ = None  # not kept at all: the vendor's text may bear secrets
                     del failure, error  # it bears this frame
         finally:
-            exchange.reset(self._reset)
+            exchange.set(None)  # not reset, which fails where a loop ends in the middle of the call
 
 
 class CloudBackend(ABC, Generic[C]):
@@ -303,12 +303,14 @@ class CloudBackend(ABC, Generic[C]):
         return _Call(self, operation, key)
 
     def note_cancelled(self, current: Exchange) -> None:
+        """Say, once, that a call was given up before anything was sent."""
         if not (current.sent or self._told):
             # The SDKs try again by themselves, for longer than a request may take.
             self._told = True
             _logger.warning("%s: no credentials came in time, nothing was sent", self.name)
 
     def failure(self, operation: str, key: str, error: Exception, current: Exchange) -> BackendError:
+        """Return what a failure of the SDK is called here; nothing of its text is taken over."""
         status, code, transport = self._read_failure(error)
         if isinstance(error, RedirectRefusedError) or (status or 0) // 100 == _REDIRECT:
             kind: type[BackendError] = UnsupportedBackendError

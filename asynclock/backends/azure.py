@@ -289,12 +289,8 @@ class _SharedCredential:
     async def _fetch(self) -> Sdk:
         inner: Sdk = self._inner or await asyncio.to_thread(_default_credential)
         self._inner = inner
-        # Its requests are none of the running call's.
-        reset = exchange.set(None)
-        try:
-            self._last = await inner.get_token(*self._scopes)
-        finally:
-            exchange.reset(reset)
+        exchange.set(None)  # its requests are none of the call's that began this task
+        self._last = await inner.get_token(*self._scopes)
         return self._last
 
 

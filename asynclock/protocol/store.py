@@ -104,12 +104,12 @@ class Store:
             ConfigError: The backend cannot be opened as it was set up.
         """
         cell = MissingDate()
-        reset = missing_date.set(cell)
+        missing_date.set(cell)
         sent = self.now()
         try:
             stored = await self.request("get", key, self._backend.get(key), timeout)
         finally:
-            missing_date.reset(reset)
+            missing_date.set(None)  # not reset, which fails where a loop ends in the middle of the call
         arrived = self.now()
         server_time = cell.server_time if stored is None else stored.server_time
         date = self.time.observe(server_time, sent=sent, arrived=arrived)
@@ -194,5 +194,5 @@ class Store:
             # The type only: the text of a foreign error may bear secrets.
             detail = f"unexpected {type(error).__name__}"
         finally:
-            bounded.set(False)  # not reset, which fails where a loop ends in the middle of the call
+            bounded.set(False)  # not reset: as above
         raise unknown(backend=self._backend.name, operation=operation, key=key, detail=detail)

@@ -17,6 +17,7 @@ import pytest
 import asynclock
 from asynclock import LockClient, sync
 from asynclock.backends import open_backend
+from asynclock.backends.gcs import GcsBackend
 from asynclock.host import Call, Host, _Ending, uninterrupted
 from asynclock.testing import Fault, FaultyBackend
 
@@ -111,6 +112,23 @@ def test_a_loop_may_be_closed_in_the_middle_of_a_call(begun: str) -> None:
     """Nothing complains but asyncio itself; any other complaint fails this test."""
     _close_in_the_middle_of(begun)
     gc.collect()
+
+
+@pytest.mark.parametrize("what", ["a read of a lock", "a call of a cloud backend"])
+async def test_a_request_may_be_dropped_from_anywhere(what: str) -> None:
+    """Where a loop was closed by force, the collector drops a waiting request outside of its context."""
+    backend = FaultyBackend(open_backend("memory://"), seed=1)
+    backend.delay = (FOREVER, FOREVER)
+    backend.storm({Fault.SLOW: 1.0})
+
+    async def call() -> None:
+        with GcsBackend("bucket")._call("get", "orders.json"):
+            await asyncio.sleep(FOREVER)
+
+    async with LockClient(url="memory://", backend=backend, renewal="loop") as client:
+        waiting = client._store.read("orders.json") if what == "a read of a lock" else call()
+        copy_context().run(waiting.send, None)
+        waiting.close()
 
 
 def _close_in_the_middle_of(begun: str) -> None:
