@@ -12,14 +12,15 @@ import contextlib
 import os
 import threading
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
+from weakref import ref
 
 import anyio
 
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
     from contextvars import Context
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class Call(Generic[T]):
     """
 
     task: asyncio.Task[None]
-    """The task, once it was begun."""
+    """The task, from its beginning to its end."""
 
     def __init__(
         self,
@@ -73,37 +74,41 @@ class Call(Generic[T]):
     def _begin(self) -> None:
         self._begun = True
         self.task = self.loop.create_task(self._run())
-        # A task that is cancelled from outside before its first step never gets to its end.
-        self.task.add_done_callback(self._end)
+        if not self._here:
+            self.task.add_done_callback(self._forget)
 
     async def _run(self) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  we are in a coroutine
         self.task = task  # an eager one runs before create_task has returned it
-        _running.set(self)
+        _running.set(ref(self))
         try:
             self._value = await self._start()
             self.succeeded = True
         except BaseException as error:
             self._error = error  # raised where the call is awaited
             if isinstance(error, SystemExit | KeyboardInterrupt):
-                raise  # ends the loop as well, since nobody may await it any more
+                # Ends the loop as well; retrieved, since nobody may await it any more.
+                task.add_done_callback(asyncio.Task.exception)
+                raise
         finally:
-            _running.set(None)  # else the task and its call would keep each other alive
             # Here, not when the task is done: who waits goes on one turn of the loop earlier.
             self._end()
 
-    def _end(self, task: asyncio.Task[None] | None = None) -> None:
-        if task is not None and not task.cancelled():
-            task.exception()  # retrieved, so that nobody complains
+    def _forget(self, _: asyncio.Task[None]) -> None:
+        # Else another thread may delete it, and an interrupt that strikes there just then is lost.
+        del self.task
+        self._end()  # a task that is cancelled from outside before its first step never got there
+
+    def _end(self) -> None:
         self.ended = True
         tell, self._tell = self._tell, None
         if tell is not None:
             tell()
 
-    async def end(self) -> None:
+    def end(self) -> Awaitable[None]:
         """Wait until the coroutine has ended; a cancellation does not reach it."""
-        await _Ending(self)
+        return _Shielded(self.task) if self._here else _Ending(self)
 
     def when_ended(self, tell: Callable[[], object]) -> None:
         """Call ``tell``, in place of what was to be called before, on whichever thread sees the end."""
@@ -138,7 +143,7 @@ class Call(Generic[T]):
             self._end()  # interrupted before it was started
 
     def _cancel(self) -> None:
-        if self.cancelled and self.depth == 0:
+        if self.cancelled and self.depth == 0 and not self.ended:
             self.cancelled = False  # what cleans up after it is not interrupted again
             self.task.cancel()
 
@@ -187,11 +192,49 @@ class Call(Generic[T]):
             raise
 
 
-class _Ending:
-    """The end of a call, awaited on any loop; a cancellation ends the waiting, not the call.
+class _Shielded:
+    """A task, awaited on its own loop; a cancellation ends the waiting, not the task.
 
-    To the task that awaits it this is a future (``asyncio.isfuture``). A real one would wake that
-    task only in the turn after the one that another thread has asked for.
+    To whoever awaits it this is a future (``asyncio.isfuture``). ``asyncio.shield`` makes one as
+    well, which wakes a turn of the loop later.
+    """
+
+    _asyncio_future_blocking = False
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self._task = task
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if not self._task.done():
+            self._asyncio_future_blocking = True
+            yield self
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._task.get_loop()
+
+    def add_done_callback(self, wake: Callable[[Any], object], *, context: Context) -> None:
+        self._wake, self._context = wake, context
+        self._task.add_done_callback(wake, context=context)
+
+    def cancel(self, msg: object = None) -> bool:
+        if not self._task.remove_done_callback(self._wake):
+            return False  # it has been woken: it cancels itself
+        self._error = _cancelled(msg)
+        self.get_loop().call_soon(self._wake, self, context=self._context)
+        return True
+
+    def result(self) -> NoReturn:
+        try:
+            raise self._error
+        finally:
+            del self._error  # which bears this frame
+
+
+class _Ending:
+    """The end of a call on a loop of another thread; a cancellation ends the waiting, not the call.
+
+    A future as ``_Shielded`` is. A real one would wake whoever awaits it only in the turn after
+    the one that the other thread has asked for.
     """
 
     _asyncio_future_blocking = False
@@ -216,7 +259,7 @@ class _Ending:
         self._call.when_ended(self._told)
 
     def cancel(self, msg: object = None) -> bool:
-        self._error = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
+        self._error = _cancelled(msg)
         if self._once.acquire(blocking=False):
             self._loop.call_soon(self._wake, self, context=self._context)
         return True
@@ -232,22 +275,29 @@ class _Ending:
     def _told(self) -> None:
         if not self._once.acquire(blocking=False):
             return
-        here = self._loop is self._call.loop
-        soon = self._loop.call_soon if here else self._loop.call_soon_threadsafe
         try:
-            soon(self._wake, self, context=self._context)
+            self._loop.call_soon_threadsafe(self._wake, self, context=self._context)
         except RuntimeError:  # that loop is closed
             self._call.take_back()
 
 
-_running: Final[ContextVar[Call[Any] | None]] = ContextVar("asynclock_running", default=None)
+def _cancelled(msg: object) -> asyncio.CancelledError:
+    return asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
+
+
+# Weakly: whatever is begun in a call copies its context, and a cancelled timer keeps its copy for long.
+_running: Final[ContextVar[Callable[[], Call[Any] | None]]] = ContextVar(
+    "asynclock_running", default=lambda: None
+)
 
 
 def running_call() -> Call[Any] | None:
     """Return the call that the running task is; None for any other task."""
-    call = _running.get()
-    # A task that a call has started inherits its context.
-    return call if call is not None and call.task is asyncio.current_task() else None
+    call = _running.get()()
+    # A task that a call has started inherits its context, and may outlive it.
+    if call is None or call.ended or call.task is not asyncio.current_task():
+        return None
+    return call
 
 
 class uninterrupted:  # noqa: N801  used like contextlib.suppress

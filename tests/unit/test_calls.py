@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import signal
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, NoReturn
 
@@ -393,6 +395,91 @@ async def test_a_write_in_the_background_does_not_hold_up_a_cancellation() -> No
     assert not reaping[0].done()
     answer.set_result(None)
     await reaping[0]
+
+
+def test_a_task_may_outlive_the_call_that_started_it(host: asyncio.AbstractEventLoop) -> None:
+    """A release that goes on in the background may write as any other task does."""
+    ended = threading.Event()
+    written: Future[str] = Future()
+
+    async def write() -> None:
+        await asyncio.to_thread(ended.wait, SOON)
+        with uninterrupted():
+            written.set_result("written")
+
+    async def release() -> asyncio.Task[None]:
+        return asyncio.create_task(write())
+
+    call = Call(host, release)
+    writing = call.result()
+    host.call_soon_threadsafe(ended.set)
+
+    assert written.result(SOON) == "written"
+    assert call.ended
+    assert _eventually(writing.done)
+
+
+@pytest.mark.parametrize("renewal", ["loop", "thread"])
+async def test_a_cancellation_is_not_lost_in_the_turn_of_the_end(renewal: Renewal) -> None:
+    """Whoever cancels an acquisition in time never gets its lease, and the lock is free."""
+    async with asynclock.connect("memory://", renewal=renewal) as client:
+        lock = client.lock("orders")
+        late = False
+        for turns in itertools.count():
+            acquiring = asyncio.create_task(lock.acquire())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            late = not acquiring.cancel()
+            await asyncio.wait([acquiring])
+            assert acquiring.cancelled() or late
+            if late:
+                break
+            async with lock.hold(timeout=SOON):
+                pass
+        await acquiring.result().release()
+
+
+async def test_a_cancellation_after_the_end_is_none(host: asyncio.AbstractEventLoop) -> None:
+    """One that reaches the other loop too late finds nothing to cancel, and nothing complains."""
+    complaints: list[object] = []
+    host.set_exception_handler(lambda _, context: complaints.append(context))
+    call = Call(host, _nothing)
+    call.begin()
+    await call.end()
+    call.cancel()
+    for _ in range(2):  # the cancellation asks for a turn of its own
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_nothing(), host))
+
+    assert complaints == []
+
+
+async def test_a_task_that_never_began_ends_its_call() -> None:
+    """``asyncio.run`` cancels every task as it ends, be it before the first step."""
+    call = Call(asyncio.get_running_loop(), _nothing, here=True)
+    call.begin()
+    call.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call.end()
+    with pytest.raises(asyncio.CancelledError):
+        call.outcome()
+
+
+async def test_a_task_that_never_began_elsewhere_ends_its_call(host: asyncio.AbstractEventLoop) -> None:
+    """So may whoever cancels the tasks of a loop of another thread."""
+    call = Call(host, _nothing)
+
+    def cancel() -> None:
+        call.task.cancel()
+
+    def begin() -> None:
+        call.begin()
+        host.call_soon(cancel)
+
+    host.call_soon_threadsafe(begin)
+    async with asyncio.timeout(SOON):
+        await call.end()
+    with pytest.raises(asyncio.CancelledError):
+        call.outcome()
 
 
 async def test_the_first_call_does_not_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,9 +12,11 @@ import pytest
 import asynclock
 from asynclock import AcquireTimeoutError, BackendError, sync
 from asynclock.backends.gcs import GcsBackend
+from asynclock.host import Call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextvars import Context
 
     from asynclock.client import Renewal
 
@@ -98,6 +101,27 @@ def test_a_blocking_lock_leaves_no_garbage() -> None:
                 pass
 
         assert asyncio.run(unreachable()) == 0
+
+
+@pytest.mark.parametrize("renewal", ["loop", "thread"])
+@pytest.mark.usefixtures("collector")
+async def test_what_keeps_a_context_keeps_nothing_of_the_call_that_made_it(renewal: Renewal) -> None:
+    """Timers, callbacks and tasks that a backend begins copy their context, some for a minute."""
+    kept: list[Context] = []
+    async with asynclock.connect(
+        "memory://", renewal=renewal, events=lambda _: kept.append(copy_context())
+    ) as client:
+        before = calls()
+        await use(client.lock("orders"))
+        await asyncio.sleep(0.05)
+
+        assert len(kept) == 2
+        assert calls() == before
+
+
+def calls() -> int:
+    """Return how many calls there are in this process."""
+    return sum(isinstance(each, Call) for each in gc.get_objects())
 
 
 async def use(lock: asynclock.Lock) -> None:
