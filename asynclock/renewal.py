@@ -42,10 +42,9 @@ class RenewalScheduler:
         """The tenures that are kept."""
         return list(self._entries)
 
-    def add(self, tenure: Tenure) -> None:
-        """Keep a lease until its tenure ends."""
+    def add(self, tenure: Tenure, remaining: float) -> None:
+        """Keep a lease, believed for ``remaining`` seconds, until its tenure ends."""
         now = asyncio.get_running_loop().time()
-        remaining = tenure.remaining()
         sent_ago = self._store.terms.belief - remaining
         entry = _Entry(tenure, now + self._store.terms.renew_interval - sent_ago)
         self._entries[tenure] = entry

@@ -55,7 +55,8 @@ class Acquisition:
         key: Key of the lock object.
         state: What the client knows of it.
         spawn: Starts a task that the client keeps and ends.
-        on_tenure: Called with a tenure as soon as it exists, so that it is renewed.
+        on_tenure: Called with a tenure and what remains of it as soon as it exists, so that it
+            is renewed.
         until: Loop time at which to give up; None: never.
         once: One round only.
         fencing: Whether the token will be handed out (rule 11).
@@ -71,7 +72,7 @@ class Acquisition:
         key: str,
         state: LockState,
         spawn: Spawn,
-        on_tenure: Callable[[Tenure], object],
+        on_tenure: Callable[[Tenure, float], object],
         until: float | None,
         once: bool,
         fencing: bool = True,
@@ -222,11 +223,10 @@ class Acquisition:
 
     def _next_token(self, seen: Seen) -> Token | None:
         """Return the token to write; None: no usable Date yet, read again."""
-        now = self._store.now()
         if not self._store.time.dateless:
-            bounds = self._store.time.bounds(now)
+            bounds = self._store.time.bounds(seen.arrived)
             return None if bounds is None else next_token(seen.record, bounds, self._terms)
-        token = next_token_without_dates(seen.record, now.wall)
+        token = next_token_without_dates(seen.record, seen.arrived.wall)
         if token is None:
             raise UnsupportedBackendError(
                 backend="store",
@@ -286,10 +286,10 @@ class Acquisition:
         )
         if left <= self._terms.renew_interval:
             await tenure.renew()
-            if tenure.remaining() <= 0:
+            if (left := tenure.remaining()) <= 0:
                 self._tenure = None
                 return
-        self._on_tenure(tenure)
+        self._on_tenure(tenure, left)
         self._store.events.emit(kind, self._key, tenure.owner, tenure.fencing_token)
 
     async def _settle_token(self) -> bool:

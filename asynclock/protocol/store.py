@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-import uuid
-from typing import TYPE_CHECKING, TypeVar
+from contextvars import Context
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from asynclock.backend import MissingDate, bounded, missing_date
 from asynclock.clock import Instant, StoreTime
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from asynclock.protocol.terms import Terms
 
 T = TypeVar("T")
+_NO_CONTEXT: Final = Context()
 
 
 class Store:
@@ -65,8 +66,13 @@ class Store:
         return Instant.now(self.clock)
 
     def fresh_owner(self) -> str:
-        """Return a new owner id, a random UUID."""
-        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+        """Return a new owner id, a random UUID (RFC 9562, version 4)."""
+        # As text only: to make a ``uuid.UUID`` of it takes as long as a turn of the event loop.
+        octets = bytearray(self._rng.randbytes(16))
+        octets[6] = octets[6] & 0x0F | 0x40
+        octets[8] = octets[8] & 0x3F | 0x80
+        text = octets.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def fresh_nonce(self) -> str:
         """Return a new nonce, 32 hex digits."""
@@ -176,23 +182,32 @@ class Store:
         unknown = BackendUnavailableError if operation == "get" else OutcomeUnknownError
         limit = self.terms.request_timeout if timeout is None else min(timeout, self.terms.request_timeout)
         task = asyncio.current_task()
-        cancelling = task.cancelling() if task else 0
+        assert task is not None  # noqa: S101  we are in a coroutine
+        cancelling, expired = task.cancelling(), False
+
+        def expire() -> None:
+            nonlocal expired
+            expired = True
+            task.cancel()
+
+        # In place of asyncio.timeout, whose timer keeps a copy of the context long after its end.
+        timer = asyncio.get_running_loop().call_later(limit, expire, context=_NO_CONTEXT)
         bounded.set(True)
         try:
-            async with asyncio.timeout(limit):
-                return await call
+            return await call
         except (BackendError, ConfigError):
             raise
-        except TimeoutError:
-            detail = f"no answer within {limit:.3g} s"
         except asyncio.CancelledError:
-            # SDKs share tasks (token refresh): another waiter's cancellation may surface here.
-            if task is None or task.cancelling() > cancelling:
+            if task.cancelling() > cancelling + expired:
                 raise
-            detail = "the call was cancelled inside the SDK"
+            # SDKs share tasks (token refresh): another waiter's cancellation may surface here.
+            detail = f"no answer within {limit:.3g} s" if expired else "the call was cancelled inside the SDK"
         except Exception as error:  # noqa: BLE001  a renewal must outlive a bug below it
             # The type only: the text of a foreign error may bear secrets.
             detail = f"unexpected {type(error).__name__}"
         finally:
-            bounded.set(False)  # not reset: as above
+            timer.cancel()
+            if expired:
+                task.uncancel()
+            bounded.set(False)  # not reset, which fails where a loop ends in the middle of the call
         raise unknown(backend=self._backend.name, operation=operation, key=key, detail=detail)
