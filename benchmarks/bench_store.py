@@ -32,6 +32,7 @@ FAR_ROUNDS = 11
 FAR_PAIRS = 2
 LINK = 0.04
 ELSEWHERE = "bare SDK on another thread's loop"
+HOP = "hop to another thread's loop and back"
 HOPS = 200
 MODES: tuple[Renewal, ...] = ("loop", "thread")
 SETTINGS = LeaseSettings(max_clock_skew=1.0)
@@ -53,17 +54,16 @@ def near(server: Server, runner: asyncio.Runner) -> Iterator[Line]:
         pairs = runner.run(contenders(server, server.options, stack))
         pairs[ELSEWHERE] = runner.run(elsewhere(server, stack))
         cpu: Samples = {name: [] for name in pairs}
-        wall = interleaved(
-            {name: timed(runner, pair, PAIRS, cpu[name]) for name, pair in pairs.items()}, rounds=ROUNDS
-        )
-        hops = [runner.run(hop()) for _ in range(ROUNDS)]
+        measured = {name: timed(runner, pair, PAIRS, cpu[name]) for name, pair in pairs.items()}
+        wall = interleaved({**measured, HOP: lambda: runner.run(hop())}, rounds=ROUNDS)
     finally:
         runner.run(stack.aclose())
+    hops = wall.pop(HOP)
     cpu = {name: spent[1:] for name, spent in cpu.items()}  # the first is the warm-up's
     for name in wall:
         yield microseconds(f"{server.name} per operation, {name}", wall[name])
         yield microseconds(f"{server.name} CPU per operation, {name}", cpu[name])
-    yield microseconds(f"{server.name} hop to another thread's loop and back", hops)
+    yield microseconds(f"{server.name} {HOP}", hops)
     bare = "bare SDK"
     yield above(f"{server.name} wall above the bare SDK, loop", wall["asynclock loop"], wall[bare])
     yield above(f"{server.name} CPU above the bare SDK, loop", cpu["asynclock loop"], cpu[bare])
