@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,7 @@ class Line:
 
 
 def interleaved(contenders: Mapping[str, Callable[[], Seconds]], *, rounds: int) -> Samples:
-    """Call each contender once a round, each round beginning with another one.
+    """Call each contender once a round, in an order of its own: nobody always comes after the same one.
 
     Args:
         contenders: By name; each returns seconds per operation.
@@ -74,9 +75,9 @@ def interleaved(contenders: Mapping[str, Callable[[], Seconds]], *, rounds: int)
     """
     names = list(contenders)
     samples: Samples = {name: [] for name in names}
+    rng = random.Random(1)
     for number in range(rounds + 1):
-        start = number % len(names)
-        for name in names[start:] + names[:start]:
+        for name in rng.sample(names, len(names)):
             seconds = contenders[name]()
             if number > 0:
                 samples[name].append(seconds)
