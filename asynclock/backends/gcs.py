@@ -28,27 +28,22 @@ Source: Cloud Storage JSON API, "Objects: insert"; "Request preconditions".
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import os
-import time
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import aiohttp
 import orjson
-from gcloud.aio.auth import Token
 from gcloud.aio.storage import Storage
 from yarl import URL
 
 from asynclock.backend import Entry, Stored, Written, bounded, note_date
+from asynclock.backends._gcs_token import SharedToken, checked_token, default_token
 from asynclock.backends._http import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
     CloudBackend,
-    Joined,
     bucket_of,
     check_endpoint,
     http_date,
@@ -70,10 +65,10 @@ from asynclock.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from asynclock.backends._gcs_token import AccessTokens
+
 _ENDPOINT: Final = "https://storage.googleapis.com"
 _EMULATOR: Final = "STORAGE_EMULATOR_HOST"
-_ACCOUNT_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
-_SCOPES: Final = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _WRITE_INTERVAL: Final = 1.0
 """Cloud Storage takes one write a second of one object and answers 429 to more."""
 _BOUNDARY: Final = b"asynclock-7f3c1d9be2a84056"
@@ -81,18 +76,6 @@ _MULTIPART: Final = f"multipart/related; boundary={_BOUNDARY.decode()}"
 _ERROR_BODY: Final = 4096
 _FAILURE: Final = 300
 """The first status that is no success: redirects are not followed."""
-
-
-class AccessTokens(Protocol):
-    """Where access tokens come from: ``gcloud.aio.auth.Token`` or anything like it."""
-
-    async def get(self) -> str | None:
-        """Return a token that is valid now."""
-        ...
-
-    async def close(self) -> None:
-        """Free what it holds."""
-        ...
 
 
 class GcsBackend(CloudBackend[Storage]):
@@ -252,11 +235,7 @@ class GcsBackend(CloudBackend[Storage]):
         try:
             token = self._token
             if token is None and not self._anonymous:
-                # Off the loop: it reads the credentials' file.
-                ours = await asyncio.to_thread(Token, session=session, scopes=_SCOPES)
-                token = _SharedToken(ours, owned=True)
-            elif isinstance(token, Token):
-                token = _SharedToken(token, owned=False)
+                token = await default_token(session)
             # api_is_dev must be said: any api_root else turns credentials and TLS checks off.
             return Storage(session=session, token=token, api_root=self._endpoint, api_is_dev=self._anonymous)
         except BaseException:
@@ -264,7 +243,7 @@ class GcsBackend(CloudBackend[Storage]):
             raise
 
     async def _close(self, client: Storage) -> None:
-        if isinstance(client.token, _SharedToken):
+        if isinstance(client.token, SharedToken):
             await client.token.close()
         await client.session.session.close()
 
@@ -282,54 +261,6 @@ class _Answered(Exception):  # noqa: N818  never leaves this module
     def __init__(self, status: int, code: str) -> None:
         super().__init__(status, code)
         self.status, self.code = status, code
-
-
-class _SharedToken:
-    """The SDK's token, refreshed for all who wait at once and beside those whom the old one serves.
-
-    The SDK shares one refresh task and lets any waiter's cancellation kill it for all; and it
-    waits for the refresh though the present token is valid for minutes yet.
-
-    Args:
-        inner: The SDK's token.
-        owned: Nobody else uses it.
-    """
-
-    def __init__(self, inner: Token, *, owned: bool) -> None:
-        self._inner = inner
-        self._owned = owned
-        self._refresh: Joined[str | None] = Joined(self._inner.get)
-
-    async def get(self) -> str | None:
-        inner, now = self._inner, time.time()
-        if inner.access_token and now < inner.access_token_refresh_after:
-            if now > inner.access_token_preempt_after:
-                self._refresh.start()
-            return cast("str", inner.access_token)
-        if inner.access_token:
-            expires = inner.access_token_acquired_at.timestamp() + inner.access_token_duration
-            if now < expires:
-                self._refresh.start()
-                return cast("str", inner.access_token)
-        return await self._refresh.join()
-
-    async def close(self) -> None:
-        await self._refresh.aclose()
-        if self._owned and (running := self._inner.acquiring) is not None:
-            running.cancel()
-
-
-class _FixedToken:
-    """An access token given as text; whoever gave it replaces it before it expires."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    async def get(self) -> str:
-        return self._text
-
-    async def close(self) -> None:
-        """Do nothing."""
 
 
 def open_gcs(url: str, **options: object) -> GcsBackend:
@@ -360,36 +291,15 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
     if "://" not in endpoint:
         endpoint = f"http://{endpoint}"
     endpoint = check_endpoint("endpoint_url", endpoint, allow_http=taken.get("allow_http", False))
-    token = taken.get("token")
-    if isinstance(token, str):
-        token = _FixedToken(token)
-    elif token is not None and not inspect.iscoroutinefunction(getattr(token, "get", None)):
-        raise ConfigError(setting="token", value="...", reason="must be a str or have async get()")
-    elif token is None:
-        _check_account_file(os.environ.get(_ACCOUNT_FILE))
     return GcsBackend(
         bucket_of(parts),
         prefix=object_prefix(parts),
         min_write_interval=taken.get("min_write_interval", _WRITE_INTERVAL),
         endpoint_url=endpoint,
-        token=token,
+        token=checked_token(taken.get("token")),
         user_project=taken.get("user_project") or taken.get("project"),
         trust_env=bool(options.get("trust_env", False)),
     )
-
-
-def _check_account_file(path: str | None) -> None:
-    """Refuse what the SDK would pass over in silence, to wait for a metadata server instead."""
-    if not path or not Path(path).is_file():
-        return
-    try:
-        account = orjson.loads(Path(path).read_bytes())
-    except OSError:
-        return  # told on first use, as is a file that is missing
-    except orjson.JSONDecodeError:
-        account = None
-    if not isinstance(account, dict):
-        raise ConfigError(setting=_ACCOUNT_FILE, value=path, reason="it is no JSON file of credentials")
 
 
 def _multipart(name: str, body: bytes) -> bytes:
