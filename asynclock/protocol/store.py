@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from contextvars import Context
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from asynclock.backend import MissingDate, bounded, missing_date
 from asynclock.clock import Instant, StoreTime
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from asynclock.protocol.terms import Terms
 
 T = TypeVar("T")
-_NO_CONTEXT: Final = Context()
 
 
 class Store:
@@ -58,6 +57,7 @@ class Store:
         self._backend = backend
         self._rng = rng
         self._next_write: dict[str, float] = {}
+        self._no_context = Context()  # one for each: no two threads can be in the same at once
         self.writing: set[asyncio.Task[object]] = set()
         """The tasks that have a write under way."""
 
@@ -191,7 +191,7 @@ class Store:
             task.cancel()
 
         # In place of asyncio.timeout, whose timer keeps a copy of the context long after its end.
-        timer = asyncio.get_running_loop().call_later(limit, expire, context=_NO_CONTEXT)
+        timer = asyncio.get_running_loop().call_later(limit, expire, context=self._no_context)
         bounded.set(True)
         try:
             return await call

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 import asynclock
-from asynclock import LockClient, sync
+from asynclock import BackendError, LockClient, sync
 from asynclock.backends import open_backend
 from asynclock.backends.gcs import GcsBackend
 from asynclock.host import Call, Host, _Ending, uninterrupted
@@ -131,6 +131,37 @@ async def test_a_request_may_be_dropped_from_anywhere(what: str) -> None:
         waiting = client._store.read("orders.json") if what == "a read of a lock" else call()
         copy_context().run(waiting.send, None)
         waiting.close()
+
+
+def test_requests_of_two_loops_may_end_at_the_same_instant() -> None:
+    """The timeout of one does not fail because another thread is in the middle of its own."""
+    in_the_middle, over = threading.Event(), threading.Event()
+
+    class SlowToCancel(asyncio.Future[None]):
+        def cancel(self, msg: object = None) -> bool:
+            in_the_middle.set()
+            over.wait(SOON)
+            return super().cancel(msg)
+
+    async def ask(kind: type[asyncio.Future[None]]) -> None:
+        async def call() -> None:
+            await kind()
+
+        async with (
+            asyncio.timeout(SOON),
+            LockClient(url="memory://", backend=open_backend("memory://"), renewal="loop") as client,
+        ):
+            with pytest.raises(BackendError, match="no answer within"):
+                await client._store.request("get", "orders.json", call(), 0.01)
+
+    other = threading.Thread(target=asyncio.run, args=(ask(SlowToCancel),))
+    other.start()
+    try:
+        assert in_the_middle.wait(SOON)
+        asyncio.run(ask(asyncio.Future))
+    finally:
+        over.set()
+        other.join()
 
 
 def _close_in_the_middle_of(begun: str) -> None:
