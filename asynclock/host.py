@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import threading
+from abc import ABC, abstractmethod
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 from weakref import ref
@@ -85,12 +86,10 @@ class Call(Generic[T]):
         try:
             self._value = await self._start()
             self.succeeded = True
-        except BaseException as error:
-            self._error = error  # raised where the call is awaited
+        except BaseException as error:  # noqa: BLE001  raised where the call is awaited
+            self._error = error
             if isinstance(error, SystemExit | KeyboardInterrupt):
-                # Ends the loop as well; retrieved, since nobody may await it any more.
-                task.add_done_callback(asyncio.Task.exception)
-                raise
+                self.loop.call_soon(_raise, error)  # to end the loop: nobody may await it any more
         finally:
             # Here, not when the task is done: who waits goes on one turn of the loop earlier.
             self._end()
@@ -108,7 +107,7 @@ class Call(Generic[T]):
 
     def end(self) -> Awaitable[None]:
         """Wait until the coroutine has ended; a cancellation does not reach it."""
-        return _Shielded(self.task) if self._here else _Ending(self)
+        return _EndingHere(self) if self._here else _EndingElsewhere(self)
 
     def when_ended(self, tell: Callable[[], object]) -> None:
         """Call ``tell``, in place of what was to be called before, on whichever thread sees the end."""
@@ -192,77 +191,36 @@ class Call(Generic[T]):
             raise
 
 
-class _Shielded:
-    """A task, awaited on its own loop; a cancellation ends the waiting, not the task.
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
-    To whoever awaits it this is a future (``asyncio.isfuture``). ``asyncio.shield`` makes one as
-    well, which wakes a turn of the loop later.
+
+class _Ending(ABC):
+    """The end of a call, awaited; a cancellation ends the waiting, not the call.
+
+    To the task that awaits it this is a future (``asyncio.isfuture``). A real one, that of
+    ``asyncio.shield`` too, would wake the task a turn of its loop later.
     """
 
     _asyncio_future_blocking = False
-
-    def __init__(self, task: asyncio.Task[None]) -> None:
-        self._task = task
-
-    def __await__(self) -> Generator[Any, None, None]:
-        if not self._task.done():
-            self._asyncio_future_blocking = True
-            yield self
-
-    def get_loop(self) -> asyncio.AbstractEventLoop:
-        return self._task.get_loop()
-
-    def add_done_callback(self, wake: Callable[[Any], object], *, context: Context) -> None:
-        self._wake, self._context = wake, context
-        self._task.add_done_callback(wake, context=context)
-
-    def cancel(self, msg: object = None) -> bool:
-        if not self._task.remove_done_callback(self._wake):
-            return False  # it has been woken: it cancels itself
-        self._error = _cancelled(msg)
-        self.get_loop().call_soon(self._wake, self, context=self._context)
-        return True
-
-    def result(self) -> NoReturn:
-        try:
-            raise self._error
-        finally:
-            del self._error  # which bears this frame
-
-
-class _Ending:
-    """The end of a call on a loop of another thread; a cancellation ends the waiting, not the call.
-
-    A future as ``_Shielded`` is. A real one would wake whoever awaits it only in the turn after
-    the one that the other thread has asked for.
-    """
-
-    _asyncio_future_blocking = False
+    _error: asyncio.CancelledError | None = None
+    _wake: Callable[[Any], object]
+    _context: Context
 
     def __init__(self, call: Call[Any]) -> None:
         self._call = call
         self._loop = asyncio.get_running_loop()
-        self._once = threading.Lock()
-        """Taken by who wakes the task: the end of the call, on any thread, or a cancellation."""
-        self._error: asyncio.CancelledError | None = None
 
     def __await__(self) -> Generator[Any, None, None]:
-        if not self._call.ended:
+        if not self._is_over():
             self._asyncio_future_blocking = True
             yield self
 
+    @abstractmethod
+    def _is_over(self) -> bool: ...
+
     def get_loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
-
-    def add_done_callback(self, wake: Callable[[_Ending], object], *, context: Context) -> None:
-        self._wake, self._context = wake, context
-        self._call.when_ended(self._told)
-
-    def cancel(self, msg: object = None) -> bool:
-        self._error = _cancelled(msg)
-        if self._once.acquire(blocking=False):
-            self._loop.call_soon(self._wake, self, context=self._context)
-        return True
 
     def result(self) -> None:
         error, self._error = self._error, None
@@ -272,6 +230,49 @@ class _Ending:
             finally:
                 del error  # which bears this frame
 
+    def _wake_cancelled(self, msg: object) -> None:
+        self._error = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
+        self._loop.call_soon(self._wake, self, context=self._context)
+
+
+class _EndingHere(_Ending):
+    """The end of a call on the loop that awaits it."""
+
+    def _is_over(self) -> bool:
+        return self._call.task.done()  # also where it was cancelled before its first step
+
+    def add_done_callback(self, wake: Callable[[Any], object], *, context: Context) -> None:
+        self._wake, self._context = wake, context
+        self._call.task.add_done_callback(wake, context=context)
+
+    def cancel(self, msg: object = None) -> bool:
+        if not self._call.task.remove_done_callback(self._wake):
+            return False  # it is being woken: it cancels itself
+        self._wake_cancelled(msg)
+        return True
+
+
+class _EndingElsewhere(_Ending):
+    """The end of a call on a loop of another thread."""
+
+    def __init__(self, call: Call[Any]) -> None:
+        super().__init__(call)
+        self._once = threading.Lock()
+        """Taken by who wakes the task: the end of the call, or a cancellation."""
+
+    def _is_over(self) -> bool:
+        return self._call.ended
+
+    def add_done_callback(self, wake: Callable[[_Ending], object], *, context: Context) -> None:
+        self._wake, self._context = wake, context
+        self._call.when_ended(self._told)
+
+    def cancel(self, msg: object = None) -> bool:
+        if not self._once.acquire(blocking=False):
+            return False  # as above
+        self._wake_cancelled(msg)
+        return True
+
     def _told(self) -> None:
         if not self._once.acquire(blocking=False):
             return
@@ -279,10 +280,6 @@ class _Ending:
             self._loop.call_soon_threadsafe(self._wake, self, context=self._context)
         except RuntimeError:  # that loop is closed
             self._call.take_back()
-
-
-def _cancelled(msg: object) -> asyncio.CancelledError:
-    return asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
 
 
 # Weakly: whatever is begun in a call copies its context, and a cancelled timer keeps its copy for long.

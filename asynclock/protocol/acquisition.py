@@ -223,10 +223,11 @@ class Acquisition:
 
     def _next_token(self, seen: Seen) -> Token | None:
         """Return the token to write; None: no usable Date yet, read again."""
+        now = self._store.now()
         if not self._store.time.dateless:
-            bounds = self._store.time.bounds(seen.arrived)
+            bounds = self._store.time.bounds(now)
             return None if bounds is None else next_token(seen.record, bounds, self._terms)
-        token = next_token_without_dates(seen.record, seen.arrived.wall)
+        token = next_token_without_dates(seen.record, now.wall)
         if token is None:
             raise UnsupportedBackendError(
                 backend="store",

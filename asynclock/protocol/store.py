@@ -187,8 +187,8 @@ class Store:
 
         def expire() -> None:
             nonlocal expired
-            expired = True
             task.cancel()
+            expired = True  # after it: an interrupt in between must not make an outside cancellation ours
 
         # In place of asyncio.timeout, whose timer keeps a copy of the context long after its end.
         timer = asyncio.get_running_loop().call_later(limit, expire, context=self._no_context)
@@ -198,10 +198,10 @@ class Store:
         except (BackendError, ConfigError):
             raise
         except asyncio.CancelledError:
+            # SDKs share tasks (token refresh): another waiter's cancellation may surface here.
             if task.cancelling() > cancelling + expired:
                 raise
-            # SDKs share tasks (token refresh): another waiter's cancellation may surface here.
-            detail = f"no answer within {limit:.3g} s" if expired else "the call was cancelled inside the SDK"
+            detail = "the call was cancelled inside the SDK"
         except Exception as error:  # noqa: BLE001  a renewal must outlive a bug below it
             # The type only: the text of a foreign error may bear secrets.
             detail = f"unexpected {type(error).__name__}"
@@ -210,4 +210,6 @@ class Store:
             if expired:
                 task.uncancel()
             bounded.set(False)  # not reset, which fails where a loop ends in the middle of the call
+        if expired:
+            detail = f"no answer within {limit:.3g} s"
         raise unknown(backend=self._backend.name, operation=operation, key=key, detail=detail)
