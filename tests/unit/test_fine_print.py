@@ -383,7 +383,10 @@ async def hold_for(seconds: float, client: LockClient) -> None:
 async def test_an_acquisition_with_little_left_is_renewed_before_it_is_returned(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer so late that less than the renew interval is left: the lease is returned fresh [7]."""
+    """An answer so late that less than the renew interval is left: the lease is returned fresh [7].
+
+    Its next renewal is due an interval later, as any other's.
+    """
     client = world.client()
     create = faulty(client).put_if_absent
 
@@ -397,6 +400,9 @@ async def test_an_acquisition_with_little_left_is_renewed_before_it_is_returned(
     lease = await client.lock("orders").acquire()
 
     assert lease.remaining() > 8
+    assert len(world.writes()) == 2
+    await asyncio.sleep(0.5)
+    assert len(world.writes()) == 2
     await client.aclose()
 
 

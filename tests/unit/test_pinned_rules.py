@@ -606,6 +606,14 @@ async def test_without_dates_too_a_remembered_release_saves_the_look(world: Worl
 
 @pytest.mark.parametrize("profile", [replace(STEADY, dates=False)], ids=["no Dates"])
 @in_virtual_time
+async def test_without_dates_the_first_token_is_the_wall_clocks(world: World) -> None:
+    """In microseconds, as those made of Dates are [11]."""
+    async with world.client(wall_error=100.0) as client, client.lock("orders").hold() as lease:
+        assert lease.fencing_token / 1e6 == pytest.approx(world.now + 100.0, abs=0.1, rel=0)
+
+
+@pytest.mark.parametrize("profile", [replace(STEADY, dates=False)], ids=["no Dates"])
+@in_virtual_time
 async def test_without_dates_a_token_that_was_dropped_is_refused(world: World) -> None:
     """After a Hudi writer there is nothing to make a higher token from: an error says so [11]."""
     world.put(hudi_record(world.now, expired=True))
