@@ -72,9 +72,15 @@ async def make_client(settings: ClientSettings) -> tuple[Sdk, AsyncExitStack]:
         )
         # Where the endpoint came from the environment, it is known only now.
         check_endpoint("endpoint_url", client.meta.endpoint_url, allow_http=settings.allow_http)
+        events = client.meta.events
         # Expect: 100-continue costs a round trip a write, and a new connection for each loser.
-        client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
-        client.meta.events.register("before-call.s3", _stay_in_region)
+        events.unregister("before-call.s3", botocore.handlers.add_expect_header)
+        events.register("before-call.s3", _stay_in_region)
+        # With one attempt there is nothing to decide after it, nor to say of it.
+        events.unregister("needs-retry.s3", unique_id="retry-config-s3")
+        events.unregister("request-created", botocore.handlers.add_retry_headers)
+        # It reads the environment in each call, to find out that this is no AWS Lambda.
+        events.unregister("before-call", botocore.handlers.add_recursion_detection_header)
         _fix_user_agent(client)
         if client._ruleset_resolver is not None:  # noqa: SLF001  there is no public way
             client._ruleset_resolver = _KnownEndpoints(client._ruleset_resolver)  # noqa: SLF001  likewise
