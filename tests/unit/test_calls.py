@@ -20,7 +20,7 @@ import asynclock
 from asynclock import BackendError, LockClient, sync
 from asynclock.backends import open_backend
 from asynclock.backends.gcs import GcsBackend
-from asynclock.host import Call, Host, _EndingElsewhere, uninterrupted
+from asynclock.host import Call, Host, _EndingElsewhere, run_on, uninterrupted
 from asynclock.testing import Fault, FaultyBackend
 
 if TYPE_CHECKING:
@@ -343,6 +343,35 @@ def test_an_exit_inside_of_a_call_ends_the_loop(kind: type[BaseException]) -> No
     gc.collect()
 
     assert complaints == []
+
+
+def test_an_exit_while_its_caller_is_cancelled_ends_the_loop_once() -> None:
+    """The caller is told of its own cancellation, which it waits to hear of."""
+    loop = asyncio.new_event_loop()
+    seen: list[type[BaseException]] = []
+
+    async def exit_when_cancelled() -> None:
+        try:
+            await asyncio.sleep(FOREVER)
+        finally:
+            raise SystemExit
+
+    async def call() -> None:
+        try:
+            await run_on(loop, exit_when_cancelled)
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+
+    calling = loop.create_task(call())
+    loop.call_later(0.01, calling.cancel)
+    with pytest.raises(SystemExit):
+        loop.run_until_complete(calling)
+    loop.run_until_complete(asyncio.wait([calling]))
+    loop.close()
+
+    assert calling.cancelled()
+    assert seen == [asyncio.CancelledError]
 
 
 async def test_an_end_just_before_the_waiting_is_not_missed() -> None:
