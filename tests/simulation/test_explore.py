@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.errors import BackendUnavailableError
+from asynclock.errors import BackendError, BackendUnavailableError
 from asynclock.testing.checker import Invariant
 from asynclock.testing.faulty import Fault
 from asynclock.testing.interleavings import interleavings
@@ -96,7 +96,7 @@ def test_a_swallowed_cancellation_is_found(
 
 
 async def giving(bench: Bench) -> None:
-    """Release while another coroutine of the same client waits in line."""
+    """Renew, and release, while another coroutine of the same client waits in line."""
     lock = bench.clients[0].lock(NAME)
     giver = await lock.acquire()
     receiving: list[asyncio.Task[None]] = []
@@ -107,6 +107,8 @@ async def giving(bench: Bench) -> None:
 
     async def work() -> None:
         receiving.append(asyncio.get_running_loop().create_task(receive()))
+        with suppress(BackendError):  # where the store does not tell
+            await giver.confirm()
         await asyncio.sleep(0.01)
 
     cut: asyncio.CancelledError | None = None
@@ -133,7 +135,7 @@ def test_a_giver_cancelled_at_every_await(
     found = cancellations("giving", fault=fault, operation=operation)
 
     assert found.failures == []
-    assert found.schedules > 200
+    assert found.schedules > 300
 
 
 def test_every_fault_on_every_request() -> None:
