@@ -18,9 +18,10 @@ import pytest
 
 import asynclock
 from asynclock import BackendError, LockClient, sync
+from asynclock._endings import EndingElsewhere
 from asynclock.backends import open_backend
 from asynclock.backends.gcs import GcsBackend
-from asynclock.host import Call, Host, _EndingElsewhere, run_on, uninterrupted
+from asynclock.host import Call, Host, run_on, uninterrupted
 from asynclock.testing import Fault, FaultyBackend
 
 if TYPE_CHECKING:
@@ -378,7 +379,7 @@ async def test_an_end_just_before_the_waiting_is_not_missed() -> None:
     """Another thread may end the call between the look at it and the request to be told."""
     woken: list[object] = []
     call = Call(asyncio.get_running_loop(), _nothing, here=True)
-    ending = _EndingElsewhere(call)
+    ending = EndingElsewhere(call)
     next(ending.__await__())
     call.begin()
     await asyncio.sleep(0)
@@ -578,9 +579,9 @@ async def _nothing() -> None:
     pass
 
 
-def _waiting(call: Call[None], wake: Callable[[object], object]) -> _EndingElsewhere:
+def _waiting(call: Call[None], wake: Callable[[object], object]) -> EndingElsewhere:
     """Wait for the end of ``call`` as a task does."""
-    ending = _EndingElsewhere(call)
+    ending = EndingElsewhere(call)
     next(ending.__await__())
     ending.add_done_callback(wake, context=copy_context())
     return ending
