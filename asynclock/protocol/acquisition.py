@@ -13,6 +13,7 @@ from asynclock.protocol.judgement import (
     Seen,
     Token,
     Verdict,
+    displaced,
     judge,
     next_token,
     next_token_without_dates,
@@ -203,17 +204,18 @@ class Acquisition:
         seen = await self._store.read(self._key, timeout=self._limit())
         self._state.observation.note(seen)
         mine = self._attempts.find(seen)
-        if mine is not None:
+        if mine is not None and not mine.spent:
             await self._take(mine, "adopted")
-        elif self._attempts.open_on(seen.version) is None:
+        elif mine is None and self._attempts.open_on(seen.version) is None:
             self._attempts.forget()
         if self._baton is not None and not self._baton.bears(seen):
+            self._baton.displaced_by(displaced(seen, self._baton.owner))
             self._baton = None
         return seen
 
     def _judge(self, seen: Seen) -> Verdict:
         if self._attempts.find(seen) is not None:
-            # Ours, but nothing is left of it: a new attempt with a new token over that version.
+            # Ours, but too old or made a lease of before: a new attempt with a new token over it.
             return Verdict(free=True, wait=0.0)
         if self._baton is not None and self._baton.bears(seen):
             return Verdict(free=True, wait=0.0)
@@ -274,10 +276,13 @@ class Acquisition:
     async def _take(self, attempt: Attempt, kind: Kind) -> None:
         """Become the holder by a write that landed, if enough is left of it (rule 7)."""
         self._attempts.settle_on(attempt)
-        self._baton = None
+        if self._baton is not None:
+            self._baton.taken_on()
+            self._baton = None
         left = self._terms.belief - self._store.now().elapsed(attempt.sent)
         if left <= 0:
             return
+        attempt.spent = True
         tenure = self._tenure = Tenure(
             store=self._store,
             key=self._key,
@@ -341,7 +346,7 @@ class Acquisition:
     async def _reap(self, attempt: Attempt) -> None:
         base = attempt.base if attempt.version is None else attempt.version
         settled_at = self._token.settled_at if self._token else None
-        freed, _ = await free(
+        freed = await free(
             self._store,
             self._key,
             record=attempt.record,
@@ -349,9 +354,12 @@ class Acquisition:
             attempts=self._attempts,
             keep_token=self._store.until_settled(settled_at) <= 0,
         )
-        if freed is None:
+        if not isinstance(freed, Attempt):
             # A write of the giver that was thought lost may have moved the base.
             await self._drop_baton()
+        elif self._baton is not None:
+            self._baton.taken_on()
+            self._baton = None
 
 
 def is_passing(error: BackendError) -> bool:
