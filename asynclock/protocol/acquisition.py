@@ -6,7 +6,12 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Final
 
-from asynclock.errors import AccessDeniedError, BackendError, UnsupportedBackendError
+from asynclock.errors import (
+    AccessDeniedError,
+    BackendError,
+    BackendUnavailableError,
+    UnsupportedBackendError,
+)
 from asynclock.protocol.attempts import Attempt, Attempts
 from asynclock.protocol.judgement import (
     Observation,
@@ -166,6 +171,7 @@ class Acquisition:
             return verdict.wait, None
         token = self._next_token(seen)
         if token is None:
+            self.error = self._no_date()
             self._least = _REREAD
             return _REREAD, None
         if not await self._write(seen, token):
@@ -183,7 +189,7 @@ class Acquisition:
     def _cached(self) -> Seen | None:
         """Return what is handed on, or our own last release, as if it had just been read."""
         freed, now = self._state.freed, self._store.now()
-        if not self._store.time.dateless and self._store.time.bounds(now) is None:
+        if not self._store.dateless and self._store.time.bounds(now) is None:
             return None
         if self._baton is not None:
             return Seen(*self._baton.head, None, None, now)
@@ -226,7 +232,7 @@ class Acquisition:
     def _next_token(self, seen: Seen) -> Token | None:
         """Return the token to write; None: no usable Date yet, read again."""
         now = self._store.now()
-        if not self._store.time.dateless:
+        if not self._store.dateless:
             bounds = self._store.time.bounds(now)
             return None if bounds is None else next_token(seen.record, bounds, self._terms)
         token = next_token_without_dates(seen.record, now.wall)
@@ -239,6 +245,15 @@ class Acquisition:
                 "Date to make a new one from; use a store whose answers do",
             )
         return token
+
+    def _no_date(self) -> BackendError:
+        return BackendUnavailableError(
+            backend="store",
+            operation="acquire",
+            key=self._key,
+            detail="no answer had a Date that this machine's clock, or three others, agree with; "
+            "check the clocks of both, and what may strip the Date header off",
+        )
 
     async def _write(self, seen: Seen, token: Token) -> bool:
         """Write once on what was seen; False if there is no usable Date, or the baton is too old."""
