@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-from asynclock.backend import MAX_BODY, Backend, Entry, Stored, Written
+from asynclock.backend import MAX_BODY, Backend, Entry, Stored, Written, note_date
 from asynclock.backends import open_backend
 from asynclock.testing.contract import BackendContract
 
