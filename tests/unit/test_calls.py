@@ -172,9 +172,11 @@ def _close_in_the_middle_of(begun: str) -> None:
     backend = FaultyBackend(open_backend("memory://"), seed=1)
     client = LockClient(url="memory://", backend=backend, renewal="loop")
     tasks: list[asyncio.Task[object]] = []
+    leases = []
 
     async def begin() -> None:
         lease = await client.lock("other").acquire()
+        leases.append(lease)
         backend.delay = (FOREVER, FOREVER)
         backend.storm({Fault.SLOW: 1.0})
         call = lease.confirm if begun == "confirm" else client.lock("orders").acquire
