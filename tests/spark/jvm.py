@@ -121,12 +121,20 @@ class Jvm:
 
 
 class JavaProgram(Jvm):
-    """A program of this folder, run from source."""
+    """A program of this folder, run from source.
+
+    Args:
+        name: Of the program.
+        arguments: What it is given.
+        jars: What comes first on the class path.
+        user: As of ``Jvm``; so ``groups`` and ``umask``.
+    """
 
     def __init__(
         self,
         name: str,
         *arguments: str,
+        jars: tuple[Path, ...] = (),
         user: int | None = None,
         groups: tuple[int, ...] = (),
         umask: int = -1,
@@ -134,7 +142,7 @@ class JavaProgram(Jvm):
         super().__init__(
             str(_SOURCES / f"{name}.java"),
             *arguments,
-            path=class_path(MERGER_JAR),
+            path=class_path(*jars, MERGER_JAR),
             user=user,
             groups=groups,
             umask=umask,

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 _HEADER: Final = struct.Struct("<IIQQIIIHH")
 _ANSWER: Final = struct.Struct("<IiQ")
-_GETATTR, _OPENDIR, _READDIR, _RELEASEDIR, _INIT = 3, 27, 28, 29, 26
+_GETATTR, _STATFS, _INIT, _OPENDIR, _READDIR, _RELEASEDIR = 3, 17, 26, 27, 28, 29
 _NOT_IMPLEMENTED: Final = -38
 _BODIES: Final = {
     _INIT: struct.pack("<IIIIHHI", 7, 31, 0, 0, 0, 0, 4096).ljust(64, b"\0"),
     # An empty folder that everyone may use: valid for no time, then inode 1.
     _GETATTR: struct.pack("<QII 6Q 10I", 0, 0, 0, 1, *[0] * 8, stat.S_IFDIR | 0o777, 2, *[0] * 5),
+    _STATFS: bytes(80),
     _OPENDIR: bytes(16),
     _READDIR: b"",
     _RELEASEDIR: b"",

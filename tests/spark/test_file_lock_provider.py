@@ -22,6 +22,7 @@ import pytest
 import asynclock
 from asynclock.backends import _mounts
 from asynclock.spark.options import FILE_LOCK_PROVIDER, read_options, write_options
+from asynclock.spark.session import hudi_bundle
 from tests.spark.jvm import JavaProgram
 from tests.spark.share import mounted_share
 
@@ -261,17 +262,23 @@ def test_who_may_write_in_the_table_may_lock_it(
 def test_two_users_share_a_table_and_a_reader_does_not() -> None:
     """Members of the table's group exclude each other, with a strict umask; others are refused."""
     alice, bob, carol, staff = 60_001, 60_002, 60_003, 60_100
+    bundle = hudi_bundle()
+    assert bundle is not None
     with tempfile.TemporaryDirectory() as name:
         table = Path(name)
         table.chmod(0o755)
+        # The package cache of who runs the tests may be closed to other users.
+        readable = Path(shutil.copyfile(bundle, table / "hudi.jar"))
         (table / ".hoodie").mkdir()
         os.chown(table / ".hoodie", alice, staff)
         (table / ".hoodie").chmod(0o2775)
-        with (
-            JavaProgram("LockProbe", table.as_uri(), user=alice, groups=(staff,), umask=0o077) as first,
-            JavaProgram("LockProbe", table.as_uri(), user=bob, groups=(staff,), umask=0o077) as second,
-            JavaProgram("LockProbe", table.as_uri(), user=carol) as reader,
-        ):
+
+        def probe(user: int, *groups: int) -> JavaProgram:
+            return JavaProgram(
+                "LockProbe", table.as_uri(), jars=(readable,), user=user, groups=groups, umask=0o077
+            )
+
+        with probe(alice, staff) as first, probe(bob, staff) as second, probe(carol) as reader:
             assert first.ask("a lock 0") == "true"
             assert second.ask("a lock 50") == "false"
             first.ask("a unlock")
