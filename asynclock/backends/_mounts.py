@@ -24,12 +24,13 @@ def shared_kind(path: Path) -> str | None:
 
     None: it is on a local one, or this system has no table of mounts that could tell.
     """
-    real = os.path.realpath(path)
-    longest, kind = -1, ""
-    for point, mounted in _mounts():
-        if _is_within(real, point) and len(point) >= longest:
-            longest, kind = len(point), mounted
-    return kind if _is_shared(kind) else None
+    mounts = list(_mounts())
+    # As it is written first: to follow the links of a share whose server is gone would block for good.
+    for plain in (os.path.abspath, os.path.realpath):
+        kind = _kind(plain(path), mounts)
+        if _is_shared(kind):
+            return kind
+    return None
 
 
 def shared_below(folder: Path) -> tuple[Path, str] | None:
@@ -41,6 +42,14 @@ def shared_below(folder: Path) -> tuple[Path, str] | None:
         if point != real and _is_within(point, real) and _is_shared(kind)
     )
     return next(visible, None)
+
+
+def _kind(path: str, mounts: list[tuple[str, str]]) -> str:
+    longest, kind = -1, ""
+    for point, mounted in mounts:
+        if _is_within(path, point) and len(point) >= longest:
+            longest, kind = len(point), mounted
+    return kind
 
 
 def _is_shared(kind: str) -> bool:

@@ -56,12 +56,14 @@ _ERRORS: Final[dict[int, type[BackendError]]] = {
     errno.ENAMETOOLONG: UnsupportedBackendError,
     errno.ENOTDIR: UnsupportedBackendError,
     errno.EOVERFLOW: UnsupportedBackendError,
+    errno.EBUSY: UnsupportedBackendError,
     errno.EAGAIN: BackendUnavailableError,
     errno.ENOENT: BackendUnavailableError,
 }
 """Nothing was written: the rename, the only step that shows, was not made or has failed."""
 _DETAILS: Final = {
     errno.EAGAIN: "another process has been stopped in the middle of a write",
+    errno.EBUSY: "the lock file is mounted by itself and cannot be replaced; mount its folder",
     errno.ENAMETOOLONG: "File name too long; use a shorter name, or split it with '/'",
     errno.ENOENT: "the folder was removed meanwhile",
 }
@@ -87,6 +89,7 @@ class LocalBackend:
         self._fsync = fsync
         self._workers = Workers("asynclock-file", _THREADS)
         self._local: set[int] = set()
+        self._seen: set[Path] = set()
         self._swept: set[Path] = set()
 
     async def get(self, key: str) -> Stored | None:
@@ -125,6 +128,7 @@ class LocalBackend:
     def _get(self, key: str) -> Stored | float:
         path = self._path(key)
         with self._errors("get", key):
+            self._refuse_unseen("get", key, path.parent)
             try:
                 body, facts = read_regular(path, MAX_BODY + 1)
             except FileNotFoundError:
@@ -148,6 +152,7 @@ class LocalBackend:
     def _folder(self, operation: str, key: str) -> Folder:
         """Open the folder of an object for writing, and make it where an object may be created."""
         path = self._path(key).parent
+        self._refuse_unseen(operation, key, path)
         try:
             folder = Folder(path)
         except FileNotFoundError:
@@ -203,6 +208,7 @@ class LocalBackend:
     def _delete(self, key: str) -> None:
         path = self._path(key)
         with self._errors("delete", key):
+            self._refuse_unseen("delete", key, path.parent)
             try:
                 folder = Folder(path.parent)
             except FileNotFoundError:
@@ -239,6 +245,14 @@ class LocalBackend:
         if "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):
             raise ConfigError(setting="key", value=key, reason="must be a relative path without '.' or '..'")
         return self._root / key
+
+    def _refuse_unseen(self, operation: str, key: str, folder: Path) -> None:
+        """Refuse a share before it is touched: one whose server is gone would block for good."""
+        if folder not in self._seen:
+            kind = shared_kind(folder)
+            if kind is not None:
+                raise self._shared(operation, key, folder, kind)
+            self._seen.add(folder)
 
     def _refuse_shared(self, operation: str, key: str, path: Path, device: int) -> None:
         """Refuse a network or shared file system, wherever it is mounted and whenever that happened."""

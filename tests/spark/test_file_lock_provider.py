@@ -23,8 +23,8 @@ import asynclock
 from asynclock.backends import _mounts
 from asynclock.spark.options import FILE_LOCK_PROVIDER, read_options, write_options
 from asynclock.spark.session import hudi_bundle
+from tests.share import mounted_share
 from tests.spark.jvm import JavaProgram
-from tests.spark.share import mounted_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

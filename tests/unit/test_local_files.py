@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import os
 import shutil
 import signal
@@ -31,6 +32,7 @@ from asynclock import (
 from asynclock.backends import _mounts
 from asynclock.backends.local import LocalBackend
 from asynclock.probe import probe
+from tests.share import mounted_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -295,6 +297,22 @@ async def test_a_file_system_that_cannot_keep_the_time_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == [SIDE]
 
 
+async def test_a_file_system_without_hard_links_is_as_good(
+    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAT, for example: the side file, which is linked into its place elsewhere, is created there."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+
+    version = (await backend.put_if_absent(KEY, b"x")).version
+    await backend.put_if_match(KEY, b"y", version)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [SIDE, KEY]
+
+
 # What was written and what was not
 
 
@@ -428,6 +446,45 @@ def share_over(folder: Path) -> None:
         assert list(folder.iterdir()) == []
 
     asyncio.run(main())
+
+
+def mounted_file(folder: Path) -> None:
+    """Mount a file over a lock, as containers do."""
+    backend: Backend = LocalBackend(folder, fsync=False)
+
+    async def main() -> None:
+        version = (await backend.put_if_absent(KEY, b"x")).version
+        subprocess.run(["mount", "--bind", folder / KEY, folder / KEY], check=True)  # noqa: ASYNC221
+        with pytest.raises(UnsupportedBackendError, match="mount its folder"):
+            await backend.put_if_match(KEY, b"y", version)
+        assert (folder / KEY).read_bytes() == b"x"
+
+    asyncio.run(main())
+
+
+def test_a_lock_file_that_is_mounted_by_itself_is_refused(tmp_path: Path) -> None:
+    """It cannot be replaced; to try until the timeout would not help."""
+    run("mounted_file", tmp_path, inside=("unshare", "--mount", "--propagation", "private"))
+
+
+async def test_a_share_whose_server_is_gone_does_not_use_up_the_threads(
+    backend: LocalBackend, tmp_path: Path
+) -> None:
+    """Every access to it would wait for good; it is refused before it is touched."""
+    (tmp_path / "share").mkdir()
+    with mounted_share(tmp_path / "share", "gone", dead=True):
+        looks = [asyncio.ensure_future(backend.get(f"share/{number}.json")) for number in range(8)]
+
+        await asyncio.wait_for(backend.put_if_absent(KEY, b"x"), 2)
+
+        outcomes = await asyncio.wait_for(asyncio.gather(*looks, return_exceptions=True), 2)
+        with pytest.raises(UnsupportedBackendError, match=r"fuse\.gone"):
+            await asyncio.wait_for(asyncio.ensure_future(_keys(backend)), 2)
+    assert all(isinstance(outcome, UnsupportedBackendError) for outcome in outcomes)
+
+
+async def _keys(backend: LocalBackend) -> list[str]:
+    return [entry.key async for entry in backend.list("")]
 
 
 @pytest.mark.parametrize("call", ["share_below", "share_over"])

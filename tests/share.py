@@ -33,8 +33,14 @@ _BODIES: Final = {
 
 
 @contextmanager
-def mounted_share(folder: Path, kind: str) -> Iterator[None]:
-    """Mount an empty file system of the kind ``fuse.<kind>`` at a folder."""
+def mounted_share(folder: Path, kind: str, *, dead: bool = False) -> Iterator[None]:
+    """Mount an empty file system of the kind ``fuse.<kind>`` at a folder.
+
+    Args:
+        folder: Where.
+        kind: What comes behind ``fuse.``.
+        dead: Nobody answers, as for a share whose server is gone: who asks waits until the end.
+    """
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other"
     subprocess.run(
@@ -43,12 +49,14 @@ def mounted_share(folder: Path, kind: str) -> Iterator[None]:
         pass_fds=(device,),
     )
     server = threading.Thread(target=_serve, args=(device,))
-    server.start()
+    if not dead:
+        server.start()
     try:
         yield
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
-        server.join()
+        if not dead:
+            server.join()
         os.close(device)
 
 
