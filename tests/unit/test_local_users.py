@@ -203,7 +203,7 @@ def test_a_folder_that_is_shared_later_is_shared_after_its_owners_next_write(pub
 
 
 def test_a_folder_with_the_sticky_bit_is_for_one_user(public: Path) -> None:
-    """A second one is told why at once, and that nothing was written."""
+    """A second user learns why at once, and that nothing was written."""
     folder = folder_of(public, 0, 0, 0o1777)
     with User(ALICE, folder) as alice, User(BOB, folder) as bob:
         assert alice.write("one") == "written"

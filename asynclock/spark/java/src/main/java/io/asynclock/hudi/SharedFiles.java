@@ -45,7 +45,7 @@ final class SharedFiles {
       share(draft, path.getParent(), mode);
       link(draft, path);
     } catch (FileAlreadyExistsException e) {
-      // It will do.
+      // Another process created it first.
     } finally {
       Files.deleteIfExists(draft);
     }
