@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
+import pty
+import select
 import stat
 import subprocess
 import sys
@@ -124,6 +126,31 @@ def test_secrets_come_from_standard_input_line_by_line(monkeypatch: pytest.Monke
 
     assert found == {"secret_access_key": "first", "region": "eu", "session_token": "second"}
     assert rest == b"the rest\n"
+
+
+def test_a_terminal_is_asked_without_an_echo() -> None:
+    """Where the standard input is a terminal, KEY=- asks for the option by name and shows nothing typed."""
+    ours, theirs = pty.openpty()
+    script = "from asynclock.cli.options import parse_options; print(parse_options(['sas_token=-']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as asked:
+        assert asked.stderr is not None
+        prompt = asked.stderr.read(len("sas_token: "))
+        os.write(ours, f"{CANARY}\n".encode())
+        shown, _ = asked.communicate(timeout=DEADLINE)
+    echo = os.read(ours, 1024) if select.select([ours], [], [], 0)[0] else b""
+    os.close(ours)
+    os.close(theirs)
+
+    assert prompt == "sas_token: "
+    assert shown.strip() == str({"sas_token": CANARY})
+    assert CANARY not in echo.decode()
 
 
 def test_what_is_no_secret_is_taken_as_it_stands() -> None:
