@@ -14,10 +14,15 @@ import pytest
 import asynclock
 from asynclock import LeaseSettings, hudi, sync
 from asynclock.backends import open_backend
+from asynclock.backends.azure import open_azure
+from asynclock.backends.gcs import open_gcs
+from asynclock.backends.local import open_local
+from asynclock.backends.memory import open_memory
+from asynclock.backends.s3 import open_s3
 from asynclock.client import LockClient
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.probe import probe_backend
-from asynclock.spark.spec import LocksSpec, StreamSpec, TableSpec
+from asynclock.spark.spec import Column, LocksSpec, StreamSpec, TableSpec
 from asynclock.sync import hudi as blocking
 from tests.unit.test_errors import FIELDS, every_error
 
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 CANARY = "CaNaRy"
 
 CREDENTIALS = {
-    # what bears a secret before an "@"
+    # what has a secret before an "@", or before where one belongs
     "key and secret": f"s3://KEY:{CANARY}@bucket/locks",
     "slash after the canary": f"s3://KEY:{CANARY}/RET@bucket/locks",
     "slash before the canary": f"s3://KEY:SEC/{CANARY}@bucket/locks",
@@ -78,16 +83,9 @@ def every_face(error: BaseException) -> Iterator[str]:
 
 def stream(**fields: str) -> StreamSpec:
     """Return a stream with some fields of its own."""
-    columns = (asynclock_column("at", "timestamp"),)
+    columns = (Column(name="at", type="timestamp"),)
     plain: dict[str, Any] = {"source": "data/*.csv", "checkpoint": "checkpoint"}
     return StreamSpec(name="a", format="csv", ordering="at", columns=columns, **plain | fields)
-
-
-def asynclock_column(name: str, kind: str) -> Any:  # noqa: ANN401  a Column
-    """Return a column."""
-    from asynclock.spark.spec import Column  # noqa: PLC0415  beside its only use
-
-    return Column(name=name, type=kind)
 
 
 def _awaited(start: Callable[[str], Any]) -> Callable[[str], object]:
@@ -103,6 +101,11 @@ STORES: dict[str, Callable[[str], object]] = {
     "connect": asynclock.connect,
     "sync.connect": sync.connect,
     "open_backend": open_backend,
+    "open_s3": open_s3,
+    "open_gcs": open_gcs,
+    "open_azure": open_azure,
+    "open_local": open_local,
+    "open_memory": open_memory,
     "probe": _awaited(asynclock.probe),
     "probe_backend": _awaited(lambda url: probe_backend(memory(), url=url)),
     "LockClient": lambda url: LockClient(url=url, backend=memory()),
