@@ -16,6 +16,7 @@ import anyio
 
 from asynclock import exits
 from asynclock.backends import open_backend
+from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
 from asynclock.core import LockCore
 from asynclock.errors import AsyncLockError, ConfigError
@@ -115,6 +116,7 @@ class LockClient:
             raise ConfigError(setting="renewal", value=renewal, reason='must be "thread" or "loop"')
         if settings is not None and not isinstance(settings, LeaseSettings):
             raise ConfigError(setting="settings", value=settings, reason="must be a LeaseSettings")
+        split_url(url)
         self.url = url.rstrip("/") if not url.endswith("://") else url
         self.settings = settings or LeaseSettings()
         self.backend = backend

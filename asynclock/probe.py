@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.backend import MissingDate, Written, missing_date
 from asynclock.backends import open_backend
+from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
 from asynclock.errors import AsyncLockError, BackendError, PreconditionFailedError
 from asynclock.settings import LeaseSettings
@@ -91,6 +92,7 @@ async def probe(url: str, **backend_options: object) -> ProbeReport:
 
 async def probe_backend(backend: Backend, *, url: str, clock: Clock | None = None) -> ProbeReport:
     """Probe a backend that is open already; see ``probe``."""
+    split_url(url)
     trial = _Trial(backend, clock or SystemClock())
     try:
         await trial.run()

@@ -53,7 +53,8 @@ from asynclock.backends._http import (
     server_time,
     without_resend,
 )
-from asynclock.backends._url import object_prefix, split_url, take_options
+from asynclock.backends._names import name_problem
+from asynclock.backends._url import object_prefix, split_url, take_options, wrong_url
 from asynclock.errors import (
     BackendError,
     ConfigError,
@@ -326,10 +327,8 @@ def open_azure(url: str, **options: object) -> AzureBackend:
         min_write_interval=float,
     )
     container, _, host = parts.netloc.partition("@")
-    if not container or not all(c.isascii() and (c.isalnum() or c in "-$") for c in container):
-        raise ConfigError(
-            setting="url", value="...", reason=f"must be like {parts.scheme}://container/prefix"
-        )
+    if (problem := name_problem("az", container)) is not None:
+        raise wrong_url("url", url, f"must be like {parts.scheme}://container/prefix; {problem}")
     account = find_account(host, taken)
     allow_http = taken.get("allow_http", False)
     address = check_endpoint("account_url", account.url, allow_http=allow_http, with_path=True)

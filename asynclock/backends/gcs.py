@@ -44,7 +44,6 @@ from asynclock.backends._http import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
     CloudBackend,
-    bucket_of,
     check_endpoint,
     http_date,
     note_sent,
@@ -52,7 +51,7 @@ from asynclock.backends._http import (
     server_time,
     without_resend,
 )
-from asynclock.backends._url import object_prefix, split_url, take_options
+from asynclock.backends._url import bucket_of, object_prefix, split_url, take_options
 from asynclock.errors import (
     AccessDeniedError,
     BackendError,
@@ -292,7 +291,7 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
         endpoint = f"http://{endpoint}"
     endpoint = check_endpoint("endpoint_url", endpoint, allow_http=taken.get("allow_http", False))
     return GcsBackend(
-        bucket_of(parts),
+        bucket_of(parts, "gs"),
         prefix=object_prefix(parts),
         min_write_interval=taken.get("min_write_interval", _WRITE_INTERVAL),
         endpoint_url=endpoint,

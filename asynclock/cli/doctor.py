@@ -10,7 +10,6 @@ from asynclock._text import printable
 from asynclock.cli.exit_codes import DONE, NO
 from asynclock.cli.locks import backend_option, json_option
 from asynclock.cli.output import print_json
-from asynclock.cli.target import parse_options
 from asynclock.probe import probe
 
 
@@ -18,12 +17,12 @@ from asynclock.probe import probe
 @click.argument("url", metavar="URL")
 @backend_option
 @json_option
-def doctor_command(url: str, options: tuple[str, ...], *, as_json: bool) -> int:
+def doctor_command(url: str, options: dict[str, object], *, as_json: bool) -> int:
     """Try whether locks may be kept at URL: conditions, races, reads, Dates.
 
     Writes a few objects of its own there and deletes them. Exit code 1 if it is not safe.
     """
-    report = asyncio.run(probe(url, **parse_options(options)))
+    report = asyncio.run(probe(url, **options))
     if as_json:
         print_json(report)
     else:
