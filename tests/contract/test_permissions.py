@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -88,6 +91,39 @@ async def test_reading_writing_and_listing_are_enough_on_s3(minio: Server) -> No
     options = await asyncio.to_thread(_session, minio, actions)
 
     assert await _hold_and_list(f"{minio.url}/least-{uuid.uuid4()}", options) == 1
+
+
+async def test_a_probe_without_the_right_to_delete_says_what_it_left(minio: Server) -> None:
+    """Where nothing may be deleted locks are safe; report and command name what stays, list skips it."""
+    options = await asyncio.to_thread(_session, minio, ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
+    url = f"{minio.url}/probed-{uuid.uuid4()}"
+
+    report = await asynclock.probe(url, **options)
+    told = await asyncio.to_thread(_doctor, url, options)
+
+    backend = open_backend(url, **minio.options)
+    there = {entry.key async for entry in backend.list("")}
+    await backend.aclose()
+    said = {line.split()[1] for line in told if line.startswith("left ")}
+    assert report.safe
+    assert len(report.left) == len(said) > 10
+    assert {*report.left, *said} == there
+    assert told[-1] == f"{url}: locks may be kept here"
+    async with asynclock.connect(url, **options) as client, client.lock("a").hold():
+        assert [status.name for status in await client.list()] == ["a"]
+
+
+def _doctor(url: str, options: dict[str, Any]) -> list[str]:
+    """Return what the command prints, which has its key from the environment."""
+    environment = os.environ | {
+        "AWS_ACCESS_KEY_ID": options["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": options["secret_access_key"],
+        "AWS_SESSION_TOKEN": options["session_token"],
+        "AWS_ENDPOINT_URL": options["endpoint_url"],
+    }
+    command = (sys.executable, "-c", "from asynclock.cli import main; main()", "doctor", url)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    return ran.stdout.splitlines()
 
 
 @pytest.mark.parametrize(
