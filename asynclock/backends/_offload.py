@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_LOOP_THREADS: Final = 32
+_LOOP_THREADS: Final = 8
 
 
 class Workers:

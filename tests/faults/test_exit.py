@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 import time
 import uuid
 from asyncio.subprocess import PIPE
@@ -113,3 +114,16 @@ async def test_an_exit_releases_where_the_proxies_of_the_environment_are_used(
     assert dict(zip(("s3", "gcs", "azure"), states, strict=True)) == dict.fromkeys(
         ("s3", "gcs", "azure"), "free"
     )
+
+
+async def test_the_threads_that_look_names_up_end_with_their_client(cloud: Server) -> None:
+    """A client that reached its store by name leaves none of these threads behind."""
+    options = cloud.through(f"http://localhost:{urlsplit(cloud.endpoint).port}")
+    async with asynclock.connect(f"{cloud.url}/names-{uuid.uuid4()}", **options) as client:
+        await client.list()
+        found = [each for each in threading.enumerate() if each.name.startswith("asynclock-names-")]
+        assert [each.name for each in found] == ["asynclock-names-1"]
+
+    for each in found:
+        await asyncio.to_thread(each.join, 5)
+    assert not any(each.is_alive() for each in found)
