@@ -23,6 +23,7 @@ from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
 from asynclock.host import Host, run_on, runs, uninterrupted
 from asynclock.lock import Lock
+from asynclock.probe import is_probe
 from asynclock.protocol.store import Store
 from asynclock.protocol.terms import Terms
 from asynclock.renewal import RenewalScheduler
@@ -181,7 +182,9 @@ class LockClient:
         names = [
             entry.key.removesuffix(_SUFFIX)
             async for entry in self._entries(prefix)
-            if entry.key.endswith(_SUFFIX) and _is_name(entry.key.removesuffix(_SUFFIX))
+            if entry.key.endswith(_SUFFIX)
+            and _is_name(entry.key.removesuffix(_SUFFIX))
+            and not is_probe(entry.key)
         ]
         found: dict[str, LockStatus] = {}
         limit = anyio.CapacityLimiter(_LISTED_AT_ONCE)

@@ -54,6 +54,7 @@ from asynclock.backends._http import (
     without_resend,
 )
 from asynclock.backends._names import name_problem
+from asynclock.backends._resolver import Resolver
 from asynclock.backends._url import object_prefix, split_url, take_options, wrong_url
 from asynclock.errors import (
     BackendError,
@@ -115,6 +116,7 @@ class AzureBackend(CloudBackend[Sdk]):
         self._container = container
         self._account = account
         self._trust_env = trust_env
+        self._resolver = Resolver()
         self._blobs: dict[str, Sdk] = {}
         self._shared: _SharedCredential | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -195,7 +197,10 @@ class AzureBackend(CloudBackend[Sdk]):
     async def _open(self) -> Sdk:
         self._session = without_resend(
             aiohttp.ClientSession(
-                trust_env=self._trust_env, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+                connector=aiohttp.TCPConnector(resolver=self._resolver),
+                trust_env=self._trust_env,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
             )
         )
         credential = self._account.credential
@@ -225,6 +230,7 @@ class AzureBackend(CloudBackend[Sdk]):
             await self._shared.aclose()
         if self._session is not None:
             await self._session.close()
+        await self._resolver.close()
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
         if (
