@@ -51,7 +51,7 @@ def main() -> int:
         print(f"seed {outcome.seed}: {outcome.violations[0]}")
     if found and not options.all:
         _show(found[0])
-    kinds = Counter(outcome.violations[0].split(":")[0] for outcome in found)
+    kinds = Counter(rule for outcome in found for rule in {each.split(":")[0] for each in outcome.violations})
     print(f"{acquisitions} acquisitions, {events} events, {time.monotonic() - began:.0f} s {dict(kinds) or ''}")
     print(f"attack: {len(seeds)} histories, {len(found)} violations")
     return 1 if found else 0

@@ -54,8 +54,9 @@ class Weather:
     undated: float = 0.0
     unmodified: float = 0.0
 
-    def calm(self) -> None:
-        """Let every request arrive once and be answered."""
+    def calm(self, trip: float) -> None:
+        """Let every request arrive once and be answered, after ``trip`` seconds each way or so."""
+        self.trip = trip
         self.lost = self.mute = self.late = self.twice = self.busy = self.wrong_date = 0.0
 
 

@@ -124,7 +124,7 @@ class History:
         self.judge.look()
         for process in self.processes:
             process.finish()
-        plan.weather.calm()
+        plan.weather.calm(min(plan.weather.trip, min(plan.validities) / 60))
         self.world.run(self.world.now + 4.0 + 20 * plan.weather.trip)
 
     def _strike(self, each: Any) -> None:  # noqa: ANN401  a Misfortune
@@ -171,6 +171,7 @@ class History:
             process.ending = True
         gc.collect()
         self.world.run(self.world.now + 3 * self.plan.weather.late_by + 10 * self.plan.weather.trip + 2)
+        self._nobody_renews()
         stranger = self.begin(_stranger(self.plan, users=0), "stranger")
         taken: list[str] = []
         tasks = [stranger.spawn(self._take(stranger, name, taken)) for name in self.plan.locks]
@@ -180,12 +181,26 @@ class History:
         self.world.run(self.world.now + longest + 60, lambda: all(task.done() for task in tasks))
         for name in self.plan.locks:
             if name not in taken:
-                self.judge.blame("held for ever", f"{name} was not free in time: {self.judge.head(name + '.json')}")
+                head = self.judge.head(f"{name}.json") or {}
+                self.judge.blame(
+                    "held for ever", f"{name} was not free in time: {head}"
+                )
         for process in self.processes:
             for _, line in process.clients:
                 for trespass in line.trespasses:
                     self.judge.blame("trespass", f"{line.who}: {trespass}")
         self.judge.count_updates(once=not self.plan.shared_leases)
+
+    def _nobody_renews(self) -> None:
+        """A process whose users are gone renews nothing: those with a closed loop still live."""
+        before = {name: self.bucket.things.get(f"{name}.json") for name in self.plan.locks}
+        self.world.run(self.world.now + 0.25 * max(self.plan.validities))
+        for name, thing in before.items():
+            head = self.judge.head(f"{name}.json") or {}
+            if thing is not self.bucket.things.get(f"{name}.json") and not head.get("expired"):
+                self.judge.blame("held for ever", f"{name} is renewed for nobody: {head}")
+                for process in self.processes:
+                    process.kill()
 
     async def _take(self, stranger: Process, name: str, taken: list[str]) -> None:
         client, line = stranger.clients[0]

@@ -172,7 +172,7 @@ def _weather(rng: random.Random, plan: Plan, shortest: float) -> None:
     for fate in ("lost", "mute", "late", "twice", "busy"):
         if rng.random() < 0.5:
             setattr(weather, fate, rng.choice((0.01, 0.05, 0.15)))
-    weather.late_by = shortest * rng.choice((0.1, 1.0, 3.0))
+    weather.late_by = min(shortest, 300.0) * rng.choice((0.1, 1.0, 3.0))
     weather.undated = rng.choice((0.0,) * 7 + (1.0, 0.2, 0.7))
     weather.unmodified = rng.choice((0.0,) * 6 + (1.0, 0.3))
     if rng.random() < 0.1:

@@ -85,7 +85,7 @@ class Process:
         for plan in self.plan.clients:
             client = self.connect(plan)
             for number in range(plan.users):
-                user = User(self, plan, client, f"{self.name}{number}", self.clients)
+                user = User(self, plan, client, f"{self.name}.{self._made}.{number}", self.clients)
                 self.spawn(user.run())
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

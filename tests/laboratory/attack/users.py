@@ -95,7 +95,7 @@ class User:
         async with lock.hold(timeout=self._timeout()) as lease:
             claim = self._given(lease)
             await self._work(lease, claim)
-            before, began = self._judge.head(lock.key), self._now()
+            before, began = self._judge.head(lock.key), self._now(claim)
         self._released(claim, before, began)
 
     async def by_hand(self, lock: Lock) -> None:
@@ -105,7 +105,7 @@ class User:
         try:
             await self._work(lease, claim)
         finally:
-            before, began = self._judge.head(lock.key), self._now()
+            before, began = self._judge.head(lock.key), self._now(claim)
             await lease.release()
         self._released(claim, before, began)
         await lease.release()
@@ -116,7 +116,7 @@ class User:
         if lease is not None:
             claim = self._given(lease)
             await asyncio.sleep(self._some())
-            before, began = self._judge.head(lock.key), self._now()
+            before, began = self._judge.head(lock.key), self._now(claim)
             await lease.release()
             self._released(claim, before, began)
 
@@ -135,6 +135,12 @@ class User:
         lease = await lock.acquire(timeout=self._timeout())
         self._given(lease)
         await asyncio.sleep(self._some())
+        owner, failures, held = lease.owner, self._line.failures, lease.held
+        del lease
+        await asyncio.sleep(self._plan.settings["validity"] / 5 + 4 * self._process.history.spacing)
+        head = self._judge.head(lock.key) or {}
+        if held and failures == self._line.failures and head["owner"] == owner and not head["expired"]:
+            self._judge.blame("dropped", f"{self._line.who} dropped its lease of {lock.key}, which is kept")
 
     async def status(self, lock: Lock) -> None:
         """Look."""
@@ -168,13 +174,13 @@ class User:
     def _given(self, lease: Lease) -> Claim:
         return self._judge.given(lease.key, self._line.who, lease, lease.fencing_token)
 
-    def _now(self) -> tuple[float, int]:
-        return self._process.world.now, self._line.failures
+    def _now(self, claim: Claim) -> tuple[float, int]:
+        """Note when a release begins, and how many requests had failed; -1 where nothing is held any more."""
+        return self._process.world.now, self._line.failures if claim.held else -1
 
     def _released(self, claim: Claim | None, before: object, began: tuple[float, int] | None) -> None:
         """Judge a release that returned well, unless the store may have given no answer."""
-        now, failures = self._now()
-        if claim is None or began is None or failures != began[1]:
+        if claim is None or began is None or self._line.failures != began[1]:
             return
-        if now - began[0] < self._client.settings.validity / 5:
+        if self._process.world.now - began[0] < self._client.settings.validity / 5:
             self._judge.released(self._line.who, claim, before)  # type: ignore[arg-type]
