@@ -108,14 +108,11 @@ class StoreTime:
         self._agreed_at: float | None = None
         self._carried: Date | None = None
         self._recent: deque[Date] = deque(maxlen=WITNESSES_KEPT)
-        self.dateless = True
-        """No answer has borne a Date so far."""
 
     def observe(self, value: float | None, *, sent: Instant, arrived: Instant) -> Date | None:
         """Take in the Date of an answer and say what it is good for; None if it bore none."""
         if value is None:
             return None
-        self.dateless = False
         trip = arrived.boot - sent.boot
         # Both readings, each carried over the trip: a wall clock that stepped meanwhile is no witness.
         earliest, latest = max(sent.wall, arrived.wall - trip), min(arrived.wall, sent.wall + trip)

@@ -111,13 +111,16 @@ class Lease:
 
         Raises:
             LeaseLostError: It was lost before; nothing was written.
+            LeaseTakenOverError: The lock was found to be another's, broken or deleted; nothing was
+                written.
         """
         if self.lost is not None:
             self._raise()  # here, since in a forked child nobody runs the lease's loop
         await run_on(self._loop, self._release)
 
     async def _release(self) -> None:
-        if not await self._end(self._tenure) and self._tenure.lost is not None:
+        await self._end(self._tenure)
+        if self._tenure.lost is not None:
             self._raise()
 
     def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:

@@ -122,6 +122,30 @@ def _observed(record: LockRecord, seen: Seen, observation: Observation, terms: T
     return observation.left(seen, max(record.lease_ms / 1000, terms.validity))
 
 
+class Displaced(NamedTuple):
+    """What stands where a lease's own record should be.
+
+    Attributes:
+        reason: How that came about.
+        owner: Owner of the record that stands there; None where there is none.
+        token: Its fencing token; None where it has none.
+    """
+
+    reason: str
+    owner: str | None = None
+    token: int | None = None
+
+
+def displaced(seen: Seen, owner: str) -> Displaced:
+    """Say what an answer without any record of a lease of ``owner`` means for that lease."""
+    record = seen.record
+    if record is None:
+        return Displaced("its object was deleted")
+    if record.expired and record.owner == owner:
+        return Displaced("it was broken by an operator", record.owner, record.epoch)
+    return Displaced("another owner has taken over", record.owner, record.epoch)
+
+
 class Token(NamedTuple):
     """The fencing token of a new acquisition.
 
