@@ -155,13 +155,16 @@ class Line:
     def __init__(self, bucket: Bucket, who: str, rng: random.Random) -> None:
         self.clock_resolution = bucket.resolution
         self.min_write_interval = bucket.spacing
-        self.has_dates = bucket.weather.undated < 1
+        self.sends_dates = bucket.weather.undated < 1
+        self.versions_may_repeat = bucket.hashed
         self.who = who
         self.dead = False
         self.silent = False
         """Its client was closed or belongs to a forked child: every request is a violation."""
         self.trespasses: list[str] = []
         self.closed = 0
+        self.trips: dict[str, tuple[float, float]] = {}
+        """Seconds there and back of a ``get`` or a ``put``, where they are not drawn."""
         self.failures = 0
         """How many of its requests had another fate than to be answered in time."""
         self._bucket = bucket
@@ -196,6 +199,7 @@ class Line:
         if self.dead:
             return await answer  # for ever: the process is gone
         there, back = (weather.trip * rng.uniform(0.2, 2.0) for _ in range(2))
+        there, back = self.trips.get(operation[:3], (there, back))
         fate = self._fate(operation)
         if fate:
             self.failures += 1

@@ -75,13 +75,13 @@ class History:
     def run(self) -> Outcome:
         """Carry it out."""
         try:
-            with _quiet():
+            with quiet():
                 self._act()
                 self._last_will()
         except OutOfEventsError:
             self.judge.blame("spins", "more events than any history needs")
         finally:
-            with _quiet():
+            with quiet():
                 self._bury()
         return Outcome(
             self.plan.seed,
@@ -122,6 +122,8 @@ class History:
             self._night()
         self.world.run(self.world.now + plan.horizon - (plan.night or 0.0))
         self.judge.look()
+        if plan.turns:
+            self.judge.overdue(plan.patience)
         for process in self.processes:
             process.finish()
         plan.weather.calm(min(plan.weather.trip, min(plan.validities) / 60))
@@ -255,7 +257,7 @@ def _stranger(plan: Plan, *, users: int) -> ProcessPlan:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Whatever is dropped with a dead process complains in vain."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     enabled = gc.isenabled()

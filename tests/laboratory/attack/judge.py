@@ -47,6 +47,7 @@ class Judge:
     Attributes:
         violations: What must not happen and did.
         may_be_corrupt: Keys that somebody wrote garbage to by hand.
+        waiting: Since when clients wait for a turn.
     """
 
     world: World
@@ -56,6 +57,8 @@ class Judge:
     acquisitions: int = 0
     acknowledged: dict[str, list[str]] = field(default_factory=dict)
     may_be_corrupt: set[str] = field(default_factory=set)
+    waiting: dict[str, float] = field(default_factory=dict)
+    _last: dict[tuple[str, str], Claim] = field(default_factory=dict)
     _highest: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def blame(self, rule: str, what: str) -> None:
@@ -69,6 +72,7 @@ class Judge:
         """Take in a lease that was handed out just now, with its token (None: a Hudi writer's)."""
         claim = Claim(key, lease.owner, who, weakref.ref(lease))
         self.claims.append(claim)
+        self._last[who, key] = claim
         self.acquisitions += 1
         self.world.tell(who, f"HAS {key} owner={lease.owner[:8]} token={token} held={lease.held}")
         if token is not None:
@@ -165,6 +169,22 @@ class Judge:
         if claim.held:
             self.blame("believer", f"{who} believes in {claim.key} after its release")
 
+    # Turns.
+
+    def overdue(self, patience: float) -> None:
+        """Look for whoever has been waiting for a turn for longer than ``patience``."""
+        for who, since in list(self.waiting.items()):
+            if self.world.now - since > patience:
+                self.blame("starved", f"{who} has waited {self.world.now - since:.1f} s for a turn")
+
+    def nothing_left(self, who: str) -> None:
+        """An ``aclose`` has returned in time: what was not lost before has been freed."""
+        for (owner, key), claim in self._last.items():
+            lease, head = claim.lease_ref(), self.head(key) or {}
+            kept = head.get("owner") == claim.owner and not head.get("expired")
+            if owner == who and kept and lease is not None and lease.lost is None and not claim.excused:
+                self.blame("closed", f"an aclose() of {who} has returned, and {key} is still held")
+
     # Updates are counted.
 
     def acknowledge(self, key: str, mark: str) -> None:
@@ -176,6 +196,11 @@ class Judge:
         for key, marks in self.acknowledged.items():
             thing = self.bucket.things.get(key)
             found = [] if thing is None else thing.body.partition(b"\n")[2].decode().split()
+            if key.endswith(".sum"):
+                total = int(found[0]) if found else 0
+                if total < len(marks):
+                    self.blame("update", f"{len(marks)} updates of {key} are acknowledged, {total} are counted")
+                continue
             lost = [mark for mark in marks if mark not in found]
             if lost:
                 self.blame("update", f"{len(lost)} of {len(marks)} acknowledged updates of {key} are lost")

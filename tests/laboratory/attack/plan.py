@@ -88,6 +88,8 @@ class Plan:
     """Fenced objects are changed under a lease through any client of its process."""
     turns: bool = False
     """Users do nothing but take the lock in turn, and each is to have one."""
+    patience: float = 0.0
+    """Seconds after which a turn is overdue."""
 
     @property
     def validities(self) -> list[float]:
@@ -98,8 +100,11 @@ class Plan:
 def draw(seed: int) -> Plan:
     """Return the plan of a seed."""
     rng = random.Random(f"attack {seed}")
-    if rng.random() < 0.02:
+    family = rng.random()
+    if family < 0.01:  # noqa: PLR2004
         return _turns(seed, rng)
+    if family < 0.06:  # noqa: PLR2004
+        return _settling(seed, rng)
     low, high = rng.choice(((0.1, 2.0), (1.0, 30.0), (1.0, 30.0), (30.0, 900.0), (900.0, WEEK)))
     base = low * (high / low) ** rng.random()
     if rng.random() < 0.03:
@@ -193,6 +198,11 @@ def _hudi(rng: random.Random, plan: Plan, shortest: float) -> None:
 
 def _misfortunes(rng: random.Random, plan: Plan) -> None:
     kinds, weights = zip(*MISFORTUNES, strict=True)
+    if plan.hudi and rng.random() < 0.5:
+        # Signals in the wait for a token that has to settle.
+        for _ in range(rng.randint(2, 6)):
+            at, process = rng.random() * plan.horizon, rng.randrange(len(plan.processes))
+            plan.misfortunes.append(Misfortune(at, "signal", process, rng.random()))
     for _ in range(rng.choice((0, 1, 2, 3, 5))):
         kind = rng.choices(kinds, weights)[0]
         if kind == "break" and plan.hudi:
@@ -204,12 +214,37 @@ def _misfortunes(rng: random.Random, plan: Plan) -> None:
 
 
 def _turns(seed: int, rng: random.Random) -> Plan:
+    """Two processes that want one lock all the time, or one all the time and one now and then."""
     plan = Plan(seed, turns=True)
     plan.weather.trip = 0.005
-    polls = rng.choice(((0.1, 0.1), (0.1, 0.1), (0.1, 0.4), (0.1, 1.0)))
+    polls = rng.choice(((0.1, 0.1), (0.1, 0.4), (0.05, 5.0)))
     for poll in polls:
         settings = {"validity": 10.0, "renew_interval": 0.5, "max_clock_skew": 0.0, "poll_interval": poll}
         client = ClientPlan({**settings, "safety_margin": 2.0}, "loop", 1)
         plan.processes.append(ProcessPlan((client,), 1.0, 0.0, 0.0, "return"))
-    plan.horizon = 12 * max(0.5, *(20 * poll for poll in polls))
+    plan.patience = 20 * polls[0] * 6 + 6 * polls[1]
+    if polls[1] < 1:
+        plan.patience += 20 * polls[1]  # a run of the slow one
+    plan.horizon = plan.patience * 2.5
+    return plan
+
+
+def _settling(seed: int, rng: random.Random) -> Plan:
+    """Tokens that have to settle behind a Hudi writer, and processes that are struck meanwhile."""
+    tight = rng.random() < 0.5
+    plan = Plan(seed, skew=2.0, resolution=0.0 if tight else 1.0)
+    first = -plan.skew * rng.random()
+    plan.nodes = [first, first + plan.skew]
+    validity = 2.0 if tight else rng.choice((60.0, 90.0))
+    settings = {"validity": validity, "safety_margin": validity / 10, "renew_interval": validity / 10}
+    settings |= {"max_clock_skew": plan.skew, "poll_interval": 0.05 if tight else 0.5}
+    plan.weather.trip = 0.09 if tight else rng.choice((0.3, 0.8))
+    plan.horizon = 30.0 if tight else 60.0
+    for _ in range(5 if tight else 2):
+        client = ClientPlan(settings, rng.choice(("loop", "thread")), 1)
+        plan.processes.append(ProcessPlan((client,), 1.0, 0.0, 0.0, rng.choice(("return", "kill", "exit"))))
+    plan.hudi.append(HudiPlan(rng.uniform(0.5, 2.0) if tight else rng.uniform(2, 6), 0.0, dies=False, until=50.0))
+    for number in range(4 if tight else 10):
+        at, process = rng.random() * plan.horizon, number if tight else rng.randrange(2)
+        plan.misfortunes.append(Misfortune(at, "kill" if tight else "signal", process, rng.random()))
     return plan

@@ -153,8 +153,11 @@ class Process:
         """Close a client; from then on it holds nothing and asks the store nothing."""
         await asyncio.sleep(pause)
         line = self.line_of(client)
+        began, failures = self.world.now, line.failures
         await client.aclose()
         self.world.tell(line.who, "closed")
+        if failures == line.failures and self.world.now - began < client.exit_bound:
+            self.judge.nothing_left(line.who)
         for claim in list(self.judge.claims):
             if claim.who == line.who and claim.held:
                 self.judge.blame("closed", f"{line.who} believes in {claim.key} after an aclose()")

@@ -18,6 +18,8 @@ from asynclock import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from asynclock import Lease, Lock
     from asynclock.client import LockClient
     from tests.laboratory.attack.bucket import Line
@@ -25,7 +27,19 @@ if TYPE_CHECKING:
     from tests.laboratory.attack.plan import ClientPlan
     from tests.laboratory.attack.process import Process
 
+_TURN = 0.05
+_REST = 3.0
 _HABITS = (("hold", 6), ("by_hand", 4), ("once", 2), ("cancelled", 3), ("dropped", 1), ("status", 1))
+
+
+def add_to_sum(body: bytes | None) -> bytes:
+    """Count one more: what others write may be the very same bytes."""
+    return b"%d" % (int(body or b"0") + 1)
+
+
+def adder(mark: str) -> Callable[[bytes | None], bytes]:
+    """Return what adds a mark that nobody else adds."""
+    return lambda body: b" ".join(filter(None, (body, mark.encode())))
 
 
 class User:
@@ -58,6 +72,9 @@ class User:
 
     async def run(self) -> None:
         """Use the locks until the process ends."""
+        if self._process.history.turns:
+            await self._take_turns()
+            return
         kinds, weights = zip(*_HABITS, strict=True)
         while not self._process.ending:
             lock = self._client.lock(self._rng.choice(self._process.history.locks))
@@ -88,6 +105,19 @@ class User:
         if draw < 0.2:
             return None
         return 0.0 if draw < 0.3 else 2 * self._plan.settings["validity"] * self._rng.random()
+
+    async def _take_turns(self) -> None:
+        """Take the lock again and again: nobody may wait for longer than a few runs of the other."""
+        lock = self._client.lock(self._process.history.locks[0])
+        while not self._process.ending:
+            self._judge.waiting[self._name] = self._process.world.now
+            async with lock.hold():
+                self._judge.acquisitions += 1
+                self._judge.overdue(self._process.history.patience)
+                del self._judge.waiting[self._name]
+                await asyncio.sleep(_TURN * self._rng.uniform(0.5, 1.5))
+            if self._plan.settings["poll_interval"] > 1:
+                await asyncio.sleep(_REST)  # it wants the lock now and then
 
     async def hold(self, lock: Lock) -> None:
         """``async with lock.hold()``."""
@@ -162,11 +192,11 @@ class User:
         if self._process.history.shared_leases:
             client = self._rng.choice([each for each, line in self._clients if not line.silent] or [client])
         self._marks += 1
-        mark, key = f"{self._name}-{len(self._clients)}-{self._marks}", f"{lease.name}.count"
+        mark = f"{self._name}-{len(self._clients)}-{self._marks}"
+        change, kind = self._rng.choice(((add_to_sum, "sum"), (adder(mark), "count")))
+        key = f"{lease.name}.{kind}"
         try:
-            await FencedObject(client, key).update(
-                lambda body: b" ".join(filter(None, (body, mark.encode()))), lease=lease
-            )
+            await FencedObject(client, key).update(change, lease=lease)
         except (StaleTokenError, BackendError, LeaseLostError, ConfigError):
             return
         self._judge.acknowledge(key, mark)
