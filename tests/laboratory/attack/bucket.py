@@ -32,6 +32,7 @@ class Weather:
 
     Attributes:
         trip: Seconds from a client to the store, on average.
+        jam: It takes up to ``jam_by`` seconds longer to arrive.
         lost: The request never arrives.
         mute: It arrives, its answer does not.
         late: It arrives ``late_by`` later than the client may wait for.
@@ -43,6 +44,8 @@ class Weather:
     """
 
     trip: float = 0.01
+    jam: float = 0.0
+    jam_by: float = 0.0
     lost: float = 0.0
     mute: float = 0.0
     late: float = 0.0
@@ -57,6 +60,7 @@ class Weather:
     def calm(self, trip: float) -> None:
         """Let every request arrive once and be answered, after ``trip`` seconds each way or so."""
         self.trip = trip
+        self.jam = 0.0
         self.lost = self.mute = self.late = self.twice = self.busy = self.wrong_date = 0.0
 
 
@@ -199,6 +203,8 @@ class Line:
         if self.dead:
             return await answer  # for ever: the process is gone
         there, back = (weather.trip * rng.uniform(0.2, 2.0) for _ in range(2))
+        if weather.jam and rng.random() < weather.jam:
+            there += weather.jam_by * rng.random()
         there, back = self.trips.get(operation[:3], (there, back))
         fate = self._fate(operation)
         if fate:

@@ -50,6 +50,8 @@ class HudiWriter:
         self._version = ""
         self._rounds = 0
         self._believes = False
+        self._busy = False
+        """A write is under way."""
         self._claim: Claim | None = None
         self._later(validity * rng.random(), self._turn)
 
@@ -68,7 +70,9 @@ class HudiWriter:
         return self._bucket.weather.trip * self._rng.uniform(0.2, 2.0)
 
     def _turn(self) -> None:
-        if self._bucket.world.now >= self._until:
+        if self._busy:
+            self._later(self._trip(), self._turn)
+        elif self._bucket.world.now >= self._until:
             self._end()
         elif not self.held:
             self._believes = False
@@ -108,7 +112,10 @@ class HudiWriter:
         valid_until = self._valid_until if expired else self._time() + self._validity
         body = json.dumps({"expired": expired, "validUntil": int(valid_until * 1000), "owner": owner})
 
+        self._busy = True
+
         def arrive() -> None:
+            self._busy = False
             if self._bucket.too_soon(self._key):
                 return
             if not expired and (first or self.held):

@@ -86,6 +86,8 @@ class Plan:
     """When everything is killed and, after the documented wait, all locks are deleted by hand."""
     shared_leases: bool = False
     """Fenced objects are changed under a lease through any client of its process."""
+    keen: bool = False
+    """Users want nothing but the lock, for a moment, and wait for it."""
     turns: bool = False
     """Users do nothing but take the lock in turn, and each is to have one."""
     patience: float = 0.0
@@ -231,20 +233,21 @@ def _turns(seed: int, rng: random.Random) -> Plan:
 
 def _settling(seed: int, rng: random.Random) -> Plan:
     """Tokens that have to settle behind a Hudi writer, and processes that are struck meanwhile."""
-    tight = rng.random() < 0.5
-    plan = Plan(seed, skew=2.0, resolution=0.0 if tight else 1.0)
+    tight = rng.random() < 0.3  # noqa: PLR2004
+    plan = Plan(seed, skew=2.0, resolution=0.0 if tight else 1.0, keen=True)
     first = -plan.skew * rng.random()
     plan.nodes = [first, first + plan.skew]
     validity = 2.0 if tight else rng.choice((60.0, 90.0))
     settings = {"validity": validity, "safety_margin": validity / 10, "renew_interval": validity / 10}
     settings |= {"max_clock_skew": plan.skew, "poll_interval": 0.05 if tight else 0.5}
-    plan.weather.trip = 0.09 if tight else rng.choice((0.3, 0.8))
+    plan.weather.trip = 0.005 if tight else 0.1
+    plan.weather.jam, plan.weather.jam_by = rng.choice(((0.3, 0.38), (0.6, 0.38)) if tight else ((0.3, 3.0), (0.7, 2.0)))
     plan.horizon = 30.0 if tight else 60.0
     for _ in range(5 if tight else 2):
         client = ClientPlan(settings, rng.choice(("loop", "thread")), 1)
         plan.processes.append(ProcessPlan((client,), 1.0, 0.0, 0.0, rng.choice(("return", "kill", "exit"))))
-    plan.hudi.append(HudiPlan(rng.uniform(0.5, 2.0) if tight else rng.uniform(2, 6), 0.0, dies=False, until=50.0))
-    for number in range(4 if tight else 10):
+    plan.hudi.append(HudiPlan(rng.uniform(0.2, 1.0) if tight else rng.uniform(2, 6), 0.0, dies=False, until=plan.horizon * 0.9))
+    for number in range(4 if tight else 14):
         at, process = rng.random() * plan.horizon, number if tight else rng.randrange(2)
         plan.misfortunes.append(Misfortune(at, "kill" if tight else "signal", process, rng.random()))
     return plan

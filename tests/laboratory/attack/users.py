@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tests.laboratory.attack.plan import ClientPlan
     from tests.laboratory.attack.process import Process
 
+_KEEN = (("hold", 1), ("by_hand", 1))
 _TURN = 0.05
 _REST = 3.0
 _HABITS = (("hold", 6), ("by_hand", 4), ("once", 2), ("cancelled", 3), ("dropped", 1), ("status", 1))
@@ -75,7 +76,8 @@ class User:
         if self._process.history.turns:
             await self._take_turns()
             return
-        kinds, weights = zip(*_HABITS, strict=True)
+        keen = self._process.history.keen
+        kinds, weights = zip(*(_KEEN if keen else _HABITS), strict=True)
         while not self._process.ending:
             lock = self._client.lock(self._rng.choice(self._process.history.locks))
             try:
@@ -98,11 +100,13 @@ class User:
     def _some(self) -> float:
         history = self._process.history
         scale = min(self._plan.settings["validity"] / 2, history.horizon / 8)
+        if history.keen:
+            scale = 3 * history.weather.trip
         return scale * self._rng.random() ** 3
 
     def _timeout(self) -> float | None:
         draw = self._rng.random()
-        if draw < 0.2:
+        if draw < 0.2 or self._process.history.keen:
             return None
         return 0.0 if draw < 0.3 else 2 * self._plan.settings["validity"] * self._rng.random()
 
