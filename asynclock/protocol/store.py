@@ -53,7 +53,7 @@ class Store:
         self.terms = terms
         self.events = events
         self.holder = holder
-        self.time = StoreTime(skew=terms.skew, resolution=terms.resolution)
+        self.time = StoreTime(skew=terms.skew, resolution=terms.resolution, longest_trip=terms.longest_trip)
         self.dateless = not backend.sends_dates
         """The store never sends a Date. One answer without a Date does not make it so."""
         self._backend = backend
