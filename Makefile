@@ -11,12 +11,13 @@ BIN := $(VENV)/bin
 JAR := asynclock/spark/jars/asynclock-hudi.jar
 JAVA_SOURCES := asynclock/spark/java/pom.xml $(shell find asynclock/spark/java/src -name '*.java' 2>/dev/null)
 
-.PHONY: help demo test jar simulate mutants soak-kill soak-cut bench lint dist clean
+.PHONY: help demo test jar simulate attack mutants soak-kill soak-cut bench lint dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
 	@echo "make test                the whole test suite"
 	@echo "make simulate [SEEDS=n]  a million fenced updates and hostile records, then histories in virtual time"
+	@echo "make attack [SEEDS=n]    a second opinion: histories in a universe that shares no code with the simulator"
 	@echo "make mutants             planted mistakes that the simulator must find"
 	@echo "make soak-kill [KILLS=n] kill -9 of processes that contend for file:// locks"
 	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
@@ -33,6 +34,9 @@ simulate: $(VENV)/ready
 	@$(BIN)/python -m asynclock.testing.bank
 	@$(BIN)/python -m asynclock.testing.fuzz
 	@$(BIN)/python -m asynclock.testing.simulate $(if $(SEEDS),--seeds $(SEEDS))
+
+attack: $(VENV)/ready
+	@$(BIN)/python -m tests.laboratory.attack $(if $(SEEDS),--seeds $(SEEDS))
 
 mutants: $(VENV)/ready
 	@$(BIN)/python -m tests.mutants

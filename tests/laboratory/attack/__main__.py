@@ -18,6 +18,10 @@ SEEDS = 10_000
 SHOWN = 400
 
 
+def _say(line: object) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
 def run(seed: int) -> Outcome:
     """Run one history; only a violation keeps its trace."""
     outcome = History(draw(seed)).run()
@@ -48,30 +52,32 @@ def main() -> int:
                 if not options.all:
                     break
     for outcome in sorted(found, key=lambda each: each.seed):
-        print(f"seed {outcome.seed}: {outcome.violations[0]}")
+        _say(f"seed {outcome.seed}: {outcome.violations[0]}")
     if found and not options.all:
         _show(found[0])
     kinds = Counter(rule for outcome in found for rule in {each.split(":")[0] for each in outcome.violations})
-    print(f"{acquisitions} acquisitions, {events} events, {time.monotonic() - began:.0f} s {dict(kinds) or ''}")
-    print(f"attack: {len(seeds)} histories, {len(found)} violations")
+    _say(
+        f"{acquisitions} acquisitions, {events} events, {time.monotonic() - began:.0f} s {dict(kinds) or ''}"
+    )
+    _say(f"attack: {len(seeds)} histories, {len(found)} violations")
     return 1 if found else 0
 
 
 def _replay(seed: int) -> int:
     outcome = History(draw(seed)).run()
-    print(draw(seed))
+    _say(draw(seed))
     for line in outcome.trace:
-        print(line)
-    print(f"attack: 1 histories, {len(outcome.violations)} violations")
+        _say(line)
+    _say(f"attack: 1 histories, {len(outcome.violations)} violations")
     return 1 if outcome.violations else 0
 
 
 def _show(outcome: Outcome) -> None:
     for line in outcome.trace[-SHOWN:]:
-        print(line)
+        _say(line)
     for violation in outcome.violations:
-        print(violation)
-    print(f"replay it: python -m tests.laboratory.attack --seed {outcome.seed}")
+        _say(violation)
+    _say(f"replay it: python -m tests.laboratory.attack --seed {outcome.seed}")
 
 
 if __name__ == "__main__":

@@ -1,29 +1,20 @@
-"""A store of many nodes with clocks of their own, and the unreliable way to it."""
+"""A store of many nodes with clocks of their own."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from asynclock.backend import Entry, Stored, Written
-from asynclock.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError
+from asynclock.backend import Stored, Written
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
-    from tests.laboratory.attack.world import ProcessLoop, World
-
-try:  # where ``get`` returns None for a missing object, its Date comes by a side door
-    from asynclock.backend import note_date
-except ImportError:  # pragma: no cover
-
-    def note_date(server_time: float | None) -> None:
-        """Do nothing: the Date of a missing object comes in the answer."""
+    from tests.laboratory.attack.world import World
 
 
 @dataclass
@@ -125,7 +116,9 @@ class Bucket:
         modified = None if self.rng.random() < self.weather.unmodified else thing.modified
         return Stored(thing.body, thing.version, modified, date)
 
-    def put(self, key: str, body: bytes, base: str | None, by: str, *, always: bool = False) -> Written | None:
+    def put(
+        self, key: str, body: bytes, base: str | None, by: str, *, always: bool = False
+    ) -> Written | None:
         """Write if the condition holds; None: refused."""
         thing = self.things.get(key)
         if not (always or self.broken) and (None if thing is None else thing.version) != base:
@@ -144,150 +137,9 @@ class Bucket:
         return thing is not None and self.world.now - thing.landed < self.spacing
 
 
-class Line:
-    """A client's way to the bucket: its ``Backend``.
-
-    Args:
-        bucket: The store.
-        loop: The loop that its calls are made on, asked at each call.
-        who: For the trace.
-        rng: For the fate of each request.
-    """
-
-    name: Final = "attack"
-
-    def __init__(self, bucket: Bucket, who: str, rng: random.Random) -> None:
-        self.clock_resolution = bucket.resolution
-        self.min_write_interval = bucket.spacing
-        self.sends_dates = bucket.weather.undated < 1
-        self.versions_may_repeat = bucket.hashed
-        self.who = who
-        self.dead = False
-        self.silent = False
-        """Its client was closed or belongs to a forked child: every request is a violation."""
-        self.trespasses: list[str] = []
-        self.closed = 0
-        self.trips: dict[str, tuple[float, float]] = {}
-        """Seconds there and back of a ``get`` or a ``put``, where they are not drawn."""
-        self.failures = 0
-        """How many of its requests had another fate than to be answered in time."""
-        self._bucket = bucket
-        self._rng = rng
-
-    async def get(self, key: str) -> Stored | None:
-        found = await self._send("get", key, lambda: self._bucket.get(key))
-        if isinstance(found, Stored):
-            return found
-        note_date(found)
-        return None
-
-    async def put_if_absent(self, key: str, body: bytes) -> Written:
-        return await self._write("put_if_absent", key, body, None)
-
-    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
-        return await self._write("put_if_match", key, body, version)
-
-    async def _write(self, operation: str, key: str, body: bytes, base: str | None) -> Written:
-        written = await self._send(operation, key, lambda: self._bucket.put(key, body, base, self.who))
-        if written is None:
-            raise PreconditionFailedError(backend=self.name, operation=operation, key=key, detail="412")
-        return written
-
-    async def _send(self, operation: str, key: str, act: Callable[[], Any]) -> Any:  # noqa: ANN401
-        world, weather, rng = self._bucket.world, self._bucket.weather, self._rng
-        loop: ProcessLoop = asyncio.get_running_loop()  # type: ignore[assignment]
-        answer = loop.create_future()
-        if self.silent:
-            self.trespasses.append(f"{operation} {key} after its end")
-            world.tell(self.who, f"TRESPASS {operation} {key}")
-        if self.dead:
-            return await answer  # for ever: the process is gone
-        there, back = (weather.trip * rng.uniform(0.2, 2.0) for _ in range(2))
-        if weather.jam and rng.random() < weather.jam:
-            there += weather.jam_by * rng.random()
-        there, back = self.trips.get(operation[:3], (there, back))
-        fate = self._fate(operation)
-        if fate:
-            self.failures += 1
-            world.tell(self.who, f"{operation} {key}: {fate}")
-
-        def deliver(outcome: Any, error: Exception | None = None) -> None:  # noqa: ANN401
-            if loop.dead or loop.is_closed():
-                return
-            loop.call_soon(_settle, answer, outcome, error)
-
-        def error(kind: type[Exception], detail: str) -> Exception:
-            return kind(backend=self.name, operation=operation, key=key, detail=detail)  # type: ignore[call-arg]
-
-        def again() -> None:
-            outcome = act()
-            world.at(world.now + back, lambda: deliver(outcome))
-
-        def arrive() -> None:
-            if operation != "get" and self._bucket.too_soon(key):
-                world.at(world.now + back, lambda: deliver(None, error(BackendUnavailableError, "429 pace")))
-                return
-            outcome = act()
-            if fate == "twice":
-                world.at(world.now + there, again)
-            elif fate == "mute":
-                if rng.random() < 0.5:  # else there is silence until the client gives up
-                    world.at(world.now + back, lambda: deliver(None, error(OutcomeUnknownError, "cut")))
-            elif fate != "late":
-                world.at(world.now + back, lambda: deliver(outcome))
-
-        if fate == "lost":
-            if rng.random() < 0.5:
-                world.at(world.now + there + back, lambda: deliver(None, error(OutcomeUnknownError, "cut")))
-        elif fate == "busy":
-            refusal = rng.choice(_REFUSALS)
-            world.at(world.now + there + back, lambda: deliver(None, error(refusal, "busy")))
-        else:
-            delay = weather.late_by * rng.random() if fate == "late" else 0.0
-            world.at(world.now + there + delay, arrive)
-        return await answer
-
-    def _fate(self, operation: str) -> str:
-        weather, draw = self._bucket.weather, self._rng.random()
-        for fate in ("lost", "mute", "late", "twice", "busy"):
-            chance = getattr(weather, fate)
-            if draw < chance:
-                return fate if operation != "get" or fate in {"lost", "mute", "busy"} else ""
-            draw -= chance
-        return ""
-
-    async def list(self, prefix: str) -> AsyncIterator[Entry]:
-        for key, thing in sorted(self._bucket.things.items()):
-            if key.startswith(prefix):
-                yield Entry(key, len(thing.body), thing.modified)
-
-    async def put(self, key: str, body: bytes) -> Written:
-        return await self._send("put", key, lambda: self._bucket.put(key, body, None, self.who, always=True))
-
-    async def delete(self, key: str) -> None:
-        await self._send("delete", key, lambda: self._bucket.things.pop(key, None))
-
-    async def aclose(self) -> None:
-        self.closed += 1
-
-
-_REFUSALS: Final = (BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError)
-
-
-def _settle(answer: asyncio.Future[Any], outcome: Any, error: Exception | None) -> None:  # noqa: ANN401
-    if answer.done():
-        return
-    if error is None:
-        answer.set_result(outcome)
-    else:
-        answer.set_exception(error)
-
-
 def _short(body: bytes) -> str:
     try:
         said = json.loads(body)
-        return " ".join(
-            f"{name}={str(said[name])[:17]}" for name in said if name not in {"holder", "nonce"}
-        )
+        return " ".join(f"{name}={str(said[name])[:17]}" for name in said if name not in {"holder", "nonce"})
     except (ValueError, TypeError):
         return repr(body[-40:])

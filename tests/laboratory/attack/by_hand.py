@@ -4,81 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock import AsyncLockError, FencedObject, LeaseLostError
-from tests.laboratory.attack.bucket import Weather
-from tests.laboratory.attack.history import History, Outcome, quiet
-from tests.laboratory.attack.plan import DAY, WEEK, ClientPlan, Plan, ProcessPlan
+from tests.laboratory.attack.plan import DAY, WEEK
+from tests.laboratory.attack.scene import KEY, Scene
 from tests.laboratory.attack.users import add_to_sum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from asynclock import Lease
     from asynclock.client import LockClient
-    from tests.laboratory.attack.judge import Claim
+    from tests.laboratory.attack.history import Outcome
     from tests.laboratory.attack.process import Process
 
-KEY: Final = "lock.json"
 PATIENCE: Final = 40.0
 """Seconds that a waiter who looks each 5 s may wait beside users who hold for 0.05 s."""
-
-
-class Scene(History):
-    """A history whose processes do what a script says."""
-
-    def __init__(
-        self,
-        *,
-        validity: float = 10.0,
-        skew: float = 0.0,
-        poll: float = 0.1,
-        resolution: float = 0.0,
-        nodes: tuple[float, ...] = (0.0,),
-        trip: float = 0.01,
-    ) -> None:
-        plan = Plan(-1, skew=skew, resolution=resolution, nodes=list(nodes), weather=Weather(trip=trip))
-        plan.horizon = 0.0
-        self.settings = {
-            "validity": validity,
-            "safety_margin": validity / 10,
-            "max_clock_skew": skew,
-            "poll_interval": poll,
-        }
-        # Never started: for the numbers of the stranger who comes at the end.
-        plan.processes.append(ProcessPlan((ClientPlan(self.settings, "loop", 0),), 1.0, 0.0, 0.0, "return"))
-        super().__init__(plan)
-
-    def process(self, renewal: str = "loop", *, wall_error: float = 0.0, clients: int = 1, **changed: Any) -> Process:  # noqa: ANN401
-        """Start a process without users."""
-        client = ClientPlan({**self.settings, **changed}, renewal, 0)
-        return self.begin(ProcessPlan((client,) * clients, 1.0, wall_error, 0.0, "return"))
-
-    async def acquire(self, process: Process, timeout: float | None = None, client: int = 0) -> tuple[Lease, Claim]:  # noqa: ASYNC109
-        """Acquire the lock and tell the judge."""
-        one, line = process.clients[client]
-        lease = await one.lock("lock").acquire(timeout=timeout)
-        return lease, self.judge.given(KEY, line.who, lease, lease.fencing_token)
-
-    def hudi(self, *, expired: bool, valid_for: float = 5.0, owner: str = "hudi") -> None:
-        """Write what a Hudi writer writes, over whatever is there."""
-        valid_until = int((self.world.now + valid_for) * 1000)
-        body = json.dumps({"expired": expired, "validUntil": valid_until, "owner": owner})
-        self.bucket.put(KEY, body.encode(), None, "hudi", always=True)
-
-    def play(self, seconds: float, *scripts: tuple[Process, Coroutine[Any, Any, Any]]) -> None:
-        """Let scripts run for so long; an error of a script that is none of the library's is raised."""
-        with quiet():
-            tasks = [process.spawn(script) for process, script in scripts]
-            self.world.run(self.world.now + seconds)
-        for task in tasks:
-            if task.done() and not task.cancelled() and task.exception() is not None:
-                error = task.exception()
-                self.world.tell("script", repr(error))
-                if not isinstance(error, AsyncLockError):
-                    raise error  # type: ignore[misc]
 
 
 def survived_signal(after: float, renewal: str = "thread") -> Outcome:
@@ -208,7 +150,9 @@ def one_lease_two_clients() -> Outcome:
 
     async def work() -> None:
         lease, _ = await scene.acquire(process)
-        await asyncio.gather(*(count(client, lease, name) for (client, _), name in zip(process.clients, "ab", strict=True)))
+        await asyncio.gather(
+            *(count(client, lease, name) for (client, _), name in zip(process.clients, "ab", strict=True))
+        )
         await lease.release()
 
     scene.plan.shared_leases = True
@@ -308,8 +252,7 @@ def crash_in_the_wait() -> Outcome:
         handed.set()
 
     async def third() -> None:
-        while not handed.is_set():
-            await asyncio.sleep(0.001)
+        await handed.wait()
         await scene.acquire(three, 30)
 
     scene.play(40, (one, first()), (two, second()), (three, third()))
@@ -366,5 +309,8 @@ BY_HAND: Final[dict[str, Callable[[], Outcome]]] = {
     "two acloses": lambda: closed_in_the_middle(twice=True),
     "slow waiter": slow_waiter,
     "crash in the wait": crash_in_the_wait,
-    **{f"broken by force, {how}": lambda how=how: broken_by_force(how) for how in ("hold", "release", "broken")},  # type: ignore[misc]
+    **{
+        f"broken by force, {how}": lambda how=how: broken_by_force(how)
+        for how in ("hold", "release", "broken")
+    },  # type: ignore[misc]
 }

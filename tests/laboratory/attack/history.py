@@ -184,9 +184,7 @@ class History:
         for name in self.plan.locks:
             if name not in taken:
                 head = self.judge.head(f"{name}.json") or {}
-                self.judge.blame(
-                    "held for ever", f"{name} was not free in time: {head}"
-                )
+                self.judge.blame("held for ever", f"{name} was not free in time: {head}")
         for process in self.processes:
             for _, line in process.clients:
                 for trespass in line.trespasses:
@@ -223,7 +221,9 @@ class History:
         """Return what an acquisition of a free lock may take: polls, round trips, a token that settles."""
         plan = self.plan
         poll = max(client.settings["poll_interval"] for each in plan.processes for client in each.clients)
-        dates = 0.0 if plan.weather.undated in {0.0, 1.0} else 30.0  # read again each second until there is one
+        dates = (
+            0.0 if plan.weather.undated in {0.0, 1.0} else 30.0
+        )  # read again each second until there is one
         settling = 2 * (plan.skew + plan.resolution)
         return 2 * poll + 20 * plan.weather.trip + 2 * plan.spacing + settling + dates + 2
 

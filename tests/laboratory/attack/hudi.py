@@ -90,9 +90,7 @@ class HudiWriter:
 
     def _look(self) -> None:
         record = self._judge.head(self._key)
-        free = (
-            record is None or record.get("expired") or record["validUntil"] / 1000 + DRIFT < self._time()
-        )
+        free = record is None or record.get("expired") or record["validUntil"] / 1000 + DRIFT < self._time()
         if free:
             self._rounds += 1
             self.owner = f"{self._name}-{self._rounds}"
@@ -118,14 +116,13 @@ class HudiWriter:
             self._busy = False
             if self._bucket.too_soon(self._key):
                 return
-            if not expired and (first or self.held):
-                # From here on it believes as soon as the answer is there; earlier is the stricter test.
-                self._valid_until, self._believes = int(valid_until * 1000) / 1000, not first
             written = self._bucket.put(self._key, body.encode(), base, self._name)
             if written is None:
                 self._believes = False
                 return
             self._version = written.version
+            if not expired:
+                self._valid_until = int(valid_until * 1000) / 1000
             if first and not expired:
                 self._believes = True
                 self._claim = self._judge.given(self._key, self._name, self, None)

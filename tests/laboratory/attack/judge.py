@@ -199,7 +199,9 @@ class Judge:
             if key.endswith(".sum"):
                 total = int(found[0]) if found else 0
                 if total < len(marks):
-                    self.blame("update", f"{len(marks)} updates of {key} are acknowledged, {total} are counted")
+                    self.blame(
+                        "update", f"{len(marks)} updates of {key} are acknowledged, {total} are counted"
+                    )
                 continue
             lost = [mark for mark in marks if mark not in found]
             if lost:

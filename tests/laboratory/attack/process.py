@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from asynclock import ConfigError, LeaseSettings
 from asynclock import host as portal
 from asynclock.client import LockClient
-from tests.laboratory.attack.bucket import Line
+from tests.laboratory.attack.line import Line
 from tests.laboratory.attack.users import User
 from tests.laboratory.attack.world import Machine, ProcessLoop
 
@@ -153,10 +153,10 @@ class Process:
         """Close a client; from then on it holds nothing and asks the store nothing."""
         await asyncio.sleep(pause)
         line = self.line_of(client)
-        began, failures = self.world.now, line.failures
+        began, failures, first = self.world.now, line.failures, not line.silent
         await client.aclose()
         self.world.tell(line.who, "closed")
-        if failures == line.failures and self.world.now - began < client.exit_bound:
+        if first and failures == line.failures and self.world.now - began < 0.9 * client.exit_bound:
             self.judge.nothing_left(line.who)
         for claim in list(self.judge.claims):
             if claim.who == line.who and claim.held:

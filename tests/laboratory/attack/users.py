@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from asynclock import Lease, Lock
     from asynclock.client import LockClient
-    from tests.laboratory.attack.bucket import Line
     from tests.laboratory.attack.judge import Claim
+    from tests.laboratory.attack.line import Line
     from tests.laboratory.attack.plan import ClientPlan
     from tests.laboratory.attack.process import Process
 

@@ -167,19 +167,30 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(None)
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # noqa: ANN401
+        """Run a callback next; from other threads too: there are none here."""
         handle = asyncio.Handle(callback, args, self, context)
         return self._add(self.world.now, handle)
 
     call_soon_threadsafe = call_soon
 
     def call_later(
-        self, delay: float, callback: Any, *args: Any, context: Context | None = None  # noqa: ANN401
+        self,
+        delay: float,
+        callback: Any,  # noqa: ANN401
+        *args: Any,  # noqa: ANN401
+        context: Context | None = None,
     ) -> asyncio.TimerHandle:
+        """Run a callback after ``delay`` seconds of the monotonic clock."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Any, *args: Any, context: Context | None = None  # noqa: ANN401
+        self,
+        when: float,
+        callback: Any,  # noqa: ANN401
+        *args: Any,  # noqa: ANN401
+        context: Context | None = None,
     ) -> asyncio.TimerHandle:
+        """Run a callback at a time of the monotonic clock."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._add(self.machine.true_time_of(when), handle)
         return handle
@@ -193,18 +204,23 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return handle
 
     def time(self) -> float:
+        """Return the monotonic clock."""
         return self.machine.fine()
 
     def create_future(self) -> asyncio.Future[Any]:
+        """Return a future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> Any:  # noqa: ANN401
+        """Return a task of this loop."""
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
     def is_running(self) -> bool:
+        """Whether callbacks are run."""
         return not self.dead and not self._closed
 
     def is_closed(self) -> bool:
+        """Whether it was closed."""
         return self._closed
 
     def close(self) -> None:
@@ -213,11 +229,13 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.world.forget(self)
 
     def get_debug(self) -> bool:
+        """Return False."""
         return False
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         pass
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Keep what nobody caught."""
         error = context.get("exception")
         self.complaints.append(f"{context.get('message')}: {error!r}")
