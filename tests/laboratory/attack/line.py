@@ -46,6 +46,8 @@ class Line:
         """Its process was killed: nothing more is sent."""
         self.silent = False
         """Its client was closed or belongs to a forked child: every request is a violation."""
+        self.closing: tuple[float, int] | None = None
+        """When its client began to close, and how many requests had failed by then."""
         self.trespasses: list[str] = []
         self.trips: dict[str, tuple[float, float]] = {}
         """Seconds there and back of a ``get`` or a ``put``, where they are not drawn."""

@@ -153,9 +153,10 @@ class Process:
         """Close a client; from then on it holds nothing and asks the store nothing."""
         await asyncio.sleep(pause)
         line = self.line_of(client)
-        began, failures, first = self.world.now, line.failures, not line.silent
+        first, line.closing = not line.silent, line.closing or (self.world.now, line.failures)
         await client.aclose()
         self.world.tell(line.who, "closed")
+        began, failures = line.closing
         if first and failures == line.failures and self.world.now - began < 0.9 * client.exit_bound:
             self.judge.nothing_left(line.who)
         for claim in list(self.judge.claims):
