@@ -92,12 +92,15 @@ def dropped_lease(renewal: str) -> Outcome:
     scene = Scene()
     one, two = scene.process(renewal), scene.process(renewal)
 
+    async def forgets() -> None:
+        await scene.acquire(one)
+
     async def wants() -> None:
         await asyncio.sleep(2)
         await scene.acquire(two, 3 * scene.settings["validity"])
         scene.world.tell("p1.1", "has it")
 
-    scene.play(60, (one, scene.acquire(one)), (two, wants()))
+    scene.play(60, (one, forgets()), (two, wants()))
     if not any("has it" in line for line in scene.world.trace):
         scene.judge.blame("dropped", "a forgotten lease is kept for ever")
     return scene.run()

@@ -11,6 +11,7 @@ from tests.laboratory.attack.history import History, quiet
 from tests.laboratory.attack.plan import ClientPlan, Plan, ProcessPlan
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Coroutine
 
     from asynclock import Lease
@@ -68,12 +69,19 @@ class Scene(History):
 
     def play(self, seconds: float, *scripts: tuple[Process, Coroutine[Any, Any, Any]]) -> None:
         """Let scripts run for so long; an error of a script that is none of the library's is raised."""
+        errors: list[BaseException] = []
+
+        def note(task: asyncio.Task[Any]) -> None:
+            if not task.cancelled() and task.exception() is not None:
+                errors.append(task.exception())  # type: ignore[arg-type]
+
         with quiet():
-            tasks = [process.spawn(script) for process, script in scripts]
+            for process, script in scripts:
+                # Kept by nobody: a loop that is closed must be able to drop it.
+                process.spawn(script).add_done_callback(note)
+            del scripts
             self.world.run(self.world.now + seconds)
-        for task in tasks:
-            if task.done() and not task.cancelled() and task.exception() is not None:
-                error = task.exception()
-                self.world.tell("script", repr(error))
-                if not isinstance(error, AsyncLockError):
-                    raise error  # type: ignore[misc]
+        for error in errors:
+            self.world.tell("script", repr(error))
+            if not isinstance(error, AsyncLockError):
+                raise error
