@@ -206,7 +206,9 @@ class History:
         client, line = stranger.clients[0]
         lock, wait = client.lock(name), self._bound(f"{name}.json")
         try:
-            await lock.status()
+            for _ in range(1 if self.plan.weather.undated in {0.0, 1.0} else 10):
+                await lock.status()  # a dead Hudi writer's time counts from the first answer with a Date
+                await asyncio.sleep(1.0)
             await asyncio.sleep(max(0.0, wait - self._lingering()))
             lease = await lock.acquire(timeout=self._lingering())
             self.judge.given(lock.key, line.who, lease, lease.fencing_token)

@@ -169,11 +169,12 @@ class User:
         lease = await lock.acquire(timeout=self._timeout())
         self._given(lease)
         await asyncio.sleep(self._some())
-        owner, failures, held = lease.owner, self._line.failures, lease.held
+        owner, validity, since = lease.owner, self._plan.settings["validity"], self._process.world.now
         del lease
-        await asyncio.sleep(self._plan.settings["validity"] / 5 + 4 * self._process.history.spacing)
-        head = self._judge.head(lock.key) or {}
-        if held and failures == self._line.failures and head["owner"] == owner and not head["expired"]:
+        await asyncio.sleep(0.8 * validity)
+        thing, head = self._process.bucket.things.get(lock.key), self._judge.head(lock.key) or {}
+        renewed = thing is not None and thing.landed > since + 0.4 * validity
+        if renewed and head["owner"] == owner and not head["expired"]:
             self._judge.blame("dropped", f"{self._line.who} dropped its lease of {lock.key}, which is kept")
 
     async def status(self, lock: Lock) -> None:
