@@ -85,6 +85,7 @@ def connect(
         events=events,
         clock=clock,
         holder=holder,
+        reopen=lambda: open_backend(url, **backend_options),
     )
 
 
@@ -108,6 +109,7 @@ class LockClient:
         clock: Clock | None = None,
         holder: str | None = None,
         rng: random.Random | None = None,
+        reopen: Callable[[], Backend] | None = None,
     ) -> None:
         if renewal not in {"thread", "loop"}:
             raise ConfigError(setting="renewal", value=renewal, reason='must be "thread" or "loop"')
@@ -125,6 +127,7 @@ class LockClient:
             holder=_checked_holder(holder),
         )
         self._renewal = renewal
+        self._reopen = reopen
         self._scheduler = RenewalScheduler(self._store)
         self._cores: dict[str, LockCore] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their start
@@ -256,14 +259,28 @@ class LockClient:
         await asyncio.sleep(0)  # whoever was handed a lock just now begins to free it
         while True:
             for tenure in self._scheduler.tenures:
-                if tenure.end_belief() if loss is None else tenure.give_up(loss):
-                    self._spawn(tenure.release())
+                tenure.let_go(loss)
             busy = {*self._tasks, *self._store.writing, *_ending(cores)}
             busy |= {task for task in ending if not task.done()}
             left = until - loop.time()
             if not busy or left <= 0:
                 return
             await asyncio.wait(busy, timeout=min(left, _SETTLE_LOOK))
+
+    async def release_elsewhere(self) -> None:
+        """Release all leases through another backend, on the running loop: the client's own is closed."""
+        tenures = self._scheduler.tenures
+        if self._reopen is None or not tenures:
+            return
+        backend = self._reopen()
+        try:
+            store = self._store.through(backend)
+            await asyncio.wait(
+                [asyncio.ensure_future(tenure.release_through(store)) for tenure in tenures],
+                timeout=self.exit_bound,
+            )
+        finally:
+            await backend.aclose()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
