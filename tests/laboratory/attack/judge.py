@@ -59,6 +59,7 @@ class Judge:
     may_be_corrupt: set[str] = field(default_factory=set)
     waiting: dict[str, float] = field(default_factory=dict)
     _last: dict[tuple[str, str], Claim] = field(default_factory=dict)
+    _broken: set[str] = field(default_factory=set)
     _highest: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def blame(self, rule: str, what: str) -> None:
@@ -70,7 +71,7 @@ class Judge:
 
     def given(self, key: str, who: str, lease: Lease | Any, token: int | None) -> Claim:  # noqa: ANN401
         """Take in a lease that was handed out just now, with its token (None: a Hudi writer's)."""
-        claim = Claim(key, lease.owner, who, weakref.ref(lease))
+        claim = Claim(key, lease.owner, who, weakref.ref(lease), excused=lease.owner in self._broken)
         self.claims.append(claim)
         self._last[who, key] = claim
         self.acquisitions += 1
@@ -136,6 +137,8 @@ class Judge:
 
     def excuse(self, key: str) -> None:
         """The lock is broken by force: whoever holds it may believe until its next renewal."""
+        # Also where its holder has yet to learn that it has the lock: a break keeps the owner.
+        self._broken.add(str((self.head(key) or {}).get("owner")))
         for claim in self.claims:
             if claim.key == key:
                 claim.excused = True
