@@ -171,6 +171,10 @@ class History:
             if process.plan.ending not in LIVE and process.alive and not process.user.is_closed():
                 process.kill()
             process.ending = True
+        resumed = [
+            max(each.user.stopped_until, each.machine.asleep_until) for each in self.processes if each.alive
+        ]
+        self.world.run(max([self.world.now, *resumed]) + 20 * self.plan.weather.trip)
         gc.collect()
         self.world.run(self.world.now + 3 * self.plan.weather.late_by + 10 * self.plan.weather.trip + 2)
         self._nobody_renews()
@@ -193,6 +197,8 @@ class History:
 
     def _nobody_renews(self) -> None:
         """A process whose users are gone renews nothing: those with a closed loop still live."""
+        gc.collect()
+        self.world.run(self.world.now + 0.1 * max(self.plan.validities))
         before = {name: self.bucket.things.get(f"{name}.json") for name in self.plan.locks}
         self.world.run(self.world.now + 0.25 * max(self.plan.validities))
         for name, thing in before.items():
