@@ -16,12 +16,14 @@ import anyio
 
 from asynclock import exits
 from asynclock.backends import open_backend
+from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
 from asynclock.core import LockCore
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
 from asynclock.host import Host, run_on, runs, uninterrupted
 from asynclock.lock import Lock
+from asynclock.probe import is_probe
 from asynclock.protocol.store import Store
 from asynclock.protocol.terms import Terms
 from asynclock.renewal import RenewalScheduler
@@ -115,6 +117,7 @@ class LockClient:
             raise ConfigError(setting="renewal", value=renewal, reason='must be "thread" or "loop"')
         if settings is not None and not isinstance(settings, LeaseSettings):
             raise ConfigError(setting="settings", value=settings, reason="must be a LeaseSettings")
+        split_url(url)
         self.url = url.rstrip("/") if not url.endswith("://") else url
         self.settings = settings or LeaseSettings()
         self.backend = backend
@@ -179,7 +182,9 @@ class LockClient:
         names = [
             entry.key.removesuffix(_SUFFIX)
             async for entry in self._entries(prefix)
-            if entry.key.endswith(_SUFFIX) and _is_name(entry.key.removesuffix(_SUFFIX))
+            if entry.key.endswith(_SUFFIX)
+            and _is_name(entry.key.removesuffix(_SUFFIX))
+            and not is_probe(entry.key)
         ]
         found: dict[str, LockStatus] = {}
         limit = anyio.CapacityLimiter(_LISTED_AT_ONCE)
