@@ -277,6 +277,13 @@ def test_stop_cancels_a_batch_that_does_not_end(
         assert client.lock("stream/a").status().state == "free"
 
 
+def java_stacks(spark: SparkSession) -> str:
+    """What every thread of the driver's JVM is doing."""
+    traces = spark._jvm.java.lang.Thread.getAllStackTraces().values().toArray()
+    stacks: str = spark._jvm.java.util.Arrays.deepToString(traces)
+    return stacks
+
+
 @pytest.mark.parametrize("how", ["stop", "loss"])
 def test_batch_that_waits_without_a_job_is_ended(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, how: str
@@ -293,7 +300,7 @@ def test_batch_that_waits_without_a_job_is_ended(
     with locked.open("r+b") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         running = Background(lambda: pipeline.run(spec, streams=["a"], stop=stop))
-        wait_for(lambda: pipeline.timeline(spec).pending())
+        wait_for(lambda: "TableLockFile.tryLock" in java_stacks(pipeline.spark))
         started = time.monotonic()
         if how == "stop":
             stop.set()
