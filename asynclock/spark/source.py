@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from pyspark.sql.types import StringType, StructType
 
+from asynclock.spark.keys import refuse_unfit
 from asynclock.spark.load import local_path, misplaced, missing_source
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ FILE: Final = "_asynclock_file"
 RAW: Final = "_asynclock_raw"
 _CORRUPT: Final = "_asynclock_corrupt"
 _MALFORMED: Final = "the record is malformed"
+# Spark passes over a new file that is a week older than the newest one it has seen, and says nothing.
+_FOR_EVER: Final = "1000000d"
 
 
 class Source:
@@ -52,6 +55,7 @@ class Source:
     def stream(self) -> DataFrame:
         """The files as an endless frame of raw rows, for a streaming query."""
         reader = self._spark.readStream.format(self._stream.format).schema(self._schema)
+        reader = reader.option("maxFileAge", _FOR_EVER)
         if self._stream.max_files_per_trigger is not None:
             reader = reader.option("maxFilesPerTrigger", self._stream.max_files_per_trigger)
         return self._located(reader.options(**self._read_options()).load(self._stream.source))
@@ -75,11 +79,12 @@ class Source:
         if _CORRUPT in raw.columns:
             record = F.coalesce(F.col(_CORRUPT), record)
         bad = F.col(REASON).isNotNull()
-        return (
+        parsed = (
             raw.withColumn(REASON, F.when(reason != "", reason))
             .withColumn(RAW, F.when(bad, record))
             .select(*(value.alias(name) for name, value in typed.items()), ARRIVAL, FILE, REASON, RAW)
         )
+        return refuse_unfit(parsed, self._spec, reason=REASON, record=RAW)
 
     def good(self, parsed: DataFrame) -> DataFrame:
         """The events among parsed rows, in the columns that a splice takes."""

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.source import ARRIVAL, FILE, REASON, Source, in_order, plain_path
+from asynclock.spark.checkpoint import BATCH, Checkpoint
+from asynclock.spark.source import ARRIVAL, FILE, REASON, Source, in_order
 from asynclock.spark.timeline import Timeline
-from asynclock.spark.view import physical_columns, snapshot
+from asynclock.spark.view import physical_columns, physical_types, snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from asynclock.spark.timeline import BatchCommit, Instant
 
 SAMPLE: Final = 20
-_BATCH: Final = "_asynclock_batch"
+_NEWEST: Final = "_asynclock_newest"
 _FOUND: Final = "_found__"
 _IN_SOURCES: Final = "_asynclock_in_sources"
 _IN_TABLE: Final = "_asynclock_in_table"
@@ -58,12 +59,17 @@ class StreamValidation:
         events: Good rows in its files.
         bad_rows: Rows that cannot be read; they are not expected in the table.
         unread_files: Files its checkpoint does not know yet; their events are expected all the same.
+        changed_files: Files that have been written to since they were read; what they say now is expected.
+        hidden_files: Files that match the source, but whose names begin with ``_`` or ``.``: no stream reads
+            them, and nothing of them is expected.
     """
 
     stream: str
     events: int
     bad_rows: int
     unread_files: tuple[str, ...]
+    changed_files: tuple[str, ...]
+    hidden_files: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,7 +173,8 @@ class _SourceTable:
         self._spec = spec
         self._stream = stream
         self._source = Source(spec, stream, spark)
-        self._batches = _file_batches(spark, stream)
+        self._checkpoint = Checkpoint(spec, stream, spark)
+        self._batches = self._checkpoint.files()
         # Read anew each time: a year of events need not fit into memory.
         self._parsed = self._source.parse(in_order(self._source.all()))
 
@@ -176,12 +183,12 @@ class _SourceTable:
         table = self._spec.table
         owned = self._stream.owned(table)
         events = self._parsed.where(F.col(REASON).isNull()).join(F.broadcast(self._batches), FILE, "left")
-        rank = F.struct(self._stream.ordering, _BATCH, ARRIVAL)
+        rank = F.struct(self._stream.ordering, BATCH, ARRIVAL)
         values = F.struct(*(column.name for column in owned))
-        newest = events.groupBy(*table.shared_columns).agg(F.max_by(values, rank).alias("newest"))
+        newest = events.groupBy(*table.shared_columns).agg(F.max_by(values, rank).alias(_NEWEST))
         return newest.select(
             *table.shared_columns,
-            *(F.col("newest")[column.name].alias(self._stream.physical(column)) for column in owned),
+            *(F.col(_NEWEST)[column.name].alias(self._stream.physical(column)) for column in owned),
         )
 
     def report(self) -> StreamValidation:
@@ -189,35 +196,21 @@ class _SourceTable:
             F.count(F.when(F.col(REASON).isNull(), 1)).alias("events"), F.count(REASON).alias("bad")
         )
         rows = files.join(F.broadcast(self._batches), FILE, "left").collect()
+        changes = self._checkpoint.unread_changes()
         return StreamValidation(
             stream=self._stream.name,
             events=sum(row["events"] for row in rows),
             bad_rows=sum(row["bad"] for row in rows),
-            unread_files=tuple(sorted(row[FILE] for row in rows if row[_BATCH] is None)),
+            unread_files=tuple(sorted(row[FILE] for row in rows if row[BATCH] is None)),
+            changed_files=changes.changed,
+            hidden_files=changes.hidden,
         )
 
 
-def _file_batches(spark: SparkSession, stream: StreamSpec) -> DataFrame:
-    """Which batch read which file, as the checkpoint of the query remembers it.
-
-    Files arrive in the order of the batches; their times say nothing where a file was touched later.
-    """
-    schema = "path string, timestamp bigint, batchId bigint"
-    path: Any = spark._jvm.org.apache.hadoop.fs.Path(f"{stream.checkpoint}/sources/0")  # noqa: SLF001
-    if not path.getFileSystem(spark._jsc.hadoopConfiguration()).exists(path):  # noqa: SLF001
-        return spark.createDataFrame([], f"`{FILE}` string, `{_BATCH}` bigint")
-    entries = spark.read.schema(schema).json(path.toString())
-    # The first line of each log file is its version; compaction repeats entries.
-    known = entries.where(F.col("path").isNotNull())
-    return known.groupBy(plain_path(F.col("path")).alias(FILE)).agg(F.min("batchId").alias(_BATCH))
-
-
 def _table(spec: Spec, spark: SparkSession, timeline: Timeline) -> DataFrame:
-    if timeline.exists():
+    if any(instant.completed for instant in timeline.instants()):
         return snapshot(spec, spark)
-    types = [f"`{name}` {spec.shared_type(name)}" for name in spec.table.shared_columns]
-    for stream in spec.streams:
-        types += [f"`{stream.physical(one)}` {one.type}" for one in stream.owned(spec.table)]
+    types = (f"`{name}` {kind}" for name, kind in physical_types(spec).items())
     return spark.createDataFrame([], ", ".join(types))
 
 
