@@ -100,6 +100,10 @@ def _print_validation(report: ValidationReport) -> None:
     for stream in report.streams:
         unread = f", {len(stream.unread_files)} files not read yet" if stream.unread_files else ""
         click.echo(f"{stream.stream}: {stream.events} events, {stream.bad_rows} bad rows{unread}")
+        for file in stream.changed_files:
+            click.echo(f"{stream.stream}: {file} has changed after it was read; a file is read once")
+        for file in stream.hidden_files:
+            click.echo(f"{stream.stream}: {file} is never read: its name begins with _ or .")
     click.echo(
         f"{len(report.stale_commits)} commits by stale holders, {len(report.repeated_batches)} repeated "
         f"batches, {len(report.pending)} pending instants, {len(report.leftovers)} leftovers"

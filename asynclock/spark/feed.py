@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
+from asynclock.spark.checkpoint import Checkpoint
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.report import BatchReport, StreamReport
 from asynclock.spark.source import FILE, RAW, REASON, Source, in_order
@@ -36,6 +37,12 @@ RESERVATION_LOCK: Final = "reservation/table"
 _STOP_SECONDS: Final = 0.5
 # Spark looks for new files at once when a batch took longer than this, else when it is over.
 _TRIGGER: Final = "500 milliseconds"
+# How long a stop lets the running batch go on before it is cancelled; the next run writes it again.
+PATIENCE_SECONDS: Final = 60.0
+# How often an endless run looks for files that were changed after they were read, or that Spark skips.
+_LOOK_SECONDS: Final = 600.0
+_CHANGED: Final = "has changed after it was read, and a file is read once: deliver what is new as a new file"
+_HIDDEN: Final = "is never read, because its name begins with _ or .: rename it"
 
 
 class _Stopping(Exception):  # noqa: N818  ends the query, not an error
@@ -60,7 +67,7 @@ class Feed:
         error: What ended the feed, None after a good end.
 
     Raises:
-        SpecError: The source or the table does not fit the spec; nothing was written.
+        SpecError: The source, the table or the checkpoint does not fit the spec; nothing was written.
     """
 
     def __init__(
@@ -86,6 +93,10 @@ class Feed:
         self._on_batch = on_batch
         self._source = Source(spec, stream, spark)
         self._splice = Splice(spec, spark)
+        self._checkpoint = Checkpoint(spec, stream, spark)
+        self._checkpoint.refuse_another_table(self._splice.table_id)
+        self._told: set[str] = set()
+        self._cut_off = False
         self._batches = Cancellable(spark, f"asynclock stream {stream.name} {uuid.uuid4()}")
         self._failure: BaseException | None = None
 
@@ -96,6 +107,8 @@ class Feed:
             if lease is not None:
                 with lease:
                     self._feed(lease)
+                if self._once and not self._stop.is_set():
+                    self._tell_unread_changes()
         except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
             self.error = error
             self._stop.set()
@@ -118,6 +131,7 @@ class Feed:
 
     def _feed(self, lease: sync.Lease) -> None:
         started = time.monotonic()
+        self._checkpoint.refuse_another_table(self._splice.table_id)  # since then another may have led
         try:
             query = self._start(lease)
             lease.on_lost(lambda loss: self._abandon(query, loss))
@@ -136,17 +150,45 @@ class Feed:
         return writer.foreachBatch(lambda frame, batch_id: self._batch(frame, batch_id, lease)).start()
 
     def _await_end(self, query: StreamingQuery) -> None:
+        looked = time.monotonic()
         try:
             while not query.awaitTermination(_STOP_SECONDS):
                 if self._stop.is_set():
-                    self._batches.settle()  # the next batch sees the stop and leaves
+                    self._end_batch()  # the next batch sees the stop and leaves
                     query.stop()
+                elif time.monotonic() - looked > _LOOK_SECONDS:
+                    self._tell_unread_changes()
+                    looked = time.monotonic()
         except StreamingQueryException:
             # Of what a batch raises in Python only the text reaches Spark.
             if self._failure is None:
                 raise
         if self._failure is not None and not isinstance(self._failure, _Stopping):
             raise self._failure
+
+    def _end_batch(self) -> None:
+        if self._batches.settle(PATIENCE_SECONDS):
+            return
+        log.warning(
+            "stream %s: the batch has not ended %g s after the stop and is cancelled; the next run writes it",
+            self.name,
+            PATIENCE_SECONDS,
+        )
+        self._cut_off = True
+        self._batches.cancel()
+
+    def _tell_unread_changes(self) -> None:
+        """Warn of each file that Spark will not read, or not again, once."""
+        try:
+            found = self._checkpoint.unread_changes()
+        except Exception:  # a look is no reason to stop feeding
+            log.warning("stream %s: cannot look over the source", self.name, exc_info=True)
+            return
+        for files, what in ((found.changed, _CHANGED), (found.hidden, _HIDDEN)):
+            for file in files:
+                if file not in self._told:
+                    log.warning("stream %s: %s %s", self.name, file, what)
+        self._told.update(found.changed, found.hidden)
 
     def _abandon(self, query: StreamingQuery, loss: LeaseLostError) -> None:
         """Stop at once: another writer may have begun."""
@@ -162,7 +204,7 @@ class Feed:
                 self._proceed(lease)
                 done = self._commit(frame, batch_id, lease, waited)
         except BaseException as error:
-            self._failure = error if lease.lost is None else lease.lost
+            self._failure = _Stopping() if self._cut_off else error if lease.lost is None else lease.lost
             raise
         self._count(done)
 
@@ -186,6 +228,8 @@ class Feed:
                     self._splice.write(events, self.name, batch_id=batch_id, lease=lease)
             finally:
                 parsed.unpersist()
+        if skipped or rows > bad:
+            self._checkpoint.bind(self._splice.table_id)
         return BatchReport(
             stream=self.name,
             batch_id=batch_id,

@@ -7,6 +7,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import quote
 
 from asynclock.errors import SpecError
 from asynclock.settings import LeaseSettings
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from asynclock.spark.spec import BadRowPolicy, SourceFormat
 
 _STREAM_KEYS: Final = tuple(field.name for field in fields(StreamSpec) if field.name != "name")
+_URL_CHARACTERS: Final = ":/?#[]@!$&'()*+,;=~%"  # RFC 3986, section 2, beside letters and digits
 _WILDCARD: Final = re.compile(r"[*?\[{]")
 
 
@@ -106,6 +108,9 @@ def _read_locks(root: Section, folder: Path) -> LocksSpec:
     }
     with section.locating():
         url = given if URL.match(given) else (folder / given).as_uri()
+        if url.lower().startswith("file:"):
+            # As people write it, with spaces and umlauts; what is percent-encoded stays so.
+            url = quote(url, safe=_URL_CHARACTERS)
         return LocksSpec(url=url, settings=LeaseSettings(**times))
 
 

@@ -80,6 +80,7 @@ def write_options(
         "hoodie.datasource.write.table.name": table,
         "hoodie.datasource.write.operation": "upsert",
         "hoodie.datasource.write.partitionpath.field": ",".join(partition_by),
+        **(partition_options() if partition_by else {}),
         "hoodie.bucket.index.num.buckets": str(buckets),
         "hoodie.write.markers.type": "DIRECT",
         "hoodie.embed.timeline.server": "false",
@@ -92,6 +93,17 @@ def write_options(
         "hoodie.client.heartbeat.interval_in_ms": str(heartbeat_interval_ms),
         "hoodie.client.heartbeat.tolerable.misses": str(heartbeat_misses),
         **_NO_INLINE_SERVICES,
+    }
+
+
+def partition_options() -> dict[str, str]:
+    """How the folders of partitions are named, fixed at creation: ``column=value``, percent-encoded.
+
+    Without the encoding a slash opens another folder; without the column's name ``..`` leaves the table.
+    """
+    return {
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.datasource.write.partitionpath.urlencode": "true",
     }
 
 

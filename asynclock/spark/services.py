@@ -1,7 +1,7 @@
 """The table services: compaction, and cleaning with rollback and archival, each by its elected leader.
 
-They go through Hudi's write client, which is what the SQL procedures do as well; but a ``CALL`` carries its
-options in one string, in which no value can hold a comma, so that a key of two columns could not be given.
+They go through Hudi's write client, which is what the SQL procedures do as well; but between the steps of a
+``CALL`` nothing can be asked or said.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock import sync
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
+from asynclock.spark.keys import RECORD_KEY
 from asynclock.spark.options import cleaning_options, compaction_options
 from asynclock.spark.report import ServicesReport
-from asynclock.spark.session import session
+from asynclock.spark.session import exact_times, session
 from asynclock.spark.streams import stopped_by_signals
 from asynclock.spark.timeline import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT, Timeline
 
@@ -124,7 +125,7 @@ class Compaction:
             return
         options = compaction_options(
             base_path=self._spec.table.path,
-            key=self._spec.table.key,
+            key=[RECORD_KEY],
             every_commits=self._spec.services.compact_every_commits,
         )
         with _write_client(self._spec, self._spark, options) as client:
@@ -162,7 +163,7 @@ class Cleaning:
         services = spec.services
         self._options = {
             **cleaning_options(
-                base_path=spec.table.path, key=spec.table.key, retain_commits=services.retain_commits
+                base_path=spec.table.path, key=[RECORD_KEY], retain_commits=services.retain_commits
             ),
             "hoodie.keep.min.commits": str(services.archive_min_commits),
             "hoodie.keep.max.commits": str(services.archive_max_commits),
@@ -256,15 +257,15 @@ class _Leader:
 @contextlib.contextmanager
 def _write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> Iterator[Any]:
     jvm: Any = spark._jvm  # noqa: SLF001  no public way
-    settings = {**options, "hoodie.datasource.write.recordkey.field": ",".join(spec.table.key)}
     client = jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
         spark._jsparkSession,  # noqa: SLF001
         spec.table.path,
-        jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(settings),
+        jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(options),
         jvm.scala.Option.empty(),
     )
     try:
-        yield client
+        with exact_times(spark):
+            yield client
     finally:
         client.close()
 

@@ -25,7 +25,7 @@ from asynclock.errors import ConfigError
 from asynclock.spark.options import MERGER_CLASS, MERGER_CLASS_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -34,12 +34,22 @@ HUDI_BUNDLE: Final = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 BUNDLE_VARIABLE: Final = "ASYNCLOCK_HUDI_BUNDLE"
 MERGER_JAR: Final = Path(__file__).parent / "jars" / "asynclock-hudi.jar"
 
+# Spark refuses to write or read days before 1582 and times before 1900 until it is told which calendar is
+# meant. It is the one that everybody has today: values stay as they are.
+EXACT_TIMES: Final = {
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+}
+
 _HUDI: Final = {
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
     "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
     "spark.sql.session.timeZone": "UTC",
+    **EXACT_TIMES,
     # Hudi measures its records with jol, which would start processes to attach to this JVM, in vain.
     "spark.driver.extraJavaOptions": "-Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true",
 }
@@ -114,6 +124,23 @@ def session_conf(*, master: str = "local[*]", conf: Mapping[str, str] | None = N
         ours = settings.get(name)
         settings[name] = f"{ours},{value}" if ours and name in _LISTS else value
     return settings
+
+
+@contextlib.contextmanager
+def exact_times(spark: SparkSession) -> Iterator[None]:
+    """The jobs that this thread starts in the body leave every date and time as it is.
+
+    A compaction runs outside of Spark SQL, where no setting of the session reaches its tasks.
+    """
+    context = spark.sparkContext
+    before = {name: context.getLocalProperty(name) for name in EXACT_TIMES}
+    for name, value in EXACT_TIMES.items():
+        context.setLocalProperty(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            context.setLocalProperty(name, value)
 
 
 def hudi_bundle() -> Path | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from pyspark.sql.types import StringType, StructType
 
+from asynclock.spark.keys import unfit
 from asynclock.spark.load import local_path, misplaced, missing_source
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ FILE: Final = "_asynclock_file"
 RAW: Final = "_asynclock_raw"
 _CORRUPT: Final = "_asynclock_corrupt"
 _MALFORMED: Final = "the record is malformed"
+# Spark passes over a new file that is a week older than the newest one it has seen, and says nothing.
+_FOR_EVER: Final = "1000000d"
 
 
 class Source:
@@ -52,6 +55,7 @@ class Source:
     def stream(self) -> DataFrame:
         """The files as an endless frame of raw rows, for a streaming query."""
         reader = self._spark.readStream.format(self._stream.format).schema(self._schema)
+        reader = reader.option("maxFileAge", _FOR_EVER)
         if self._stream.max_files_per_trigger is not None:
             reader = reader.option("maxFilesPerTrigger", self._stream.max_files_per_trigger)
         return self._located(reader.options(**self._read_options()).load(self._stream.source))
@@ -95,6 +99,9 @@ class Source:
                 # Hudi takes an empty key for a missing one.
                 missing = value.isNull() | (value.cast("string") == "")
                 complaints.append(F.when(missing, F.lit(f"{name} is missing")))
+            if name in self._spec.table.shared_columns:
+                unstorable = unfit(self._spec.table, name, kind)
+                complaints += [F.when(F.expr(wrong), F.expr(why)) for wrong, why in unstorable]
             unreadable = value.isNotNull() & (value.cast("string") != "") & typed[name].isNull()
             complaints.append(
                 F.when(unreadable, F.concat(F.lit(f"{name} is no {kind}: "), value.cast("string")))

@@ -1,4 +1,4 @@
-"""The files that a source pattern names now, and the batches that have read them."""
+"""The files that a source pattern names now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.spec import StreamSpec
 
 _LOCAL: Final = re.compile("^file:/+")
 
@@ -67,18 +66,6 @@ def source_files(spark: SparkSession, source: str) -> list[SourceFile]:
         for status in statuses
         if not status.isDirectory() and not status.getPath().getName().startswith(("_", "."))
     ]
-
-
-def batches_of_files(spark: SparkSession, stream: StreamSpec) -> dict[str, int]:
-    """Which batch read which file, by URL, as the checkpoint of the query remembers it."""
-    schema = "path string, timestamp bigint, batchId bigint"
-    path: Any = spark._jvm.org.apache.hadoop.fs.Path(f"{stream.checkpoint}/sources/0")  # noqa: SLF001
-    if not path.getFileSystem(spark._jsc.hadoopConfiguration()).exists(path):  # noqa: SLF001
-        return {}
-    entries = spark.read.schema(schema).json(path.toString())
-    # The first line of each log file is its version; compaction repeats entries.
-    rows = entries.where("path IS NOT NULL").groupBy("path").min("batchId").collect()
-    return {plain_url(row[0]): row[1] for row in rows}
 
 
 def plain_url(url: str) -> str:

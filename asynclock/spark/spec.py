@@ -66,6 +66,13 @@ class TableSpec:
                 _check_shared_column(setting, name)
             if len({name.lower() for name in names}) < len(names):
                 raise _wrong(setting, list(names), "a column is named twice; name each once")
+        folded: dict[str, str] = {}
+        for name in (*self.key, *self.partition_by):
+            if folded.setdefault(name.lower(), name) != name:
+                reason = (
+                    f"differs from {folded[name.lower()]!r} in case only; Spark takes them for one column"
+                )
+                raise _wrong("partition_by", name, reason)
         _check_at_least("buckets", self.buckets, 1)
 
     @property
@@ -302,6 +309,8 @@ def _check_shared_column(setting: str, name: str) -> None:
     if not _COLUMN_NAME.fullmatch(name) or "__" in name:
         reason = "key and partition columns are letters, digits and _, no double _, the first a letter"
         raise _wrong(setting, name, reason)
+    if name.lower() == TOMBSTONE:
+        raise _wrong(setting, name, f"{TOMBSTONE!r} is the tombstone of a stream; use another name")
 
 
 def _check_choice(setting: str, value: str, known: tuple[str, ...]) -> None:

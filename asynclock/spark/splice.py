@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import uuid
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
@@ -12,13 +13,14 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock import sync
 from asynclock.errors import ConfigError
 from asynclock.hudi.register import refuse_if_held
-from asynclock.spark.load import misplaced
-from asynclock.spark.options import MERGER_STRATEGY_ID, write_options
+from asynclock.spark.fit import check_columns, check_commit, check_properties
+from asynclock.spark.keys import RECORD_KEY, record_key, unfit
+from asynclock.spark.options import write_options
 from asynclock.spark.source import ARRIVAL
 from asynclock.spark.timeline import METADATA_PREFIX, BatchCommit, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -29,13 +31,8 @@ log = logging.getLogger(__name__)
 DIRECT_QUERY: Final = "direct"
 CREATION_LOCK: Final = "service/creation"
 _QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
-_PROPERTY_KEYS: Final = {
-    "hoodie.table.recordkey.fields": ("table", "key"),
-    "hoodie.table.partition.fields": ("table", "partition_by"),
-    "hoodie.table.type": ("table", "path"),
-    "hoodie.record.merge.mode": ("table", "path"),
-    "hoodie.record.merge.strategy.id": ("table", "path"),
-}
+_GROUP: Final = "_asynclock_group"
+_RANK: Final = "_asynclock_rank"
 
 
 def stream_lock(stream: str) -> str:
@@ -56,8 +53,8 @@ class Splice:
         spark: A session with Hudi and the merger, as ``asynclock.spark.session`` makes it.
 
     Raises:
-        SpecError: The table exists with another key, partitioning, merger or number of buckets. Nothing was
-            written.
+        SpecError: The table exists with another key, partitioning, merger or number of buckets, or with
+            columns that the spec has not, or of other types. Nothing was written.
         ClusteringPlanError: The table has a clustering plan, with which every write fails.
     """
 
@@ -67,10 +64,17 @@ class Splice:
         self._timeline = Timeline(spark, spec.table.path)
         self._properties: dict[str, str] = {}
         self._checked = False
+        self._schemas = 0
         self._announced: set[str] = set()
         self._timeline.refresh()
         self._timeline.refuse_clustering()
         self._check_table()
+
+    def table_id(self) -> str | None:
+        """The id of the table, or None where nothing is committed yet."""
+        self._timeline.refresh()
+        commit = self._timeline.any_commit()
+        return commit.table_id if commit else None
 
     def committed(self, stream: str, batch_id: int, *, query_id: str | None = None) -> bool:
         """Whether that batch is on the timeline, the archived one included."""
@@ -133,6 +137,7 @@ class Splice:
             log.info("batch %d of stream %s is committed already: skipped", batch_id, stream.name)
             return False
         self._announce(stream.name, query_id)
+        first = self._timeline.any_commit()
         commit = BatchCommit(
             requested="",
             completed="",
@@ -142,6 +147,9 @@ class Splice:
             fencing_token=lease.fencing_token,
             owner=lease.owner,
             buckets=self._spec.table.buckets,
+            key=self._spec.table.key,
+            table_id=first.table_id if first else str(uuid.uuid4()),
+            types={},
         )
         options = {
             **self._options(),
@@ -156,7 +164,7 @@ class Splice:
         return True
 
     def _newest(self, df: DataFrame, stream: StreamSpec) -> DataFrame:
-        """One row a key, its newest event as the struct ``group``.
+        """One row a key, its newest event as the struct ``_GROUP``.
 
         Hudi would reduce the batch as well, but in the order that its shuffle happens to give.
         """
@@ -165,18 +173,24 @@ class Splice:
         arrival = _quoted(ARRIVAL) if ARRIVAL in df.columns else "monotonically_increasing_id()"
         own = ", ".join(_quoted(column.name) for column in stream.owned(table))
         events = df.selectExpr(
-            *(f"{_required(name)} AS {_quoted(name)}" for name in table.shared_columns),
-            f"struct({own}) AS `group`",
-            f"struct({_required(stream.ordering)}, {arrival}) AS `rank`",
+            *(f"{self._fit(name)} AS {_quoted(name)}" for name in table.shared_columns),
+            f"struct({own}) AS {_GROUP}",
+            f"struct({_required(stream.ordering)}, {arrival}) AS {_RANK}",
         )
-        return events.groupBy(*table.shared_columns).agg(F.expr("max_by(`group`, `rank`) AS `group`"))
+        return events.groupBy(*table.shared_columns).agg(F.expr(f"max_by({_GROUP}, {_RANK}) AS {_GROUP}"))
+
+    def _fit(self, name: str) -> str:
+        """The value of a key or partition column, if it can be one."""
+        complaints = unfit(self._spec.table, name, self._spec.shared_type(name))
+        return _required(name, f"CAST({_quoted(name)} AS STRING) = ''", complaints)
 
     def _widen(self, newest: DataFrame, stream: StreamSpec) -> DataFrame:
-        columns = [_nullable(_quoted(name), name) for name in self._spec.table.shared_columns]
+        columns = [_nullable(record_key(self._spec.table), RECORD_KEY)]
+        columns += [_nullable(_quoted(name), name) for name in self._spec.table.shared_columns]
         for other in self._spec.streams:
             for column in other.owned(self._spec.table):
                 mine = other.name == stream.name
-                value = f"`group`.{_quoted(column.name)}" if mine else f"CAST(NULL AS {column.type})"
+                value = f"{_GROUP}.{_quoted(column.name)}" if mine else f"CAST(NULL AS {column.type})"
                 columns.append(_nullable(value, other.physical(column)))
         return newest.selectExpr(*columns)
 
@@ -188,7 +202,7 @@ class Splice:
         return write_options(
             base_path=table.path,
             table=name,
-            key=table.key,
+            key=[RECORD_KEY],
             partition_by=table.partition_by,
             buckets=table.buckets,
             parallelism=self._spark.sparkContext.defaultParallelism,
@@ -209,32 +223,17 @@ class Splice:
                 raise ConfigError(setting="df", value=name, reason=reason)
 
     def _check_table(self) -> None:
-        table, commit = self._spec.table, self._timeline.any_commit()
-        if self._checked:
-            return  # neither properties nor buckets ever change
-        self._properties = properties = self._timeline.properties()
-        expected = {
-            "hoodie.table.recordkey.fields": ",".join(table.key),
-            "hoodie.table.partition.fields": ",".join(table.partition_by),
-            "hoodie.table.type": "MERGE_ON_READ",
-            "hoodie.record.merge.mode": "CUSTOM",
-            "hoodie.record.merge.strategy.id": MERGER_STRATEGY_ID,
-        }
-        for name, value in expected.items() if properties else ():
-            found = properties.get(name, "")
-            if found != value:
-                reason = (
-                    f"the table at {table.path} has {name}={found!r}, this spec needs {value!r}; nothing was "
-                    "written. Correct the spec, or splice into a new table"
-                )
-                raise misplaced(self._spec, _PROPERTY_KEYS[name], found, reason)
-        if commit is not None and commit.buckets != table.buckets:
-            reason = (
-                f"the table at {table.path} has {commit.buckets} buckets; with another number keys would be "
-                "stored twice. Nothing was written; correct the spec, or splice into a new table"
-            )
-            raise misplaced(self._spec, ("table", "buckets"), table.buckets, reason)
-        self._checked = commit is not None
+        if not self._checked:  # neither properties nor key nor buckets ever change
+            self._properties = self._timeline.properties()
+            check_properties(self._spec, self._properties)
+            if commit := self._timeline.any_commit():
+                check_commit(self._spec, commit)
+                self._checked = True
+        # Every schema, not the last alone: of two commits at once the later one may have been the narrower.
+        schemas = self._timeline.schemas()
+        for types in schemas[self._schemas :]:
+            check_columns(self._spec, types)
+        self._schemas = len(schemas)
 
     def _announce(self, stream: str, query_id: str) -> None:
         known = self._timeline.query_ids(stream)
@@ -256,10 +255,15 @@ def _quoted(name: str) -> str:
     return f"`{name}`"  # a column's name has no backtick
 
 
-def _required(name: str) -> str:
-    message = f'a row has no value in "{name}", which every event needs; nothing was written'
+def _required(name: str, empty: str = "false", complaints: Iterable[tuple[str, str]] = ()) -> str:
+    """SQL for the value of a column that no event may lack, or have for one of these reasons."""
     column = _quoted(name)
-    return f"CASE WHEN {column} IS NULL THEN raise_error('{message}') ELSE {column} END"
+    cases = [(f"{column} IS NULL OR {empty}", f"'{name} is missing'"), *complaints]
+    whens = " ".join(
+        f"WHEN {wrong} THEN raise_error(concat('a row cannot be written: ', {reason}, '; nothing was'))"
+        for wrong, reason in cases
+    )
+    return f"CASE {whens} ELSE {column} END"
 
 
 def _nullable(value: str, name: str) -> str:

@@ -40,7 +40,8 @@ def run(
 
     Each stream waits for its lease ``stream/<name>`` and holds it across its batches, so a second run of
     the same spec is a warm standby. On SIGINT and SIGTERM (in the main thread) and when ``stop`` is set,
-    every stream finishes its batch and releases its lease. The first stream that fails stops the others.
+    every stream finishes its batch and releases its lease; a batch that does not end within a minute is
+    cancelled and left to the next run. The first stream that fails stops the others.
 
     Args:
         spec: The table, its locks and streams.
@@ -52,7 +53,8 @@ def run(
 
     Raises:
         ConfigError: No stream of that name, or the table was made for another spec. Nothing was written.
-        SpecError: A source does not exist or lacks a column. Nothing was written.
+        SpecError: A source does not exist or lacks a column, or a checkpoint belongs to another table.
+            Nothing was written.
         LeaseLostError: A stream's lease was lost; its jobs were cancelled, its unfinished batch is not
             committed and will be rolled back by the cleaning service.
         BadRowsError: A batch has bad rows where ``on_bad_row`` is ``fail``; nothing of it was written.

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JJavaError
 
 from asynclock.spark.errors import ClusteringPlanError
+from asynclock.spark.fit import stored_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -57,6 +58,9 @@ class BatchCommit:
         fencing_token: Token of the lease under which the batch was written.
         owner: Owner id of that lease.
         buckets: Buckets that the writer assumed.
+        key: The key columns of the table.
+        table_id: Id of the table: made up by its first writer, kept by all others.
+        types: The columns of the table as of this commit, with their Spark types.
     """
 
     requested: str
@@ -67,6 +71,9 @@ class BatchCommit:
     fencing_token: int
     owner: str
     buckets: int
+    key: tuple[str, ...]
+    table_id: str
+    types: Mapping[str, str]
 
     @property
     def batch(self) -> tuple[str, str, int]:
@@ -75,8 +82,9 @@ class BatchCommit:
 
     def metadata(self) -> dict[str, str]:
         """The entries of the commit metadata that say this; see ``_batch_commit`` for the way back."""
-        names = ("stream", "query_id", "batch_id", "fencing_token", "owner", "buckets")
-        return {METADATA_PREFIX + name: str(getattr(self, name)) for name in names}
+        names = ("stream", "query_id", "batch_id", "fencing_token", "owner", "buckets", "table_id")
+        said = {name: str(getattr(self, name)) for name in names}
+        return {METADATA_PREFIX + name: text for name, text in (said | {"key": ",".join(self.key)}).items()}
 
 
 class Timeline:
@@ -92,6 +100,7 @@ class Timeline:
         self._commits: dict[str, BatchCommit] = {}
         self._batches: dict[tuple[str, str, int], BatchCommit] = {}
         self._queries: dict[str, dict[str, str]] = {}
+        self._schemas: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
 
@@ -103,6 +112,10 @@ class Timeline:
     def any_commit(self) -> BatchCommit | None:
         """One of the commits, or None where there is none."""
         return next(iter(self._commits.values()), None)
+
+    def schemas(self) -> list[Mapping[str, str]]:
+        """The columns and types of the table, each set of them once, oldest first."""
+        return list(self._schemas.values())
 
     def find(self, stream: str, query_id: str, batch_id: int) -> BatchCommit | None:
         """The commit of that batch, or None."""
@@ -230,6 +243,7 @@ class Timeline:
             commit = _batch_commit(requested, completed, metadata)
             self._commits[requested] = commit
             self._batches.setdefault(commit.batch, commit)
+            self._schemas.setdefault(tuple(commit.types.items()), commit.types)
             queries = self._queries.setdefault(commit.stream, {})
             queries[commit.query_id] = max(completed, queries.get(commit.query_id, ""))
         return newest
@@ -271,4 +285,7 @@ def _batch_commit(requested: str, completed: str, metadata: dict[str, str]) -> B
         fencing_token=int(metadata[METADATA_PREFIX + "fencing_token"]),
         owner=metadata[METADATA_PREFIX + "owner"],
         buckets=int(metadata[METADATA_PREFIX + "buckets"]),
+        key=tuple(metadata.get(METADATA_PREFIX + "key", "").split(",")),
+        table_id=metadata.get(METADATA_PREFIX + "table_id", ""),
+        types=stored_types(metadata.get("schema", "")),  # Hudi's own entry
     )

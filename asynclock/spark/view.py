@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.spark.keys import RECORD_KEY
+from asynclock.spark.load import misplaced
 from asynclock.spark.options import read_options
 from asynclock.spark.spec import ORDERING, TOMBSTONE
+from asynclock.spark.timeline import Timeline
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from asynclock.errors import SpecError
     from asynclock.spark.spec import Spec, StreamSpec
 
 
@@ -29,6 +33,9 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
 
     Returns:
         Lazy: the table is read as of its newest commit when an action runs.
+
+    Raises:
+        SpecError: There is no splice table, or nothing is committed to it yet.
     """
     table = snapshot(spec, spark)
     alive = reduce(or_, (_alive(stream) for stream in spec.streams))
@@ -43,15 +50,43 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
 
 
 def snapshot(spec: Spec, spark: SparkSession) -> DataFrame:
-    """Every row of the table with its physical columns, merged as of its newest commit."""
+    """Every row of the table with its physical columns, merged as of its newest commit.
+
+    Columns that no commit has yet, of a stream that is new in the spec, are null.
+    """
+    timeline = Timeline(spark, spec.table.path)
+    if not timeline.exists():
+        raise _unread(spec, "there is no table yet")
     stored = spark.read.format("hudi").options(**read_options()).load(spec.table.path)
-    return stored.select(*physical_columns(spec))
+    present = set(stored.columns)
+    if RECORD_KEY not in present:
+        committed = any(instant.completed for instant in timeline.instants())
+        raise _unread(spec, "the table is not a splice table" if committed else "nothing is committed yet")
+    return stored.select(
+        *(
+            F.col(name) if name in present else F.lit(None).cast(kind).alias(name)
+            for name, kind in physical_types(spec).items()
+        )
+    )
 
 
 def physical_columns(spec: Spec) -> list[str]:
     """The names of the stored columns: the shared ones, then group by group."""
-    groups = [stream.physical(column) for stream in spec.streams for column in stream.owned(spec.table)]
-    return [*spec.table.shared_columns, *groups]
+    return list(physical_types(spec))
+
+
+def physical_types(spec: Spec) -> dict[str, str]:
+    """The stored columns and their types, the shared ones first."""
+    shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
+    groups = {
+        stream.physical(column): column.type for stream in spec.streams for column in stream.owned(spec.table)
+    }
+    return shared | groups
+
+
+def _unread(spec: Spec, what: str) -> SpecError:
+    reason = f"{what}; feed it first (asynclock pipeline run {spec.path}), or correct the path"
+    return misplaced(spec, ("table", "path"), spec.table.path, reason)
 
 
 def _alive(stream: StreamSpec) -> Column:

@@ -12,9 +12,10 @@ import pytest
 
 from asynclock import sync
 from asynclock.spark.errors import ClusteringPlanError
+from asynclock.spark.keys import RECORD_KEY
 from asynclock.spark.options import read_options, write_options
 from asynclock.spark.services import Cleaning, Compaction, _write_client, run_services
-from asynclock.spark.view import physical_columns, snapshot
+from asynclock.spark.view import physical_columns, read, snapshot
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:
@@ -71,6 +72,29 @@ def test_compaction_is_due_after_so_many_commits_and_changes_no_row(pipeline: Pi
     assert len(compaction.done) == 1
     assert told == [f"compacted 2 commits at instant {compaction.done[0]}"]
     assert contents(pipeline, spec) == compacted(pipeline, spec) == before
+
+
+def test_old_dates_are_compacted_to_the_microsecond(pipeline: Pipeline) -> None:
+    """Dates and times before 1900 go through two compactions and come back as they were."""
+    days = ["0001-01-01", "1500-01-01", "9999-12-31"]
+    times = ["1500-02-03 01:02:03.000007", "1899-12-31 23:59:59.999999"]
+    events = [(f"N{n}", day, time) for n, (day, time) in enumerate((d, t) for d in days for t in times)]
+    spec = pipeline.spec({
+        '"bigint", x = "int", note = "string"': '"timestamp", day = "date", time = "timestamp"',
+        '"csv"\nordering = "at"': '"json"\nordering = "at"',
+    })  # fmt: skip
+    lines = [f'{{"k": "{k}", "at": "{time}", "day": "{day}", "time": "{time}"}}' for k, day, time in events]
+
+    for _ in range(2):
+        for _ in range(2):
+            pipeline.place("a", "json", "\n".join([*lines, ""]))
+        pipeline.run(spec, streams=["a"])
+        Compaction(spec, pipeline.spark).step()
+
+    assert pipeline.timeline(spec).pending() == []
+    frame = read(spec, pipeline.spark).selectExpr("k", "string(day)", "string(time)", "string(at)")
+    assert sorted(tuple(row) for row in frame.collect()) == [(*event, event[2]) for event in events]
+    assert len(compacted(pipeline, spec)) == len(events)
 
 
 def test_plan_of_a_dead_leader_is_carried_out(pipeline: Pipeline) -> None:
@@ -193,4 +217,4 @@ def test_each_service_has_one_leader(pipeline: Pipeline) -> None:
 
 def writing(spec: Spec) -> dict[str, str]:
     """Options of a writer of the table."""
-    return write_options(base_path=spec.table.path, table="table", key=spec.table.key, buckets=1)
+    return write_options(base_path=spec.table.path, table="table", key=[RECORD_KEY], buckets=1)

@@ -145,6 +145,9 @@ def commit(batch_id: int, token: int = 1, *, stream: str = "a", query_id: str = 
         fencing_token=token,
         owner="o",
         buckets=1,
+        key=("k",),
+        table_id="t",
+        types={},
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pytest
 
+from asynclock import sync
 from asynclock.errors import ConfigError, SpecError
 from asynclock.settings import LeaseSettings
 from asynclock.spark.load import load_spec, missing_source
@@ -106,6 +108,20 @@ def test_urls_are_left_alone(write: Callable[[str], Path]) -> None:
     assert spec.table.path == "s3a://lake/fleet"
     assert spec.locks.url == "s3://lake/locks"
     assert spec.stream("departures").source == "s3a://lake/in/*.csv"
+
+
+@pytest.mark.parametrize("form", ["file://{}/{}", "{}/{}", "{1}"])
+@pytest.mark.parametrize("name", ["mit Leerzeichen", "gesperrt-für-äöü", "50% of it", "a%20b"])
+def test_locks_may_lie_in_a_folder_of_any_name(
+    write: Callable[[str], Path], tmp_path: Path, form: str, name: str
+) -> None:
+    """A space, an umlaut or a percent sign in the place of the locks is no obstacle, as URL or as path."""
+    spec = load_spec(write(SPEC.replace('url = "locks"', f'url = "{form.format(tmp_path, name)}"')))
+
+    with sync.connect(spec.locks.url) as client, client.lock("stream/x").hold():
+        made = {path.name for path in tmp_path.iterdir()}
+
+    assert (unquote(name) if form.startswith("file:") else name) in made
 
 
 def test_ordering_column_is_stored_as_ts(write: Callable[[str], Path]) -> None:

@@ -34,7 +34,7 @@ def layout_of(spec: Spec, stream: StreamSpec) -> Layout:
     """The columns that the files of a stream must have."""
     shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
     owned = {column.name: column.type for column in stream.owned(spec.table)}
-    return Layout(shared | owned, (*shared, stream.ordering))
+    return Layout(shared | owned, (*shared, stream.ordering), spec.table.partition_by)
 
 
 def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:

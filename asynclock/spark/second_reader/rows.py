@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,11 @@ MOST_CHARACTERS: Final = 16_777_216
 UNDECODABLE: Final = "\udcff"
 """Stands for bytes that the encoding does not allow; no decoder gives this character by itself."""
 MALFORMED: Final = "it has bytes that its encoding does not allow"
+
+
+_NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+_LONGEST_NAME: Final = 255
+_ENCODED: Final = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 
 
 class BadFileError(Exception):
@@ -60,14 +66,22 @@ class Layout:
     Args:
         types: Type by name: the key and partition columns, then the stream's own.
         required: Names of the columns that no event is without.
+        partitions: Those of them that name folders.
     """
 
-    def __init__(self, types: dict[str, str], required: Sequence[str]) -> None:
+    def __init__(
+        self, types: dict[str, str], required: Sequence[str], partitions: Sequence[str] = ()
+    ) -> None:
         self.types = types
         self.names = tuple(types)
         self._required = frozenset(required)
         self._readers: list[tuple[str, str, bool, Callable[[str], Any]]] = [
             (name, kind, name in self._required, reader(kind)) for name, kind in types.items()
+        ]
+        self._partitions = [
+            (place, name)
+            for place, name in enumerate(types)
+            if name in partitions and types[name] == "string"
         ]
         self._by_lower_case = {name.lower(): name for name in types}
 
@@ -84,13 +98,20 @@ class Layout:
                 values.append(read(text))
             except ValueError:
                 return Bad(line, f"{name} is no {kind}: {text}")
-        return Good(line, tuple(values))
+        return self._stored(line, values)
 
     def complete(self, line: int, values: Sequence[Any]) -> Row:
         """The event of one row of values that have their types already."""
         for name, value in zip(self.names, values, strict=True):
             if name in self._required and (value is None or value == ""):
                 return Bad(line, f"{name} is missing")
+        return self._stored(line, values)
+
+    def _stored(self, line: int, values: Sequence[Any]) -> Row:
+        for place, name in self._partitions:
+            value = values[place]
+            if value == _NULL_PARTITION or "\0" in value or len(_folder(name, value)) > _LONGEST_NAME:
+                return Bad(line, f"{name} cannot be the name of a folder: {value}")
         return Good(line, tuple(values))
 
     def miswritten(self, name: str) -> str | None:
@@ -111,3 +132,8 @@ class Layout:
             if (times := header.count(name)) != 1:
                 raise BadFileError(f"it has the column {name!r} {f'{times} times' if times else 'not'}")
         return [header.index(name) for name in self.names]
+
+
+def _folder(name: str, value: str) -> bytes:
+    """The folder of a partition, in which Hudi writes some characters as three."""
+    return f"{name}={_ENCODED.sub('%00', value)}".encode()

@@ -1,0 +1,179 @@
+"""What a stream's checkpoint says: which table it has fed, and which files it has read.
+
+A checkpoint is worth something only together with the table that holds what was read under it. So the first
+commit that a stream makes writes the table's id into the checkpoint's folder, and a run with another table,
+or with none, is refused: it would skip every file that has been read, and call that success.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock.spark.load import misplaced
+from asynclock.spark.source import FILE, plain_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from asynclock.spark.spec import Spec, StreamSpec
+
+BATCH: Final = "_asynclock_batch"
+_TABLE_FILE: Final = "asynclock-table.json"
+_READ_AT: Final = "_asynclock_read_at"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnreadChanges:
+    """Files of a source that hold, or may hold, what no batch has read.
+
+    Attributes:
+        changed: Files that have been written to since they were read; a file is read once.
+        hidden: Files that match the source, but whose names begin with ``_`` or ``.``: Spark skips those.
+    """
+
+    changed: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+
+class Checkpoint:
+    """The checkpoint of one stream.
+
+    Args:
+        spec: The spec, for errors.
+        stream: The stream.
+        spark: A session.
+    """
+
+    def __init__(self, spec: Spec, stream: StreamSpec, spark: SparkSession) -> None:
+        self._spec = spec
+        self._stream = stream
+        self._spark = spark
+        self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # noqa: SLF001  no public way
+        self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._bound: dict[str, str] | None = None  # what the file says
+
+    def refuse_another_table(self, table_id: Callable[[], str | None]) -> None:
+        """Make sure that the checkpoint belongs to the spec's table, or to none yet.
+
+        Args:
+            table_id: Says the id of the spec's table as it is now; None: nothing is committed there.
+
+        Raises:
+            SpecError: It belongs to another table, or the table is gone. Nothing was written.
+        """
+        # In this order: a table is committed to before a checkpoint names it.
+        self._bound = bound = self._read()
+        if bound is None or bound["table_id"] == (found := table_id()):
+            return
+        path = self._spec.table.path
+        there = f"{path} has the table {found}" if found else f"there is no table with commits at {path}"
+        reason = (
+            f"this checkpoint belongs to the table {bound['table_id']} at {bound['path']}, but {there}; what "
+            "the stream has read is in the former only. Nothing was written; correct table.path, or name a "
+            "new checkpoint, with which all files are read again"
+        )
+        keys = ("streams", self._stream.name, "checkpoint")
+        raise misplaced(self._spec, keys, self._stream.checkpoint, reason)
+
+    def bind(self, table_id: Callable[[], str | None]) -> None:
+        """Note that the checkpoint belongs to the spec's table, if it does not say so yet.
+
+        To be called after a commit and before Spark notes its batch: what is killed in between repeats the
+        batch, and binds then.
+
+        Args:
+            table_id: Says the id of the spec's table.
+        """
+        if self._bound:
+            return
+        self._bound = {"table_id": table_id() or "", "path": self._spec.table.path}
+        streaming: Any = self._spark._jvm.org.apache.spark.sql.execution.streaming  # noqa: SLF001
+        file = self._path(_TABLE_FILE)
+        manager = streaming.CheckpointFileManager.create(file.getParent(), self._configuration)
+        output = manager.createAtomic(file, True)
+        try:
+            output.write(json.dumps(self._bound).encode())
+        except BaseException:
+            output.cancel()
+            raise
+        output.close()
+
+    def files(self) -> DataFrame:
+        """Which batch (``BATCH``) read which file (``FILE``), and its modification time then, in ms.
+
+        Files arrive in the order of the batches; their times say nothing where a file was touched later.
+        """
+        path = self._path("sources/0")
+        if not self._exists(path):
+            return self._spark.createDataFrame([], f"`{FILE}` string, `{BATCH}` bigint, `{_READ_AT}` bigint")
+        entries = self._spark.read.schema("path string, timestamp bigint, batchId bigint").json(
+            path.toString()
+        )
+        # The first line of each log file is its version; compaction repeats entries.
+        known = entries.where(F.col("path").isNotNull())
+        return known.groupBy(plain_path(F.col("path")).alias(FILE)).agg(
+            F.min("batchId").alias(BATCH), F.min("timestamp").alias(_READ_AT)
+        )
+
+    def batches(self) -> dict[str, int]:
+        """Which batch read which file; see ``files``."""
+        return {row[FILE]: row[BATCH] for row in self.files().collect()}
+
+    def unread_changes(self) -> UnreadChanges:
+        """What of the source has not been read as it is now, or never will be."""
+        return UnreadChanges(changed=self._changed(), hidden=self._hidden())
+
+    def _changed(self) -> tuple[str, ...]:
+        try:
+            now = self._spark.read.format("binaryFile").load(self._stream.source)
+        except AnalysisException:  # nothing matches any more
+            return ()
+        metadata = F.col("_metadata")
+        times = now.select(
+            plain_path(metadata["file_path"]).alias(FILE),
+            F.unix_millis(metadata["file_modification_time"]).alias("now"),
+        )
+        known = times.join(F.broadcast(self.files()), FILE)
+        return tuple(sorted(row[FILE] for row in known.where(F.col("now") != F.col(_READ_AT)).collect()))
+
+    def _hidden(self) -> tuple[str, ...]:
+        source = self._hadoop.Path(self._stream.source)
+        matches = self._hadoop.GlobPattern(source.getName()).matches
+        beside = [one for one in self._glob(source.getParent(), "[._]*") if matches(one.getPath().getName())]
+        found = {
+            status.getPath().toString()
+            for status in (*beside, *self._glob(source, "[._]*"))
+            # Empty ones are marks (_SUCCESS), and .x.crc is Hadoop's checksum of x.
+            if status.isFile() and status.getLen() and not status.getPath().getName().endswith(".crc")
+        }
+        return tuple(sorted(found))
+
+    def _glob(self, folder: Any, pattern: str) -> list[Any]:  # noqa: ANN401  py4j
+        path = self._hadoop.Path(folder, pattern)
+        return list(path.getFileSystem(self._configuration).globStatus(path) or [])
+
+    def _read(self) -> dict[str, str] | None:
+        file = self._path(_TABLE_FILE)
+        if not self._exists(file):
+            return None
+        opened = file.getFileSystem(self._configuration).open(file)
+        try:
+            text = self._spark._jvm.org.apache.commons.io.IOUtils.toString(opened, "UTF-8")  # noqa: SLF001
+        finally:
+            opened.close()
+        bound: dict[str, str] = json.loads(text)
+        return bound
+
+    def _path(self, below: str) -> Any:  # noqa: ANN401  py4j
+        return self._hadoop.Path(f"{self._stream.checkpoint}/{below}")
+
+    def _exists(self, path: Any) -> bool:  # noqa: ANN401  py4j
+        found: bool = path.getFileSystem(self._configuration).exists(path)
+        return found

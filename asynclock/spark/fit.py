@@ -1,0 +1,169 @@
+"""Whether a table that is there is the one that a spec describes; nothing is written unless it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from asynclock.spark.keys import RECORD_KEY
+from asynclock.spark.load import misplaced
+from asynclock.spark.options import MERGER_STRATEGY_ID, partition_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec_toml import Keys
+    from asynclock.spark.timeline import BatchCommit
+
+_RECORD_KEY_PROPERTY: Final = "hoodie.table.recordkey.fields"
+_PARTITION_PROPERTY: Final = "hoodie.table.partition.fields"
+# Spark's names of Avro's types.
+_TYPES: Final = {"long": "bigint", "timestamp-micros": "timestamp", "timestamp-millis": "timestamp"}
+# Without loss, and in the order that the values had.
+_WIDER: Final = frozenset({("int", "bigint"), ("int", "double"), ("float", "double")})
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def check_properties(spec: Spec, properties: Mapping[str, str]) -> None:
+    """Refuse a table that Hudi keys, partitions or merges in another way.
+
+    Args:
+        spec: The spec.
+        properties: The table's ``hoodie.properties``; empty where there is none.
+
+    Raises:
+        SpecError: It differs; nothing was written.
+    """
+    table = spec.table
+    if not properties:
+        return
+    if (found := properties.get(_RECORD_KEY_PROPERTY, "")) != RECORD_KEY:
+        reason = (
+            f"the table at {table.path} has the record key {found!r}, a splice table has {RECORD_KEY!r}: it "
+            "was made by something else, or by a version of asynclock that could confuse keys, and cannot be "
+            "written any more. Nothing was written; splice into a new table, with new checkpoints"
+        )
+        raise misplaced(spec, ("table", "path"), found, reason)
+    expected = {
+        _PARTITION_PROPERTY: ",".join(table.partition_by),
+        "hoodie.table.type": "MERGE_ON_READ",
+        "hoodie.record.merge.mode": "CUSTOM",
+        "hoodie.record.merge.strategy.id": MERGER_STRATEGY_ID,
+        **(partition_options() if table.partition_by else {}),
+    }
+    for name, value in expected.items():
+        if (found := properties.get(name, "")) != value:
+            keys = ("table", "partition_by" if name == _PARTITION_PROPERTY else "path")
+            reason = (
+                f"the table at {table.path} has {name}={found!r}, this spec needs {value!r}; nothing was "
+                "written. Correct the spec, or splice into a new table"
+            )
+            raise misplaced(spec, keys, found, reason)
+
+
+def check_commit(spec: Spec, commit: BatchCommit) -> None:
+    """Refuse a table that was committed to with another key or another number of buckets.
+
+    Raises:
+        SpecError: It differs; nothing was written.
+    """
+    table = spec.table
+    if commit.key != table.key:
+        reason = (
+            f"the table at {table.path} has the key {', '.join(commit.key)}, this spec has "
+            f"{', '.join(table.key)}; nothing was written. Correct the spec, or splice into a new table"
+        )
+        raise misplaced(spec, ("table", "key"), list(table.key), reason)
+    if commit.buckets != table.buckets:
+        reason = (
+            f"the table at {table.path} has {commit.buckets} buckets; with another number keys would be "
+            "stored twice. Nothing was written; correct the spec, or splice into a new table"
+        )
+        raise misplaced(spec, ("table", "buckets"), table.buckets, reason)
+
+
+def check_columns(spec: Spec, types: Mapping[str, str]) -> None:
+    """Refuse a table with a column that the spec lacks, or has with a type that cannot hold what is stored.
+
+    Hudi itself takes any of several changes, a number turned into text among them, by which a stream would
+    be ordered as text. Here a type may only grow: ``int`` to ``bigint`` or ``double``, ``float`` to
+    ``double``, a decimal to one of more digits. That of a key or partition column stays.
+
+    Args:
+        spec: The spec.
+        types: The columns of the table by name.
+
+    Raises:
+        SpecError: Nothing was written.
+    """
+    expected: dict[str, tuple[str, Keys]] = {}
+    for name in spec.table.shared_columns:
+        owner = next((s for s in spec.streams if any(one.name == name for one in s.columns)), None)
+        place = ("streams", owner.name, "columns", name) if owner else ("table", "key")
+        expected[name] = (spec.shared_type(name), place)
+    for stream in spec.streams:
+        for column in stream.owned(spec.table):
+            place = ("streams", stream.name, "columns", column.name)
+            expected[stream.physical(column)] = (column.type, place)
+    for name, stored in types.items():
+        if name not in expected:
+            raise _surplus(spec, name, stored)
+        wanted, keys = expected[name]
+        if wanted == stored or (name not in spec.table.shared_columns and is_wider(wanted, stored)):
+            continue
+        reason = (
+            f"the table at {spec.table.path} has {name} as {stored}, this spec as {wanted}: a type may only "
+            "grow (int to bigint or double, float to double, decimals to more digits), and that of a key or "
+            f"partition column not at all. Nothing was written; declare {stored}, or splice into a new table"
+        )
+        raise misplaced(spec, keys, wanted, reason)
+
+
+def is_wider(wanted: str, stored: str) -> bool:
+    """Whether a column of type ``stored`` may become one of type ``wanted``."""
+    before, after = _DECIMAL.fullmatch(stored), _DECIMAL.fullmatch(wanted)
+    if before and after:
+        return before[2] == after[2] and int(before[1]) < int(after[1])
+    return (stored, wanted) in _WIDER
+
+
+@lru_cache(maxsize=64)
+def stored_types(schema: str) -> Mapping[str, str]:
+    """The columns in the Avro schema of a commit and their Spark types, without Hudi's and the record key."""
+    fields = json.loads(schema)["fields"] if schema else []
+    return MappingProxyType({
+        field["name"]: _spark_type(field["type"])
+        for field in fields
+        if field["name"] != RECORD_KEY and not field["name"].startswith("_hoodie_")
+    })  # fmt: skip
+
+
+def _spark_type(kind: Any) -> str:  # noqa: ANN401  JSON
+    if isinstance(kind, list):
+        return _spark_type(next(one for one in kind if one != "null"))
+    if isinstance(kind, dict):
+        logical = kind.get("logicalType")
+        if logical == "decimal":
+            return f"decimal({kind['precision']},{kind.get('scale', 0)})"
+        return _spark_type(logical or kind["type"])
+    return _TYPES.get(kind, str(kind))
+
+
+def _surplus(spec: Spec, name: str, stored: str) -> Exception:
+    stream, separator, column = name.partition("__")
+    known = [one.name for one in spec.streams]
+    if separator and stream not in known:
+        keys: Keys = ("streams",)
+        what = f"of a stream {stream!r} that this spec does not have: put [streams.{stream}] back"
+    else:
+        keys = ("streams", stream, "columns") if separator else ("table",)
+        what = f"that this spec does not have: put {column or name!r} back"
+    reason = (
+        f"the table at {spec.table.path} has the column {name} ({stored}) {what}; its values stay where they "
+        "are. To feed only some streams, name those to the run. Nothing was written"
+    )
+    return misplaced(spec, keys, name, reason)

@@ -1,0 +1,198 @@
+"""Keys and partitions of any text: the rows they name, and where those are stored."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asynclock.spark.keys import RECORD_KEY, record_key
+from asynclock.spark.options import write_options
+from asynclock.spark.services import Compaction
+from asynclock.spark.splice import Splice
+from asynclock.spark.validation import validate
+from asynclock.spark.view import read
+from tests.spark.pipeline_kit import Pipeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.spec import Spec
+
+JSON = {'"csv"\nordering = "at"': '"json"\nordering = "at"'}
+QUARANTINE = {"columns = { at": 'on_bad_row = "quarantine"\ncolumns = { at'}
+# Hudi looks for ':' and ',' in a key, percent-decodes, and has texts of its own for null and empty.
+KEYS = [
+    "urn:a:b,c", "::,", ":", ",", "k:v", "k:a,note:b", "%3A", "%", "|", "a|b", "a b", "a+b", " ", "/", "\\",
+    "'", '"', "\n", "ü", "u\u0308", "日本", "😀", "null", "__null__", "__empty__", "a", "A",
+]  # fmt: skip
+PARTITIONS = [
+    "..", ".", "../../esc", "/abs", "a", "a/b", "a//b", "a=b", "p=1", "a%2Fb", "%", "a:b", "a\\b", ".hoodie",
+    "_x", "null", "default", "1", "01", "1.0", "2024-01-01", "a b", "a+b", "ü", "日本", "*", "{a,b}", "\n",
+]  # fmt: skip
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
+    """An empty pipeline."""
+    return Pipeline(tmp_path / "inside", spark)
+
+
+def deliver(pipeline: Pipeline, *events: dict[str, object]) -> None:
+    """One more JSON file of stream a."""
+    pipeline.place("a", "json", "".join(json.dumps(event) + "\n" for event in events))
+
+
+def rows(pipeline: Pipeline, spec: Spec, *columns: str) -> set[tuple[object, ...]]:
+    """Some columns of the view, each row at most once."""
+    found = [tuple(row) for row in read(spec, pipeline.spark).select(*columns).collect()]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def test_any_text_is_a_key(pipeline: Pipeline) -> None:
+    """Every key names one row, through two batches and a compaction, and comes back as it was given."""
+    for at in (1, 2):
+        deliver(pipeline, *({"k": key, "at": at, "x": 100 * at + n} for n, key in enumerate(KEYS)))
+    pipeline.place("b", "csv", "k,seen,y,deleted\n")
+    spec = pipeline.spec(JSON)
+
+    pipeline.run(spec, streams=["a"])
+    Compaction(spec, pipeline.spark).step()
+
+    assert rows(pipeline, spec, "k", "x") == {(key, 200 + n) for n, key in enumerate(KEYS)}
+    assert read(spec, pipeline.spark).where("k = '::,'").count() == 1
+    assert validate(spec, pipeline.spark).ok
+
+
+def test_plain_sql_meets_the_rows_of_the_streams(pipeline: Pipeline) -> None:
+    """INSERT, UPDATE and DELETE on the stored table find rows by key, and the streams go on after them."""
+    keys = ["urn:a:b,c", "::,", "plain"]
+    deliver(pipeline, *({"k": key, "at": 1, "x": 1} for key in keys))
+    spec = pipeline.spec(JSON)
+    pipeline.run(spec, streams=["a"])
+    options = write_options(base_path=spec.table.path, table="table", key=[RECORD_KEY], buckets=1)
+    options["hoodie.spark.sql.insert.into.operation"] = "upsert"
+    given = ", ".join(f"'{name}' = '{value}'" for name, value in options.items())
+    sql = pipeline.spark.sql
+    sql(f"CREATE TABLE stored USING hudi TBLPROPERTIES ({given}) LOCATION '{spec.table.path}'")
+    try:
+        sql("DELETE FROM stored WHERE k = 'urn:a:b,c'")
+        sql("UPDATE stored SET a__ts = 2, a__x = 20 WHERE k = '::,'")
+        values = "k, 3L, 30, CAST(NULL AS STRING), CAST(NULL AS TIMESTAMP), CAST(NULL AS DOUBLE), false"
+        sql(f"INSERT INTO stored SELECT {record_key(spec.table)}, {values} FROM VALUES ('plain') AS t(k)")
+    finally:
+        sql("DROP TABLE stored")
+    found = rows(pipeline, spec, "k", "x")
+    deliver(pipeline, *({"k": key, "at": 2, "x": 2} for key in keys))
+    pipeline.run(spec, streams=["a"])
+
+    assert found == {("::,", 20), ("plain", 30)}
+    assert rows(pipeline, spec, "k", "x") == {("urn:a:b,c", 2), ("::,", 2), ("plain", 30)}
+
+
+def test_keys_of_two_columns_do_not_collide(pipeline: Pipeline) -> None:
+    """Keys whose columns would read the same when written one after the other are different rows."""
+    keys = [("x,note:y", "z"), ("x", "y,note:z"), ("a|b", "c"), ("a", "b|c"), ("a%7Cb", "c"), ("::,", "::,")]
+    spec = pipeline.spec(JSON | {'key = ["k"]': 'key = ["k", "note"]'})
+    for at in (1, 2):
+        deliver(
+            pipeline,
+            *({"k": k, "note": note, "at": at, "x": 10 * at + n} for n, (k, note) in enumerate(keys)),
+        )
+
+    pipeline.run(spec, streams=["a"])
+
+    assert rows(pipeline, spec, "k", "note", "x") == {(*key, 20 + n) for n, key in enumerate(keys)}
+
+
+def test_any_text_is_a_partition(pipeline: Pipeline, tmp_path: Path) -> None:
+    """Partition values come back as they were given, are found by a filter, and stay inside of the table."""
+    partitioned = {
+        'key = ["k"]': 'key = ["k"]\npartition_by = ["note", "x"]',
+        'x = "int"': 'x = "int", v = "int"',
+    }
+    spec = pipeline.spec(JSON | partitioned)
+    for at in (1, 2):
+        deliver(
+            pipeline,
+            *({"k": f"N{n}", "note": v, "x": 7, "at": at, "v": at} for n, v in enumerate(PARTITIONS)),
+        )
+
+    pipeline.run(spec, streams=["a"])
+    Compaction(spec, pipeline.spark).step()
+
+    assert rows(pipeline, spec, "k", "note", "x", "v") == {
+        (f"N{n}", value, 7, 2) for n, value in enumerate(PARTITIONS)
+    }
+    found = read(spec, pipeline.spark).where("note IN ('..', 'a/b')").select("note").collect()
+    assert sorted(row["note"] for row in found) == ["..", "a/b"]
+    assert {path.name for path in tmp_path.iterdir()} == {"inside"}
+    inside = {path.name for path in (tmp_path / "inside").iterdir()}
+    assert inside == {"in", "spec.toml", "locks", "table", "checkpoints"}
+
+
+UNFIT = [
+    (None, "note is missing"),
+    ("", "note is missing"),
+    ("__HIVE_DEFAULT_PARTITION__", "note is __HIVE_DEFAULT_PARTITION__, which a partition has for null"),
+    ("/" * 84, "note is too long for the name of a folder: 257 bytes, 255 are allowed"),
+    ("a\0b", "note has the character NUL"),
+]
+
+
+def test_partition_that_cannot_be_stored_is_put_aside(pipeline: Pipeline) -> None:
+    """What no folder can be called is quarantined with its reason; the longest name that fits is stored."""
+    spec = pipeline.spec(JSON | QUARANTINE | {'key = ["k"]': 'key = ["k"]\npartition_by = ["note"]'})
+    longest = "/" * 83
+    deliver(
+        pipeline,
+        *({"k": f"N{n}", "note": value, "at": 1} for n, (value, _) in enumerate(UNFIT)),
+        {"k": "good", "note": longest, "at": 1},
+    )
+
+    pipeline.run(spec, streams=["a"])
+
+    assert [row["reason"] for row in pipeline.quarantined("a")] == [reason for _, reason in UNFIT]
+    assert rows(pipeline, spec, "k", "note") == {("good", longest)}
+
+
+@pytest.mark.parametrize(("value", "reason"), UNFIT[:3])
+def test_frame_with_an_unfit_partition_is_not_committed(
+    pipeline: Pipeline, value: str | None, reason: str
+) -> None:
+    """A frame that is written directly fails with the same reasons, and nothing of it can be read."""
+    spec = pipeline.spec({'key = ["k"]': 'key = ["k"]\npartition_by = ["note"]'})
+    frame = pipeline.spark.createDataFrame([("N0", 1, 1, value)], "k string, at bigint, x int, note string")
+
+    with pytest.raises(Exception, match=reason):
+        Splice(spec, pipeline.spark).write(frame, "a")
+
+    assert pipeline.timeline(spec).commits == []
+
+
+def test_key_that_is_not_unicode_is_not_committed(pipeline: Pipeline) -> None:
+    """Two keys of other bytes, which would both read as the same replacement character, are refused."""
+    spec = pipeline.spec()
+    frame = pipeline.spark.sql(
+        "SELECT CAST(unhex(h) AS STRING) k, 1L at, 1 x, 'n' note FROM VALUES ('4DFC'), ('4DF6') AS t(h)"
+    )
+
+    with pytest.raises(Exception, match="k is not UTF-8"):
+        Splice(spec, pipeline.spark).write(frame, "a")
+
+
+@pytest.mark.parametrize("name", ["group", "rank", "newest", "row", "file", "ts", "order"])
+def test_key_may_have_the_name_of_something_internal(pipeline: Pipeline, name: str) -> None:
+    """No name that a spec may give to a key stands in the way of the batch or of the validation."""
+    spec = pipeline.spec(JSON | {'key = ["k"]': f'key = ["{name}"]'})
+    deliver(pipeline, {name: "N1", "at": 1, "x": 1}, {name: "N1", "at": 2, "x": 2})
+    pipeline.place("b", "csv", f"{name},seen,y,deleted\nN1,2024-05-01T12:00:00Z,1.5,\n")
+
+    pipeline.run(spec)
+
+    assert rows(pipeline, spec, name, "x", "y") == {("N1", 2, 1.5)}
+    assert validate(spec, pipeline.spark).ok
