@@ -72,7 +72,14 @@ def rows(file: io.BufferedReader, layout: Layout, dialect: Dialect) -> Iterator[
     Raises:
         BadFileError: It gives none, though some may have been yielded.
     """
-    records = Splitter(dialect).records(_decoded(file, dialect.encoding))
+    text = _decoded(file, dialect.encoding)
+    try:
+        yield from _rows(Splitter(dialect).records(text), layout, dialect.null)
+    finally:
+        text.detach()  # the file is the caller's to close
+
+
+def _rows(records: Iterator[Record | Bad], layout: Layout, null: str) -> Iterator[Row]:
     header = next(records, None)
     if header is None:
         return
@@ -82,7 +89,6 @@ def rows(file: io.BufferedReader, layout: Layout, dialect: Dialect) -> Iterator[
         raise BadFileError(f"its header cannot be read: {MALFORMED}")
     places = layout.places(header.fields)
     is_text = [kind == "string" for kind in layout.types.values()]
-    null = dialect.null
     for record in records:
         if isinstance(record, Bad):
             yield record
@@ -205,7 +211,7 @@ class Splitter:
             read = "".join(pieces)
 
 
-def _decoded(file: io.BufferedReader, encoding: str) -> TextIO:
+def _decoded(file: io.BufferedReader, encoding: str) -> io.TextIOWrapper:
     if encoding == "utf-16":
         start = file.peek(2)[:2]
         if start and start not in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}:

@@ -75,10 +75,11 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
         raise ConfigError(setting="source", value=str(path), reason=reason)
     if path.suffix == ".zst":
         with pa.input_stream(path, compression="zstd") as raw:
-            yield io.BufferedReader(raw)
+            with io.BufferedReader(raw) as file:
+                yield file
     elif open_ := _COMPRESSED.get(path.suffix):
-        with open_(path) as raw:
-            yield io.BufferedReader(cast("io.RawIOBase", raw))
+        with open_(path) as raw, io.BufferedReader(cast("io.RawIOBase", raw)) as file:
+            yield file
     else:
         with path.open("rb") as file:
             yield file
