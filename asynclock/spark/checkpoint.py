@@ -57,7 +57,7 @@ class Checkpoint:
         self._spark = spark
         self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # noqa: SLF001  no public way
         self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
-        self._bound: dict[str, str] | None = None  # what the file says
+        self._bound: dict[str, str] | None = None
 
     def refuse_another_table(self, table_id: Callable[[], str | None]) -> None:
         """Make sure that the checkpoint belongs to the spec's table, or to none yet.
@@ -91,19 +91,20 @@ class Checkpoint:
         Args:
             table_id: Says the id of the spec's table.
         """
-        if self._bound:
+        if self._bound is not None or (found := table_id()) is None:
             return
-        self._bound = {"table_id": table_id() or "", "path": self._spec.table.path}
+        bound = {"table_id": found, "path": self._spec.table.path}
         streaming: Any = self._spark._jvm.org.apache.spark.sql.execution.streaming  # noqa: SLF001
         file = self._path(_TABLE_FILE)
         manager = streaming.CheckpointFileManager.create(file.getParent(), self._configuration)
         output = manager.createAtomic(file, True)
         try:
-            output.write(json.dumps(self._bound).encode())
+            output.write(json.dumps(bound).encode())
         except BaseException:
             output.cancel()
             raise
         output.close()
+        self._bound = bound
 
     def files(self) -> DataFrame:
         """Which batch (``BATCH``) read which file (``FILE``), and its modification time then, in ms.

@@ -13,8 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
 if TYPE_CHECKING:
-    from asynclock.spark.spec import TableSpec
+    from pyspark.sql import DataFrame
+
+    from asynclock.spark.spec import Spec, TableSpec
 
 RECORD_KEY: Final = "_asynclock_key"
 
@@ -64,6 +68,26 @@ def unfit(table: TableSpec, name: str, kind: str) -> list[tuple[str, str]]:
             ),
         ]
     return found
+
+
+def refuse_unfit(parsed: DataFrame, spec: Spec, *, reason: str, record: str) -> DataFrame:
+    """Parsed rows, those with an unfit key or partition among the bad ones.
+
+    Args:
+        parsed: Rows with the key and partition columns.
+        spec: The spec.
+        reason: The column that says why a row is bad; null for a good one.
+        record: The column that holds a bad row as it was; null for a good one.
+    """
+    table = spec.table
+    cases = [case for name in table.shared_columns for case in unfit(table, name, spec.shared_type(name))]
+    if not cases:
+        return parsed
+    whens = " ".join(f"WHEN {wrong} THEN {why}" for wrong, why in cases)
+    said = F.coalesce(F.col(reason), F.expr(f"CASE {whens} END"))
+    values = F.to_json(F.struct(*(name for name in parsed.columns if not name.startswith("_asynclock"))))
+    whole = F.when(said.isNotNull(), F.coalesce(F.col(record), values))
+    return parsed.withColumns({record: whole, reason: said})
 
 
 def _literal(text: str) -> str:

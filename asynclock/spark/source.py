@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from pyspark.sql.types import StringType, StructType
 
-from asynclock.spark.keys import unfit
+from asynclock.spark.keys import refuse_unfit
 from asynclock.spark.load import local_path, misplaced, missing_source
 
 if TYPE_CHECKING:
@@ -79,11 +79,12 @@ class Source:
         if _CORRUPT in raw.columns:
             record = F.coalesce(F.col(_CORRUPT), record)
         bad = F.col(REASON).isNotNull()
-        return (
+        parsed = (
             raw.withColumn(REASON, F.when(reason != "", reason))
             .withColumn(RAW, F.when(bad, record))
             .select(*(value.alias(name) for name, value in typed.items()), ARRIVAL, FILE, REASON, RAW)
         )
+        return refuse_unfit(parsed, self._spec, reason=REASON, record=RAW)
 
     def good(self, parsed: DataFrame) -> DataFrame:
         """The events among parsed rows, in the columns that a splice takes."""
@@ -99,9 +100,6 @@ class Source:
                 # Hudi takes an empty key for a missing one.
                 missing = value.isNull() | (value.cast("string") == "")
                 complaints.append(F.when(missing, F.lit(f"{name} is missing")))
-            if name in self._spec.table.shared_columns:
-                unstorable = unfit(self._spec.table, name, kind)
-                complaints += [F.when(F.expr(wrong), F.expr(why)) for wrong, why in unstorable]
             unreadable = value.isNotNull() & (value.cast("string") != "") & typed[name].isNull()
             complaints.append(
                 F.when(unreadable, F.concat(F.lit(f"{name} is no {kind}: "), value.cast("string")))

@@ -523,6 +523,26 @@ BAD = [
     ),
     pytest.param(
         (
+            'key = ["tailnum"]',
+            'key = ["Deleted"]',
+            3,
+            "table.key",
+            ["tombstone", "use another name"],
+        ),
+        id="key-named-as-the-tombstone",
+    ),
+    pytest.param(
+        (
+            "buckets = 2",
+            'buckets = 2\npartition_by = ["Tailnum"]',
+            5,
+            "table.partition_by",
+            ["'Tailnum'", "differs from 'tailnum' in case only"],
+        ),
+        id="partition-differs-from-key-in-case",
+    ),
+    pytest.param(
+        (
             "buckets = 2",
             "buckets = 2\nbuckets = 3",
             5,
