@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.source import ARRIVAL, FILE, REASON, Source, in_order, plain_path
+from asynclock.spark.source import ARRIVAL, FILE, REASON, Source, plain_path, settled
 from asynclock.spark.timeline import Timeline
 from asynclock.spark.view import physical_columns, snapshot
 
@@ -169,7 +169,7 @@ class _SourceTable:
         self._source = Source(spec, stream, spark)
         self._batches = _file_batches(spark, stream)
         # Read anew each time: a year of events need not fit into memory.
-        self._parsed = self._source.parse(in_order(self._source.all()))
+        self._parsed = settled(self._source.parse(self._source.all()))
 
     def winners(self) -> DataFrame:
         """Of each key the newest event, under the physical names."""
