@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TextIO
 
+    from asynclock.spark.dialect import CsvDialect
     from asynclock.spark.second_reader.rows import Row
 
 NOT_CLOSED: Final = "a quoted field is never closed"
@@ -37,17 +38,6 @@ _ORDER_MARKS: Final = {
 }
 
 codecs.register_error(_MARK, lambda error: (UNDECODABLE, getattr(error, "end", 0)))
-
-
-class Dialect(NamedTuple):
-    """How fields are told apart; see ``csv`` of a stream in the spec."""
-
-    separator: str = ","
-    quote: str = '"'
-    escape: str = '"'
-    encoding: str = "utf-8"
-    null: str = ""
-    multiline: bool = True
 
 
 class Record(NamedTuple):
@@ -66,7 +56,7 @@ class Record(NamedTuple):
     decoded: bool
 
 
-def rows(file: io.BufferedReader, layout: Layout, dialect: Dialect) -> Iterator[Row]:
+def rows(file: io.BufferedReader, layout: Layout, dialect: CsvDialect) -> Iterator[Row]:
     """The rows of a CSV file.
 
     Raises:
@@ -113,9 +103,9 @@ class Splitter:
         dialect: How fields are told apart.
     """
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: CsvDialect) -> None:
         self._separator, self._quote = dialect.separator, dialect.quote
-        self._escape = dialect.escape
+        self._escape = dialect.quote if dialect.escape is None else dialect.escape
         self._multiline = dialect.multiline
         quote, escape = re.escape(self._quote), re.escape(self._escape or self._quote)
         inside = f"[^{quote}]|{quote}{quote}"

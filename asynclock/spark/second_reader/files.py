@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Final, cast
 import pyarrow as pa
 
 from asynclock.errors import ConfigError
+from asynclock.spark.dialect import CsvDialect
 from asynclock.spark.second_reader import csv_records, json_records, parquet_records
 from asynclock.spark.second_reader.rows import BadFileError, Layout
 
@@ -52,20 +53,9 @@ def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
             if stream.format == "json":
                 yield from json_records.rows(cast("IO[bytes]", file), layout)
             else:
-                yield from csv_records.rows(file, layout, dialect_of(stream))
+                yield from csv_records.rows(file, layout, stream.csv or CsvDialect())
     except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
         raise BadFileError(f"it cannot be read to its end: {error}") from error
-
-
-def dialect_of(stream: StreamSpec) -> csv_records.Dialect:
-    """How the fields of a CSV stream are told apart."""
-    given = getattr(stream, "csv", None)
-    names = csv_records.Dialect._fields
-    return (
-        csv_records.Dialect(**{name: getattr(given, name) for name in names})
-        if given
-        else csv_records.Dialect()
-    )
 
 
 @contextmanager
@@ -74,11 +64,11 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
         reason = "no reader of this package knows this compression; store the file as .gz, .bz2 or .zst"
         raise ConfigError(setting="source", value=str(path), reason=reason)
     if path.suffix == ".zst":
-        with pa.input_stream(path, compression="zstd") as raw:
-            with io.BufferedReader(raw) as file:
-                yield file
-    elif open_ := _COMPRESSED.get(path.suffix):
-        with open_(path) as raw, io.BufferedReader(cast("io.RawIOBase", raw)) as file:
+        with pa.input_stream(path, compression="zstd") as raw, io.BufferedReader(raw) as file:
+            yield file
+    elif path.suffix in _COMPRESSED:
+        raw = cast("io.RawIOBase", _COMPRESSED[path.suffix](path))
+        with raw, io.BufferedReader(raw) as file:
             yield file
     else:
         with path.open("rb") as file:
