@@ -7,7 +7,7 @@ import gzip
 import io
 import zlib
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
@@ -67,7 +67,7 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
         with pa.input_stream(path, compression="zstd") as raw, io.BufferedReader(raw) as file:
             yield file
     elif path.suffix in _COMPRESSED:
-        raw = cast("io.RawIOBase", _COMPRESSED[path.suffix](path))
+        raw: Any = _COMPRESSED[path.suffix](path)
         with raw, io.BufferedReader(raw) as file:
             yield file
     else:

@@ -1,7 +1,7 @@
 """Choices: values that Hypothesis makes, put together by a seeded generator.
 
-Hypothesis remembers every choice of an example so as to shrink it, which would cost more than all that is done
-with the files. It makes a pool of values for each strategy instead.
+Hypothesis remembers every choice of an example so as to shrink it, which would cost more than all that is
+done with the files. It makes a pool of values for each strategy instead.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Draw:
 
     def flip(self) -> bool:
         """True or false."""
-        return self._random.random() < 0.5  # noqa: PLR2004
+        return self._random.random() < 0.5
 
     def shuffled(self, values: Sequence[T]) -> list[T]:
         """All of them in any order."""

@@ -96,7 +96,7 @@ class Files:
 
     # CSV
 
-    def _csv(self, draw: Draw, rows: list[Row]) -> tuple[bytes, list[Row], str, bool, int]:
+    def _csv(self, draw: Draw, rows: list[Row]) -> tuple[bytes, list[Row], str, bool, int]:  # noqa: C901, PLR0912, PLR0915  by damage
         setting = self._stream.setting
         kinds = ["plain"] * 12 + [
             "empty",
@@ -259,7 +259,7 @@ class Files:
 
     # Parquet
 
-    def _parquet(self, draw: Draw, rows: list[Row]) -> tuple[bytes, list[Row], str, bool, int]:
+    def _parquet(self, draw: Draw, rows: list[Row]) -> tuple[bytes, list[Row], str, bool, int]:  # noqa: C901, PLR0912  likewise
         kinds = ["plain"] * 8 + [
             "nanoseconds",
             "other type",
@@ -346,7 +346,8 @@ _BROKEN: Final = frozenset(
 )
 _ROW_KINDS: Final = _BROKEN | {"short row", "two records in one", "other encoding", "line end"}
 _JSON_EXTRAS: Final = (
-    ("extra", '{"a": [1, {"b": null}]}'), ("Ä", '"x"'), ("", "1e999"), ("a.b", "-0.0"), ("list", "[]"), ("e", '"\\ud83d\\ude00"'),
+    ("extra", '{"a": [1, {"b": null}]}'), ("Ä", '"x"'), ("", "1e999"), ("a.b", "-0.0"), ("list", "[]"),
+    ("e", '"\\ud83d\\ude00"'),
 )  # fmt: skip
 _JSON_KINDS: Final = {
     "garbage after": lambda text, _name: f"{text} junk",
@@ -365,7 +366,7 @@ _JSON_KINDS: Final = {
 }
 
 
-def _array(draw: Draw, kind: str, values: list[Any]) -> pa.Array:
+def _array(draw: Draw, kind: str, values: list[Any]) -> pa.Array:  # noqa: PLR0911  one a type
     """The values as a column of a type that gives them without loss."""
     whole = [value for value in values if value is not None]
     if kind == "string":
@@ -376,15 +377,15 @@ def _array(draw: Draw, kind: str, values: list[Any]) -> pa.Array:
             return pa.array([None if value is None else int(value) for value in values], pa.int32())
         return pa.array(values, pa.string())
     if kind in {"int", "bigint"}:
-        narrow = all(-128 <= value < 128 for value in whole)  # noqa: PLR2004  a byte
+        narrow = all(-128 <= value < 128 for value in whole)
         types = [pa.int32() if kind == "int" else pa.int64()]
         types += [pa.int8(), pa.int16()] if narrow else []
         types += [pa.uint16()] if narrow and all(value >= 0 for value in whole) else []
         return pa.array(values, draw.one(types))
     if kind in DECIMALS:
         precision, scale = DECIMALS[kind]
-        short = all(abs(value) < 1000 for value in whole) and not any(value % 1 for value in whole)  # noqa: PLR2004
-        if short and precision - scale > 9 and draw.flip():  # noqa: PLR2004  digits of an int
+        short = all(abs(value) < 1000 for value in whole) and not any(value % 1 for value in whole)
+        if short and precision - scale > 9 and draw.flip():
             return pa.array([None if value is None else int(value) for value in values], pa.int32())
         if short and draw.flip():
             return pa.array([None if v is None else Decimal(int(v)) for v in values], pa.decimal128(3, 0))

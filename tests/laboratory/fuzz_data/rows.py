@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from tests.laboratory.fuzz_data.tables import Stream, Table
 
 PARTITIONS: Final = (
-    "plain", "..", "../../esc", "/abs", "a/b", "a", "a=b", "p=1", "a%2Fb", "a//b", "é", "a b", "__empty__", "%",
+    "plain", "..", "../../esc", "/abs", "a/b", "a", "a=b", "p=1", "a%2Fb", "a//b", "é", "a b",
+    "__empty__", "%",
     ".", "x:y", "*", "default", "😀", "2024-01-01", "null", "a\\b", "'", '"', "{a}", "[", "_x", ".x",
 )  # fmt: skip
 NO_FOLDERS: Final = ("__HIVE_DEFAULT_PARTITION__", "nul\0nul", "x" * 254, "/" * 90)
 SHARED_KEYS: Final = (
-    ("x,k2:y", "z"), ("x", "y,k2:z"), ("x,group:y", "z"), ("x", "y,group:z"), ("urn:a:b,c", "1"), ("::,", "2"),
+    ("x,k2:y", "z"), ("x", "y,k2:z"), ("x,group:y", "z"), ("x", "y,group:z"), ("urn:a:b,c", "1"), ("::,",
+    "2"),
     ('k"5', "3"), ("Müller", "4"), ("Möller", "4"), ("k:1", ","), ("a|b", "c"), ("a", "b|c"), ("a%7Cb", "c"),
     ("__null__", "__empty__"), ("null", "null"), (" k", "k"), ("k", "k"), ("k ", "k"), ("K", "k"),
 )  # fmt: skip
