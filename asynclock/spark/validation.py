@@ -214,10 +214,10 @@ class _Sources:
 
     def read(self, files: list[SourceFile], expected: Expected) -> StreamValidation:
         """Take in every event of the files."""
-        batches = self._checkpoint.batches()
-        never = max(batches.values(), default=0) + 1
-        # The batches say what came first: a file's time says nothing where it was touched later.
-        files = sorted(files, key=lambda file: (batches.get(file.url, never), file.modified_ms, file.url))
+        arrivals = self._checkpoint.arrivals()
+        never = max((batch for batch, _ in arrivals.values()), default=0) + 1
+        # The checkpoint says what came first: a file's time says nothing where it was touched later.
+        files = sorted(files, key=lambda file: (*arrivals.get(file.url, (never, file.modified_ms)), file.url))
         for file in files:
             before = self._events, self._bad
             with file.local(self._spark, self._folder) as path:
@@ -230,7 +230,7 @@ class _Sources:
             stream=self._stream.name,
             events=self._events,
             bad_rows=self._bad,
-            unread_files=tuple(sorted(file.url for file in files if file.url not in batches)),
+            unread_files=tuple(sorted(file.url for file in files if file.url not in arrivals)),
             changed_files=changes.changed,
             hidden_files=changes.hidden,
         )

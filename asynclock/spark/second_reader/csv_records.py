@@ -112,7 +112,7 @@ class Splitter:
         if escape != quote:
             inside = f"[^{quote}{escape}]|{escape}[{quote}{escape}]"
         # Without a quote nothing but separators and line ends means anything.
-        self._special = re.compile(f"[{quote}{escape}\\r]" if quote else "(?!)")
+        self._special = re.compile(f"[{quote}{escape}\\r]")
         self._quoted = re.compile(f"{quote}((?:{inside})*+)({quote}?)" if quote else "(?!)")
         self._escaped = re.compile(f"{escape}([{quote}{escape}])" if quote else "(?!)")
         self._bare = re.compile(f"[^{re.escape(self._separator)}\\n]*+")
@@ -129,7 +129,7 @@ class Splitter:
             content = _without_end(read)
             if not content:
                 continue
-            if not self._special.search(content):
+            if not self._special.search(content) or (not self._quote and "\r" not in content):
                 yield Record(line, content.split(self._separator), None, UNDECODABLE not in content)
                 continue
             begun = line
@@ -148,7 +148,7 @@ class Splitter:
         quoted: list[bool] = []
         place = more = 0
         while True:
-            if read.startswith(self._quote, place):
+            if self._quote and read.startswith(self._quote, place):
                 read, lines, field, place = self._quoted_field(read, place, text)
                 more += lines
                 quoted.append(True)

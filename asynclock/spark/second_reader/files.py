@@ -67,8 +67,8 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
         with pa.input_stream(path, compression="zstd") as raw, io.BufferedReader(raw) as file:
             yield file
     elif path.suffix in _COMPRESSED:
-        raw: Any = _COMPRESSED[path.suffix](path)
-        with raw, io.BufferedReader(raw) as file:
+        packed: Any = _COMPRESSED[path.suffix](path)
+        with packed, io.BufferedReader(packed) as file:
             yield file
     else:
         with path.open("rb") as file:

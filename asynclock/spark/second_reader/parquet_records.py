@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from asynclock.spark.second_reader.rows import Layout, Row
 
 _DECIMAL: Final = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
+_SPARK: Final = b"org.apache.spark.version"  # no other writer's INT96 is known to be microseconds
 _ROWS_AT_ONCE: Final = 4096
 _MICROS: Final = {"milliseconds": 1000, "microseconds": 1}
 _LONG: Final = 1 << 63
@@ -44,10 +45,12 @@ def _rows(path: Path, layout: Layout) -> Iterator[Row]:
     ):
         layout.places(file.schema_arrow.names)
         leaves = {leaf.path: leaf for leaf in (file.schema.column(i) for i in range(len(file.schema)))}
+        by_spark = _SPARK in (file.metadata.metadata or {})
         converters = []
         for name, kind in layout.types.items():
             leaf = leaves.get(name)
-            made = leaf and leaf.max_repetition_level == 0 and _converter(leaf, kind)
+            known = leaf and leaf.max_repetition_level == 0 and (by_spark or leaf.physical_type != "INT96")
+            made = known and _converter(leaf, kind)
             if not made:
                 raise BadFileError(f"its column {name!r} is {_shown(leaf)}, which is not always {kind}")
             converters.append(made)

@@ -318,7 +318,10 @@ class Files:
         if draw.flip():
             arrays["extra.`x`"] = pa.array([[1]] * len(rows))
         sink = io.BytesIO()
-        old = kind == "plain" and draw.number(0, 3) == 0 and self._within_int96(rows)
+        # Nobody knows whether the INT96 of other writers than Spark are whole microseconds.
+        old = kind == "plain" and draw.number(0, 7) == 0 and self._within_int96(rows)
+        if old and "timestamp" in self._kinds.values():
+            kind, bad = "old timestamps", True
         pq.write_table(
             pa.table(arrays),
             sink,

@@ -117,6 +117,7 @@ class Round:
                 self._deliver(late=late)
                 self._guarded(lambda: run(spec, once=True, spark=self._spark))
             self._look(spec, "as written")
+            self._disturb()
             self._second_reading(spec)
             self._guarded(lambda: run_services(spec, once=True, spark=self._spark))
             self._look(spec, "compacted")
@@ -147,6 +148,14 @@ class Round:
                 path.write_bytes(file.content)
                 os.utime(path, (_modified(file), _modified(file)))
             self._arrived[stream.name] += sorted(arriving, key=lambda file: (_modified(file), file.name))
+
+    def _disturb(self) -> None:
+        """Lay a file beside the others that no stream reads, and touch one that has been read."""
+        for stream in self._table.streams:
+            folder = self._folder / "in" / stream.name
+            (folder / f"_hidden.{stream.format}").write_bytes(b"hidden")
+            touched = folder / self._files[stream.name][0].name
+            os.utime(touched, (NOW + DAY, NOW + DAY))
 
     def _guarded(self, call: Callable[[], object]) -> None:
         errors: list[BaseException] = []
@@ -262,6 +271,11 @@ class Round:
             self.outcome.tell("misjudged", "validate finds nothing wrong")
         for stream, told in zip(self._table.streams, report.streams, strict=True):
             files = self._files[stream.name]
+            unread = [unquote(name.rpartition("/")[2]) for name in (*told.hidden_files, *told.changed_files)]
+            if unread != [f"_hidden.{stream.format}", files[0].name]:
+                self.outcome.tell(
+                    "misjudged", f"{stream.name}: validate tells {unread} as never read or changed"
+                )
             good = sum(row.good for file in files for row in file.rows if not file.bad)
             aside = sum(file.aside for file in files)
             if (told.events, told.bad_rows) != (good, aside):
