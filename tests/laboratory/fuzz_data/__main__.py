@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asynclock.spark.session import session
-from tests.laboratory.fuzz_data.rounds import Outcome, Round, discard
+from tests.laboratory.fuzz_data.rounds import DEADLINE, Outcome, Round, discard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +35,8 @@ def fuzz(
     files: int,
     seed: int = 0,
     keep: Path | None = None,
+    first: bool = False,
+    deadline: float = DEADLINE,
     say: Callable[[str], object] = print,
 ) -> Outcome:
     """Feed ``files`` files, some hundreds into each of several tables.
@@ -45,6 +47,8 @@ def fuzz(
         files: How many files.
         seed: Seed of the first round; each further one has the next.
         keep: Folder for the files that something is wrong with.
+        first: End with the first round in which something is wrong.
+        deadline: Seconds after which a run counts as a hang.
         say: Told of each round.
     """
     total = Outcome()
@@ -53,7 +57,7 @@ def fuzz(
         share = files // rounds + (number < files % rounds)
         began = time.monotonic()
         folder = scratch / f"round-{seed + number}"
-        one = Round(folder, spark, seed + number, share)
+        one = Round(folder, spark, seed + number, share, deadline=deadline)
         outcome = one.run()
         say(
             f"seed {seed + number}: {outcome.files} files, {outcome.rows} rows, {outcome.changed} values "
@@ -70,7 +74,7 @@ def fuzz(
             setattr(total, name, getattr(total, name) + getattr(outcome, name))
         total.said += outcome.said
         discard(folder)
-        if outcome.hangs:
+        if outcome.hangs or (first and not outcome.clean):
             break
     return total
 
@@ -81,6 +85,8 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0, help="seed of the first round")
     parser.add_argument("--keep", type=Path, default=Path(".fuzz-data"), help="folder for files that fail")
+    parser.add_argument("--first", action="store_true", help="end with the first round that fails")
+    parser.add_argument("--deadline", type=float, default=DEADLINE, help="seconds that make a hang")
     options = parser.parse_args()
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="asynclock-fuzz-") as scratch:
@@ -89,7 +95,15 @@ def main() -> int:
             master="local[2]",
             conf={"spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"},
         )
-        total = fuzz(spark, Path(scratch), files=options.files, seed=options.seed, keep=options.keep)
+        total = fuzz(
+            spark,
+            Path(scratch),
+            files=options.files,
+            seed=options.seed,
+            keep=options.keep,
+            first=options.first,
+            deadline=options.deadline,
+        )
         print(
             f"fuzz-data: {total.files} files, {total.changed} values changed, {total.lost} rows lost, "
             f"{total.hangs} hangs",

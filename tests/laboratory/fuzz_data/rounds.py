@@ -94,9 +94,13 @@ class Round:
         spark: The session.
         seed: Makes the same files again.
         files: How many.
+        deadline: Seconds after which a run counts as a hang.
     """
 
-    def __init__(self, folder: Path, spark: SparkSession, seed: int, files: int) -> None:
+    def __init__(
+        self, folder: Path, spark: SparkSession, seed: int, files: int, *, deadline: float = DEADLINE
+    ) -> None:
+        self._deadline = deadline
         self._folder = folder
         self._spark = spark
         self._table: Table = TABLES[seed % len(TABLES)]
@@ -168,9 +172,9 @@ class Round:
 
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
-        thread.join(DEADLINE)
+        thread.join(self._deadline)
         if thread.is_alive():
-            raise HangError(f"a run has not ended after {DEADLINE:.0f} s")
+            raise HangError(f"a run has not ended after {self._deadline:.0f} s")
         if errors:
             raise errors[0]
 
