@@ -23,8 +23,9 @@ _RECORD_KEY_PROPERTY: Final = "hoodie.table.recordkey.fields"
 _PARTITION_PROPERTY: Final = "hoodie.table.partition.fields"
 # Spark's names of Avro's types.
 _TYPES: Final = {"long": "bigint", "timestamp-micros": "timestamp", "timestamp-millis": "timestamp"}
-# Without loss, and in the order that the values had.
-_WIDER: Final = frozenset({("int", "bigint"), ("int", "double"), ("float", "double")})
+# Without loss, and in the order that the values had. Not float to double: Hudi goes by the text, so that the
+# float 0.1 becomes the double 0.1, which is another number.
+_WIDER: Final = frozenset({("int", "bigint"), ("int", "double")})
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
@@ -90,8 +91,8 @@ def check_columns(spec: Spec, types: Mapping[str, str]) -> None:
     """Refuse a table with a column that the spec lacks, or has with a type that cannot hold what is stored.
 
     Hudi itself takes any of several changes, a number turned into text among them, by which a stream would
-    be ordered as text. Here a type may only grow: ``int`` to ``bigint`` or ``double``, ``float`` to
-    ``double``, a decimal to one of more digits. That of a key or partition column stays.
+    be ordered as text. Here a type may only grow: ``int`` to ``bigint`` or ``double``, a decimal to one of
+    more digits. That of a key or partition column stays.
 
     Args:
         spec: The spec.
@@ -117,7 +118,7 @@ def check_columns(spec: Spec, types: Mapping[str, str]) -> None:
             continue
         reason = (
             f"the table at {spec.table.path} has {name} as {stored}, this spec as {wanted}: a type may only "
-            "grow (int to bigint or double, float to double, decimals to more digits), and that of a key or "
+            "grow (int to bigint or double, decimals to more digits), and that of a key or "
             f"partition column not at all. Nothing was written; declare {stored}, or splice into a new table"
         )
         raise misplaced(spec, keys, wanted, reason)
