@@ -70,8 +70,9 @@ class Source:
         """The rows of files, each with its values or a reason; see ``settled``.
 
         Returns:
-            The key, partition and stream columns in their declared types, ``ARRIVAL``, ``FILE``, ``LINE``, and
-            for bad rows and files ``REASON`` and ``RAW``, null for good ones. ``LINE`` is null for a bad file.
+            The key, partition and stream columns in their declared types, ``ARRIVAL``, ``FILE``, ``LINE``,
+            and for bad rows and files ``REASON`` and ``RAW``, null for good ones. ``LINE`` is null for a bad
+            file.
         """
         if self._stream.format == "parquet":
             rows = parquet.rows(files, self._types, self._required)
@@ -79,9 +80,13 @@ class Source:
             rows = self._texts(files)
         # Complete whatever the tasks: by the age of the file, then by the place in it.
         arrival = F.struct(
-            F.timestamp_micros(_MODIFIED).alias("modified"), F.col(FILE).alias("file"), F.col(_PLACE).alias("row")
+            F.timestamp_micros(_MODIFIED).alias("modified"),
+            F.col(FILE).alias("file"),
+            F.col(_PLACE).alias("row"),
         )
-        return rows.select(*self._types, arrival.alias(ARRIVAL), plain_path(F.col(FILE)).alias(FILE), LINE, REASON, RAW)
+        return rows.select(
+            *self._types, arrival.alias(ARRIVAL), plain_path(F.col(FILE)).alias(FILE), LINE, REASON, RAW
+        )
 
     def good(self, parsed: DataFrame) -> DataFrame:
         """The events among parsed rows, in the columns that a splice takes."""
@@ -121,7 +126,9 @@ class Source:
         if first is not None:
             file, header = first
             name = next(iter(missing))
-            reason = f"{file} has no column {name!r} (it has: {', '.join(header)}); correct the spec or the source"
+            reason = (
+                f"{file} has no column {name!r} (it has: {', '.join(header)}); correct the spec or the source"
+            )
             raise misplaced(self._spec, ("streams", self._stream.name, "columns", name), name, reason)
 
     def _files(self) -> list[str]:
