@@ -379,6 +379,18 @@ def test_keys_of_two_columns_and_partitions(pipeline: Pipeline) -> None:
     ]
 
 
+def test_empty_folder_waits_for_its_first_delivery(pipeline: Pipeline) -> None:
+    """A stream whose folder is empty has nothing to do, and reads what comes later."""
+    spec = pipeline.spec({'format = "csv"\nordering = "seen"': 'format = "parquet"\nordering = "seen"'})
+
+    before = pipeline.run(spec, streams=["b"])
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    after = pipeline.run(spec)
+
+    assert [stream.rows for stream in before.streams] == [0]
+    assert [stream.rows for stream in after.streams] == [1, 0]
+
+
 def test_bad_file_is_put_aside_whole(pipeline: Pipeline) -> None:
     """A file whose quoting is broken gives one entry with its reason and none of its rows."""
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
