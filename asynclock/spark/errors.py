@@ -12,7 +12,7 @@ class BadRowsError(AsyncLockError):
         stream: Name of the stream.
         batch_id: Number of the batch.
         rows: How many rows are bad.
-        sample: What is wrong with one of them: file, reason and record.
+        sample: What is wrong with the first of them: file, line, reason and record.
     """
 
     _fields = ("stream", "batch_id", "rows", "sample")

@@ -257,7 +257,8 @@ class Feed:
             first: Any = bad.sort("file", F.col("line").asc_nulls_first()).first()
             sample = f"{first['file']}: {first['reason']}"
             if first["line"] is not None:
-                sample = f"{first['file']}, line {first['line']}: {first['reason']}, in {first['record'][:_SAMPLE]}"
+                place = f"{first['file']}, line {first['line']}"
+                sample = f"{place}: {first['reason']}, in {first['record'][:_SAMPLE]}"
             raise BadRowsError(stream=self.name, batch_id=batch_id, rows=rows, sample=sample)
         query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         folder = f"{self._stream.quarantine}/query={query_id}/batch={batch_id}"

@@ -39,7 +39,7 @@ _DIGITS: Final[Mapping[str, int]] = {
     "int8": 3, "uint8": 3, "int16": 5, "uint16": 5, "int32": 10, "uint32": 10, "int64": 19, "uint64": 20,
 }  # fmt: skip
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
-# Dates are the Gregorian calendar's, and a file that cannot be read is never skipped, whatever the session says.
+# Whatever the session says: dates are the Gregorian calendar's, and no file that cannot be read is skipped.
 _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
@@ -124,7 +124,7 @@ def _read(
         (metadata["row_index"] + 1).alias("_asynclock_line"),
         metadata["row_index"].alias("_asynclock_row"),
         F.when(is_bad, reason).alias("_asynclock_reason"),
-        F.when(is_bad, F.to_json(F.struct(*found))).alias("_asynclock_record"),
+        F.when(is_bad, F.to_json(F.struct(*found), {"ignoreNullFields": "false"})).alias("_asynclock_record"),
     )
 
 

@@ -29,6 +29,8 @@ RAW: Final = "_asynclock_record"
 _MODIFIED: Final = "_asynclock_modified"
 _PLACE: Final = "_asynclock_row"
 _HEADERS: Final = 20
+# Spark knows it, and asks for it all the same.
+_BINARY_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
 # What the JVM stores a type as, and how it becomes the type.
 _STORED: Final = {"date": "date_from_unix_date(`{}`)", "timestamp": "timestamp_micros(`{}`)"}
 # Spark passes over a new file that is a week older than the newest one it has seen, and says nothing.
@@ -60,7 +62,9 @@ class Source:
 
     def stream(self) -> DataFrame:
         """The files as an endless frame of their names, for a streaming query."""
-        reader = self._spark.readStream.format("binaryFile").option("maxFileAge", _FOR_EVER)
+        reader = (
+            self._spark.readStream.format("binaryFile").schema(_BINARY_FILE).option("maxFileAge", _FOR_EVER)
+        )
         if self._stream.max_files_per_trigger is not None:
             reader = reader.option("maxFilesPerTrigger", self._stream.max_files_per_trigger)
         return _located(reader.load(self._stream.source))
@@ -73,8 +77,9 @@ class Source:
         """The rows of files, each with its values or a reason; see ``settled``.
 
         Returns:
-            The key, partition and stream columns in their declared types, ``ARRIVAL``, ``FILE``, ``LINE``, and
-            for bad rows and files ``REASON`` and ``RAW``, null for good ones. ``LINE`` is null for a bad file.
+            The key, partition and stream columns in their declared types, ``ARRIVAL``, ``FILE``, ``LINE``,
+            and for bad rows and files ``REASON`` and ``RAW``, null for good ones. ``LINE`` is null for a bad
+            file.
         """
         if self._stream.format == "parquet":
             rows = parquet.rows(files, self._types, self._required)

@@ -197,13 +197,7 @@ class StreamSpec:
         if ORDERING in types and self.ordering.lower() != ORDERING:
             reason = f"{self.name}__{ORDERING} holds the ordering column {self.ordering!r}; use another name"
             raise _wrong(f"columns.{ORDERING}", ORDERING, reason)
-        for column in self.columns:
-            if column.name.lower() == TOMBSTONE and column.name != TOMBSTONE:
-                reason = f"only {TOMBSTONE!r} in lower case is a tombstone; write it so or use another name"
-                raise _wrong(f"columns.{column.name}", column.type, reason)
-        if types.get(TOMBSTONE, "boolean") != "boolean":
-            reason = f"{TOMBSTONE!r} is the tombstone of the stream; make it boolean or use another name"
-            raise _wrong(f"columns.{TOMBSTONE}", types[TOMBSTONE], reason)
+        self._check_tombstone()
 
     @property
     def quarantine(self) -> str:
@@ -222,6 +216,18 @@ class StreamSpec:
     def physical(self, column: Column) -> str:
         """The name of an owned column in the table."""
         return f"{self.name}__{ORDERING if column.name == self.ordering else column.name}"
+
+    def _check_tombstone(self) -> None:
+        for column in self.columns:
+            if column.name.lower() != TOMBSTONE:
+                continue
+            setting = f"columns.{column.name}"
+            if column.name != TOMBSTONE:
+                reason = f"only {TOMBSTONE!r} in lower case is a tombstone; write it so or use another name"
+                raise _wrong(setting, column.type, reason)
+            if column.type != "boolean":
+                reason = f"{TOMBSTONE!r} is the tombstone of the stream; make it boolean or use another name"
+                raise _wrong(setting, column.type, reason)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,8 @@ def rows(path: Path, layout: Layout) -> Iterator[Row]:
     Raises:
         BadFileError: It gives none, though some may have been yielded.
     """
+    if not path.stat().st_size:
+        return
     try:
         yield from _rows(path, layout)
     except (pa.ArrowException, OSError) as error:

@@ -268,6 +268,7 @@ class Files:
             "no parquet",
             "cut",
             "bytes",
+            "empty",
         ]
         kind = draw.one(kinds)
         names = draw.shuffled(list(self._kinds))
@@ -331,6 +332,8 @@ class Files:
             use_deprecated_int96_timestamps=old,
         )
         content = sink.getvalue()
+        if kind == "empty":
+            return b"", [], kind, False, 0
         if kind == "no parquet":
             content = b"k,at\n1,2\n"
         elif kind == "cut":

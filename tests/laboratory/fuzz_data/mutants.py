@@ -125,7 +125,7 @@ MUTANTS: Final = (
         "decimals are rounded",
         _SOURCE + "Value.java",
         "        boolean fits = value.scale() <= scale && ",
-        "        value = value.scale() > scale ? value.setScale(scale, java.math.RoundingMode.HALF_UP) : value;\n"
+        "        value = value.setScale(Math.min(scale, value.scale()), java.math.RoundingMode.HALF_UP);\n"
         "        boolean fits = ",
     ),
     Mutant(
