@@ -4,6 +4,7 @@ ROWS ?=
 SEEDS ?=
 KILLS ?= 200
 CUTS ?= 300
+FILES ?= 20000
 ONLY ?=
 
 VENV := .venv
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 JAR := asynclock/spark/jars/asynclock-hudi.jar
 JAVA_SOURCES := asynclock/spark/java/pom.xml $(shell find asynclock/spark/java/src -name '*.java' 2>/dev/null)
 
-.PHONY: help demo test jar simulate mutants soak-kill soak-cut bench lint dist clean
+.PHONY: help demo test jar simulate mutants soak-kill soak-cut fuzz-data mutants-data bench lint dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
@@ -20,6 +21,8 @@ help:
 	@echo "make mutants             planted mistakes that the simulator must find"
 	@echo "make soak-kill [KILLS=n] kill -9 of processes that contend for file:// locks"
 	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
+	@echo "make fuzz-data [FILES=n] generated source files through a pipeline: no value changed, no row lost"
+	@echo "make mutants-data        mends of the reading taken out one by one, which fuzz-data must find"
 	@echo "make bench [ONLY=name]   benchmarks beside their references"
 	@echo "make jar | lint | dist | clean"
 
@@ -42,6 +45,12 @@ soak-kill: $(VENV)/ready
 
 soak-cut: $(VENV)/ready
 	@$(BIN)/python -m asynclock.testing.soak_cut --cuts $(CUTS)
+
+fuzz-data: $(VENV)/ready $(JAR)
+	@$(BIN)/python -m tests.laboratory.fuzz_data --files $(FILES)
+
+mutants-data: $(VENV)/ready $(JAR)
+	@$(BIN)/python -m tests.laboratory.fuzz_data.mutants
 
 bench: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))

@@ -259,7 +259,7 @@ class Files:
 
     # Parquet
 
-    def _parquet(self, draw: Draw, rows: list[Row]) -> tuple[bytes, list[Row], str, bool, int]:  # noqa: C901, PLR0912  likewise
+    def _parquet(self, draw: Draw, rows: list[Row]) -> tuple[bytes, list[Row], str, bool, int]:  # noqa: C901, PLR0912, PLR0915  likewise
         kinds = ["plain"] * 8 + [
             "nanoseconds",
             "other type",
