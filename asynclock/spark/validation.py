@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from asynclock.spark.timeline import BatchCommit, Instant
 
 SAMPLE: Final = 20
-READ_WHOLE: Final = 4 << 30
+READ_WHOLE: Final = 1 << 30
 """Bytes of source files up to which every key is compared."""
 
 
@@ -121,8 +121,8 @@ def validate(spec: Spec, spark: SparkSession, *, one_key_in: int | None = None) 
     Args:
         spec: The table and its streams; let them stand still meanwhile.
         spark: A session with Hudi and the merger, as ``asynclock.spark.session`` makes it.
-        one_key_in: Compare one key in so many; 1: every key. None: every key of sources up to 4 GiB, of
-            larger ones as many keys as would be in 4 GiB.
+        one_key_in: Compare one key in so many; 1: every key. None: every key of sources up to 1 GiB, of
+            larger ones as many keys as would be in 1 GiB.
 
     Raises:
         ConfigError: A source file is compressed in a way that only Hadoop can read.
