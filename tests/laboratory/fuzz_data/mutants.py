@@ -153,6 +153,18 @@ MUTANTS: Final = (
         "changed=(),",
     ),
     Mutant(
+        "a table that is gone is fed nothing",
+        "checkpoint.py",
+        'if bound is None or bound["table_id"] == (found := table_id()):',
+        'if bound is None or bound["table_id"] == (found := table_id()) or bound:',
+    ),
+    Mutant(
+        "numbers become texts in the ordering",
+        "fit.py",
+        "        if wanted == stored or (",
+        "        if stored or (",
+    ),
+    Mutant(
         "names are found in any case",
         _SOURCE + "Header.java",
         "    return found.equalsIgnoreCase(wanted) && !found.equals(wanted);\n",

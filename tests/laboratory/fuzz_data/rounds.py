@@ -125,6 +125,7 @@ class Round:
             self._second_reading(spec)
             self._guarded(lambda: run_services(spec, once=True, spark=self._spark))
             self._look(spec, "compacted")
+            self._must_be_refused()
         except HangError as error:
             self.outcome.tell("hangs", str(error))
         except AsyncLockError as error:
@@ -160,6 +161,27 @@ class Round:
             (folder / f"_hidden.{stream.format}").write_bytes(b"hidden")
             touched = folder / self._files[stream.name][0].name
             os.utime(touched, (NOW + DAY, NOW + DAY))
+
+    def _must_be_refused(self) -> None:
+        """Run with another type of an ordering column, and with a table that is gone."""
+        path = self._folder / "other.toml"
+        name, kind = self._table.streams[0].ordering
+        other = "bigint" if kind == "string" else "string"
+        text = self._table.spec().replace(f'{name} = "{kind}"', f'{name} = "{other}"')
+        path.write_text(text, encoding="utf-8")
+        table = self._folder / "table"
+        away = self._folder / "away"
+        for what, spec in (
+            ("a type that changed", path),
+            ("a table that is gone", self._folder / "spec.toml"),
+        ):
+            if spec != path:
+                table.rename(away)
+            try:
+                self._guarded(lambda spec=spec: run(load_spec(spec), once=True, spark=self._spark))
+            except AsyncLockError:
+                continue
+            self.outcome.tell("changed", f"a run with {what} was not refused")
 
     def _guarded(self, call: Callable[[], object]) -> None:
         errors: list[BaseException] = []
