@@ -69,7 +69,7 @@ jar: $(JAR)
 $(JAR): $(JAVA_SOURCES)
 	@command -v java >/dev/null || { echo "Java is missing: install a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)"; exit 1; }
 	@command -v mvn >/dev/null || { echo "Maven is missing: install it (Debian: apt-get install maven)"; exit 1; }
-	@echo "building $(JAR) with Maven (the first time downloads Hudi, about 80 MB)"
+	@echo "building $(JAR) with Maven (the first time downloads Hudi and Spark, about 150 MB)"
 	@mvn --quiet --batch-mode --file asynclock/spark/java/pom.xml package
 	@touch $(JAR)
 

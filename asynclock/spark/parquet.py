@@ -46,8 +46,9 @@ _OPTIONS: Final = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "mergeSchema": "false",
-    "__globPaths__": "false",  # a name may have brackets and stars
 }
+# What Hadoop takes for a pattern. Spark's own switch against patterns reads files twice where one has these.
+_PATTERN: Final = re.compile(r"[\[\]{}*?\\]")
 _NANOS: Final = "timestamp(nanos)"
 
 
@@ -101,7 +102,11 @@ def _read(
     required: Sequence[str],
 ) -> DataFrame:
     schema = ", ".join(f"`{name}` {_READ_AS.get(kind, kind)}" for name, kind in found.items())
-    frame = spark.read.schema(schema).options(**_OPTIONS).parquet(*paths)
+    frame = (
+        spark.read.schema(schema)
+        .options(**_OPTIONS)
+        .parquet(*(_PATTERN.sub(r"\\\g<0>", path) for path in paths))
+    )
     complaints = []
     for name, kind in found.items():
         value = F.col(name)

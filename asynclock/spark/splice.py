@@ -149,7 +149,6 @@ class Splice:
             buckets=self._spec.table.buckets,
             key=self._spec.table.key,
             table_id=first.table_id if first else str(uuid.uuid4()),
-            types={},
         )
         options = {
             **self._options(),

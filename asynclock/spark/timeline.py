@@ -60,7 +60,6 @@ class BatchCommit:
         buckets: Buckets that the writer assumed.
         key: The key columns of the table.
         table_id: Id of the table: made up by its first writer, kept by all others.
-        types: The columns of the table as of this commit, with their Spark types.
     """
 
     requested: str
@@ -73,7 +72,6 @@ class BatchCommit:
     buckets: int
     key: tuple[str, ...]
     table_id: str
-    types: Mapping[str, str]
 
     @property
     def batch(self) -> tuple[str, str, int]:
@@ -100,7 +98,7 @@ class Timeline:
         self._commits: dict[str, BatchCommit] = {}
         self._batches: dict[tuple[str, str, int], BatchCommit] = {}
         self._queries: dict[str, dict[str, str]] = {}
-        self._schemas: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._schemas: dict[str, None] = {}
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
 
@@ -115,7 +113,7 @@ class Timeline:
 
     def schemas(self) -> list[Mapping[str, str]]:
         """The columns and types of the table, each set of them once, oldest first."""
-        return list(self._schemas.values())
+        return [stored_types(schema) for schema in self._schemas]
 
     def find(self, stream: str, query_id: str, batch_id: int) -> BatchCommit | None:
         """The commit of that batch, or None."""
@@ -243,7 +241,7 @@ class Timeline:
             commit = _batch_commit(requested, completed, metadata)
             self._commits[requested] = commit
             self._batches.setdefault(commit.batch, commit)
-            self._schemas.setdefault(tuple(commit.types.items()), commit.types)
+            self._schemas.setdefault(metadata.get("schema", ""))  # Hudi's own entry
             queries = self._queries.setdefault(commit.stream, {})
             queries[commit.query_id] = max(completed, queries.get(commit.query_id, ""))
         return newest
@@ -287,5 +285,4 @@ def _batch_commit(requested: str, completed: str, metadata: dict[str, str]) -> B
         buckets=int(metadata[METADATA_PREFIX + "buckets"]),
         key=tuple(metadata.get(METADATA_PREFIX + "key", "").split(",")),
         table_id=metadata.get(METADATA_PREFIX + "table_id", ""),
-        types=stored_types(metadata.get("schema", "")),  # Hudi's own entry
     )

@@ -147,7 +147,6 @@ def commit(batch_id: int, token: int = 1, *, stream: str = "a", query_id: str = 
         buckets=1,
         key=("k",),
         table_id="t",
-        types={},
     )
 
 
