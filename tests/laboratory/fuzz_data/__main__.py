@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from asynclock.spark.session import session
 from tests.laboratory.fuzz_data.rounds import DEADLINE, Outcome, Round, discard
+from tests.laboratory.fuzz_data.tables import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ def fuzz(
         say: Told of each round.
     """
     total = Outcome()
-    rounds = max(1, -(-files // FILES_A_ROUND))
+    rounds = max(len(TABLES), -(-files // FILES_A_ROUND))
     for number in range(rounds):
         share = files // rounds + (number < files % rounds)
         began = time.monotonic()
