@@ -71,7 +71,7 @@ class Fed:
         ]
         mine = [
             entry
-            for entry in map(json.loads, lines)
+            for entry in map(json.loads, filter(None, lines))
             if unquote(entry["file"]).endswith(f"/{nasty.path.name}")
         ]
         return sorted(mine, key=lambda entry: entry.get("line", 0))

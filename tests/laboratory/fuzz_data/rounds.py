@@ -234,7 +234,8 @@ class Round:
             entries = [
                 json.loads(line)
                 for path in sorted(folder.rglob("*.json"))
-                for line in path.read_text(encoding="utf-8").splitlines()
+                for line in path.read_text(encoding="utf-8").split("\n")
+                if line
             ]
             aside = Counter(unquote(entry["file"].rpartition("/")[2]) for entry in entries)
             reasons = {unquote(entry["file"].rpartition("/")[2]): entry["reason"] for entry in entries}
