@@ -28,6 +28,8 @@ RAW: Final = "_asynclock_record"
 _MODIFIED: Final = "_asynclock_modified"
 _PLACE: Final = "_asynclock_row"
 _HEADERS: Final = 20
+# The schema of Spark's format, which an endless frame has to name.
+_BINARY_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
 # What the JVM stores a type as, and how it becomes the type.
 _STORED: Final = {"date": "date_from_unix_date(`{}`)", "timestamp": "timestamp_micros(`{}`)"}
 
@@ -57,7 +59,7 @@ class Source:
 
     def stream(self) -> DataFrame:
         """The files as an endless frame of their names, for a streaming query."""
-        reader = self._spark.readStream.format("binaryFile")
+        reader = self._spark.readStream.format("binaryFile").schema(_BINARY_FILE)
         if self._stream.max_files_per_trigger is not None:
             reader = reader.option("maxFilesPerTrigger", self._stream.max_files_per_trigger)
         return _located(reader.load(self._stream.source))
