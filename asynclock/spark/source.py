@@ -29,7 +29,7 @@ RAW: Final = "_asynclock_record"
 _MODIFIED: Final = "_asynclock_modified"
 _PLACE: Final = "_asynclock_row"
 _HEADERS: Final = 20
-# Spark knows it, and asks for it all the same.
+# The schema of Spark's format, which an endless frame has to name.
 _BINARY_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
 # What the JVM stores a type as, and how it becomes the type.
 _STORED: Final = {"date": "date_from_unix_date(`{}`)", "timestamp": "timestamp_micros(`{}`)"}

@@ -279,8 +279,8 @@ def test_stop_cancels_a_batch_that_does_not_end(
 
 def java_stacks(spark: SparkSession) -> str:
     """What every thread of the driver's JVM is doing."""
-    traces = spark._jvm.java.lang.Thread.getAllStackTraces().values().toArray()
-    stacks: str = spark._jvm.java.util.Arrays.deepToString(traces)
+    threads = spark._jvm.java.lang.management.ManagementFactory.getThreadMXBean()
+    stacks: str = spark._jvm.java.util.Arrays.toString(threads.dumpAllThreads(False, False))
     return stacks
 
 

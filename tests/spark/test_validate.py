@@ -123,12 +123,13 @@ def test_misreading_by_the_stream_shows_as_a_difference(
     spec = pipeline.spec()
     right = CsvDialect.settings
     monkeypatch.setattr(CsvDialect, "settings", lambda dialect: right(dialect) | {"quote": "", "escape": ""})
-    pipeline.run(spec, streams=["a"])
+    pipeline.run(spec)
 
     report = validate(spec, pipeline.spark)
 
-    (found,) = [one for one in report.sample if one.key == {"k": "quoted"}]
-    assert (found.column, found.expected) == ("a__note", 'say \\"hi\\"')
+    assert report.differences == 1
+    (found,) = report.sample
+    assert (found.key, found.column, found.expected) == ({"k": "quoted"}, "a__note", 'say \\"hi\\"')
     assert found.found is not None
     assert found.found.startswith('"say')
 
