@@ -4,6 +4,7 @@ ROWS ?=
 SEEDS ?=
 KILLS ?= 200
 CUTS ?= 300
+FILES ?= 20000
 ONLY ?=
 UPGRADE ?=
 
@@ -17,7 +18,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation
 
-.PHONY: help demo test jar simulate attack mutants soak-kill soak-cut bench lint lock dist clean
+.PHONY: help demo test jar simulate attack mutants soak-kill soak-cut fuzz-data mutants-data bench lint lock dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
@@ -27,6 +28,8 @@ help:
 	@echo "make mutants             planted mistakes that the simulator must find"
 	@echo "make soak-kill [KILLS=n] kill -9 of processes that contend for file:// locks"
 	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
+	@echo "make fuzz-data [FILES=n] generated source files through a pipeline: no value changed, no row lost"
+	@echo "make mutants-data        mends of the reading taken out one by one, which fuzz-data must find"
 	@echo "make bench [ONLY=name]   benchmarks beside their references"
 	@echo "make lock [UPGRADE=1]    pin what pyproject.toml asks for, with hashes; UPGRADE takes the newest of all"
 	@echo "make jar | lint | dist | clean"
@@ -54,6 +57,12 @@ soak-kill: $(VENV)/ready
 soak-cut: $(VENV)/ready
 	@$(BIN)/python -m asynclock.testing.soak_cut --cuts $(CUTS)
 
+fuzz-data: $(VENV)/ready $(JAR)
+	@$(BIN)/python -m tests.laboratory.fuzz_data --files $(FILES)
+
+mutants-data: $(VENV)/ready $(JAR)
+	@$(BIN)/python -m tests.laboratory.fuzz_data.mutants
+
 bench: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
@@ -71,7 +80,7 @@ jar: $(JAR)
 $(JAR): $(JAVA_SOURCES)
 	@command -v java >/dev/null || { echo "Java is missing: install a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)"; exit 1; }
 	@command -v mvn >/dev/null || { echo "Maven is missing: install it (Debian: apt-get install maven)"; exit 1; }
-	@echo "building $(JAR) with Maven (the first time downloads Hudi, about 80 MB)"
+	@echo "building $(JAR) with Maven (the first time downloads Hudi and Spark, about 150 MB)"
 	@mvn --quiet --batch-mode --file asynclock/spark/java/pom.xml package
 	@touch $(JAR)
 

@@ -6,13 +6,14 @@ import tempfile
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock import sync
 from asynclock.spark import Splice, load_spec, session
 from asynclock.spark.options import MERGER_CLASS_KEY, write_options
+from asynclock.spark.source import Source
 from asynclock.spark.splice import stream_lock
 from benchmarks.measure import SCRATCH, Line, interleaved, ratio
 
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+T = TypeVar("T")
+
 ROUNDS = 7
 ROWS = 20_000
 BUCKETS = 4
 SMALL, LARGE = 4_000, 400_000
 TOUCHED = 2_000
 LEAST, FLAT = 0.9, 1.2
+FILES, FILE_ROWS, LEAST_READING = 4, 100_000, 0.8
+FORMATS = ("csv", "json", "parquet")
 SPEC = """
 [table]
 path = "{table}"
@@ -49,6 +54,20 @@ ordering = "seen"
 checkpoint = "checkpoints/b"
 columns = {{ seen = "bigint", y = "double" }}
 """
+READING = """
+[table]
+path = "table"
+key = ["k"]
+[locks]
+url = "locks"
+[streams.a]
+source = "{format}/part-*"
+format = "{format}"
+ordering = "at"
+checkpoint = "checkpoints/a"
+columns = {{ at = "bigint", x = "double", note = "string" }}
+"""
+TYPES = {"k": "string", "at": "bigint", "x": "double", "note": "string"}
 PLAIN = {
     "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING",
     "hoodie.table.ordering.fields": "at",
@@ -85,6 +104,14 @@ def lines() -> Iterator[Line]:
             },
             rounds=ROUNDS,
         )
+        readings = interleaved(
+            {
+                f"{reader} {form}": lambda read=read: timed(discard, read)
+                for form in FORMATS
+                for reader, read in readers(spark, folder, form).items()
+            },
+            rounds=ROUNDS,
+        )
     for name in ("splice", "plain"):
         yield Line(name=f"{name} write of {ROWS} rows", unit="s", samples=samples[name])
     yield ratio(
@@ -99,6 +126,17 @@ def lines() -> Iterator[Line]:
     yield ratio(
         f"micro-batch on {LARGE} keys over {SMALL} keys", samples["large"], samples["small"], target=FLAT
     )
+
+    for form in FORMATS:
+        strict, loose = readings[f"strict {form}"], readings[f"loose {form}"]
+        yield Line(name=f"{form}: strict reading of {FILES * FILE_ROWS} rows", unit="s", samples=strict)
+        yield ratio(
+            f"{form}: strict reading, rows per second over Spark's own reader and try_cast",
+            loose,
+            strict,
+            target=LEAST_READING,
+            bound="least",
+        )
 
 
 class Batches:
@@ -123,6 +161,36 @@ def events(spark: SparkSession, *, rows: int, keys: int, at: int) -> DataFrame:
         F.rand(seed=at).alias("x"),
         F.concat(F.lit("note "), number.cast("string")).alias("note"),
     )
+
+
+def readers(spark: SparkSession, folder: Path, form: str) -> dict[str, Callable[[], DataFrame]]:
+    """Two ways of reading the same files into typed rows with a reason beside each bad one."""
+    made = events(spark, rows=FILES * FILE_ROWS, keys=SMALL, at=0).repartition(FILES)
+    made.write.format(form).option("header", "true").save(str(folder / form))
+    path = folder / f"{form}.toml"
+    path.write_text(READING.format(format=form))
+    spec = load_spec(path)
+    source = Source(spec, spec.stream("a"), spark)
+    texts = ", ".join(f"{name} {TYPES[name] if form == 'parquet' else 'string'}" for name in TYPES)
+    options = {"header": "true", "enforceSchema": "false"} if form == "csv" else {}
+
+    def loose() -> DataFrame:
+        raw = spark.read.format(form).schema(texts).options(**options).load(str(folder / form))
+        complaints = [
+            F.when(F.col(name).isNotNull() & F.expr(f"try_cast({name} AS {kind})").isNull(), name)
+            for name, kind in TYPES.items()
+        ]
+        values = [F.expr(f"try_cast({name} AS {kind})").alias(name) for name, kind in TYPES.items()]
+        return raw.withColumn("file", F.col("_metadata.file_path")).select(
+            *values, "file", F.concat_ws("; ", *complaints).alias("reason")
+        )
+
+    return {"strict": lambda: source.parse(source.all()), "loose": loose}
+
+
+def discard(read: Callable[[], DataFrame]) -> None:
+    """Compute every row and column."""
+    read().write.format("noop").mode("overwrite").save()
 
 
 @contextmanager
@@ -154,8 +222,8 @@ def plain_writer(spark: SparkSession, folder: Path) -> Callable[[DataFrame], obj
     return lambda df: df.write.format("hudi").options(**options).mode("append").save(path)
 
 
-def timed(write: Callable[[DataFrame], object], batch: DataFrame) -> float:
-    """Seconds of one write."""
+def timed(work: Callable[[T], object], argument: T) -> float:
+    """Seconds of one call."""
     began = time.perf_counter()
-    write(batch)
+    work(argument)
     return time.perf_counter() - began

@@ -108,4 +108,6 @@ def _print_validation(report: ValidationReport) -> None:
         f"{len(report.stale_commits)} commits by stale holders, {len(report.repeated_batches)} repeated "
         f"batches, {len(report.pending)} pending instants, {len(report.leftovers)} leftovers"
     )
+    if report.one_key_in > 1:
+        click.echo(f"one key in {report.one_key_in} was compared, for the sources are large")
     click.echo(f"{report.keys} keys x {report.columns} columns compared, {report.differences} differences")

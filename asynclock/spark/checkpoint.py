@@ -123,6 +123,10 @@ class Checkpoint:
             F.min("batchId").alias(BATCH), F.min("timestamp").alias(_READ_AT)
         )
 
+    def arrivals(self) -> dict[str, tuple[int, int]]:
+        """Of each file the batch that read it, and its modification time then, in ms; see ``files``."""
+        return {row[FILE]: (row[BATCH], row[_READ_AT]) for row in self.files().collect()}
+
     def unread_changes(self) -> UnreadChanges:
         """What of the source has not been read as it is now, or never will be."""
         return UnreadChanges(changed=self._changed(), hidden=self._hidden())

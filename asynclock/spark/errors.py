@@ -17,7 +17,7 @@ class BadRowsError(AsyncLockError):
         stream: Name of the stream.
         batch_id: Number of the batch.
         rows: How many rows are bad.
-        sample: What is wrong with one of them: file, reason and record; as it is read, not escaped.
+        sample: What is wrong with the first of them: file, line, reason and record; as read, not escaped.
     """
 
     _fields = ("stream", "batch_id", "rows", "sample")

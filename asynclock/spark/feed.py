@@ -17,7 +17,7 @@ from asynclock.spark.cancel import Cancellable
 from asynclock.spark.checkpoint import Checkpoint
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.report import BatchReport, StreamReport
-from asynclock.spark.source import FILE, RAW, REASON, Source, in_order
+from asynclock.spark.source import FILE, LINE, RAW, REASON, Source, settled
 from asynclock.spark.splice import Splice, stream_lock
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 RESERVATION_LOCK: Final = "reservation/table"
 # How soon a stop is noticed while a standby waits or a query idles.
 _STOP_SECONDS: Final = 0.5
+_SAMPLE: Final = 500
 # Spark looks for new files at once when a batch took longer than this, else when it is over.
 _TRIGGER: Final = "500 milliseconds"
 # How long a stop lets the running batch go on before it is cancelled; the next run writes it again.
@@ -219,8 +220,9 @@ class Feed:
         rows = bad = 0
         skipped = self._splice.committed(self.name, batch_id)
         if not skipped:
-            parsed = self._source.parse(in_order(frame)).persist()
+            read = self._source.parse(frame).persist()
             try:
+                parsed = settled(read)
                 rows, bad = self._inspect(parsed)
                 if bad:
                     self._put_aside(parsed, batch_id, bad)
@@ -228,7 +230,7 @@ class Feed:
                     events = self._source.good(parsed)
                     self._splice.write(events, self.name, batch_id=batch_id, lease=lease)
             finally:
-                parsed.unpersist()
+                read.unpersist()
         if skipped or rows > bad:
             self._checkpoint.bind(self._splice.table_id)
         return BatchReport(
@@ -247,11 +249,17 @@ class Feed:
 
     def _put_aside(self, parsed: DataFrame, batch_id: int, rows: int) -> None:
         bad = parsed.where(F.col(REASON).isNotNull()).select(
-            F.col(FILE).alias("file"), F.col(REASON).alias("reason"), F.col(RAW).alias("record")
+            F.col(FILE).alias("file"),
+            F.col(LINE).alias("line"),
+            F.col(REASON).alias("reason"),
+            F.col(RAW).alias("record"),
         )
         if self._stream.on_bad_row == "fail":
-            first: Any = bad.first()
-            sample = f"{first['file']}: {first['reason']}, in {first['record']}"
+            first: Any = bad.sort("file", F.col("line").asc_nulls_first()).first()
+            sample = f"{first['file']}: {first['reason']}"
+            if first["line"] is not None:
+                place = f"{first['file']}, line {first['line']}"
+                sample = f"{place}: {first['reason']}, in {first['record'][:_SAMPLE]}"
             raise BadRowsError(stream=self.name, batch_id=batch_id, rows=rows, sample=sample)
         query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         folder = f"{self._stream.quarantine}/query={query_id}/batch={batch_id}"

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from asynclock.backends._url import refuse_credentials
 from asynclock.errors import SpecError
 from asynclock.settings import LeaseSettings
+from asynclock.spark.dialect import CsvDialect
 from asynclock.spark.spec import (
     URL,
     Column,
@@ -155,8 +156,24 @@ def _read_stream(streams: Section, name: str, folder: Path) -> StreamSpec:
             ordering=section.required("ordering", str),
             checkpoint=_absolute(section.required("checkpoint", str), folder),
             columns=typed,
+            csv=_read_dialect(section),
             max_files_per_trigger=section.optional("max_files_per_trigger", int),
             on_bad_row=cast("BadRowPolicy", section.value("on_bad_row", str, StreamSpec.on_bad_row)),
+        )
+
+
+def _read_dialect(stream: Section) -> CsvDialect | None:
+    if "csv" not in stream.values:
+        return None
+    section = stream.section("csv", [field.name for field in fields(CsvDialect)])
+    with stream.locating():
+        return CsvDialect(
+            separator=section.value("separator", str, CsvDialect.separator),
+            quote=section.value("quote", str, CsvDialect.quote),
+            escape=section.optional("escape", str),
+            encoding=section.value("encoding", str, CsvDialect.encoding),
+            null=section.value("null", str, CsvDialect.null),
+            multiline=section.value("multiline", bool, CsvDialect.multiline),
         )
 
 

@@ -1,31 +1,38 @@
-"""Source files read into events: typed rows, and beside each bad row the reason why it is none.
+"""Source files read into events: typed rows, and beside each bad row or file the reason why it is none.
 
-Every format is read as it stands and each column is converted on its own, so that one value that cannot be
-read costs its row and says which column it was, and never turns into a silent null.
+docs/concepts/splice.md says what a file may say. CSV and JSON are read by ``io.asynclock.source`` in the JVM,
+text by text; parquet by Spark, after a look at the footer of each file.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
-from pyspark.sql.types import StringType, StructType
 
+from asynclock.spark import parquet
 from asynclock.spark.keys import refuse_unfit
 from asynclock.spark.load import local_path, misplaced, missing_source
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from asynclock.spark.spec import Spec, StreamSpec
 
 ARRIVAL: Final = "_asynclock_arrival"
-REASON: Final = "_asynclock_reason"
 FILE: Final = "_asynclock_file"
-RAW: Final = "_asynclock_raw"
-_CORRUPT: Final = "_asynclock_corrupt"
-_MALFORMED: Final = "the record is malformed"
+LINE: Final = "_asynclock_line"
+REASON: Final = "_asynclock_reason"
+RAW: Final = "_asynclock_record"
+_MODIFIED: Final = "_asynclock_modified"
+_PLACE: Final = "_asynclock_row"
+_HEADERS: Final = 20
+# The schema of Spark's format, which an endless frame has to name.
+_BINARY_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
+# What the JVM stores a type as, and how it becomes the type.
+_STORED: Final = {"date": "date_from_unix_date(`{}`)", "timestamp": "timestamp_micros(`{}`)"}
 # Spark passes over a new file that is a week older than the newest one it has seen, and says nothing.
 _FOR_EVER: Final = "1000000d"
 
@@ -36,10 +43,10 @@ class Source:
     Args:
         spec: The spec, for key columns and errors.
         stream: The stream whose source this is.
-        spark: A session.
+        spark: A session with asynclock's jar.
 
     Raises:
-        SpecError: No file matches, or the first one lacks a column that the spec names.
+        SpecError: No file matches, or the first ones all lack a column that the spec names.
     """
 
     def __init__(self, spec: Spec, stream: StreamSpec, spark: SparkSession) -> None:
@@ -49,115 +56,116 @@ class Source:
         shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
         owned = {column.name: column.type for column in stream.owned(spec.table)}
         self._types = shared | owned
-        self._required = (*shared, stream.ordering)
-        self._schema = self._raw_schema()
+        self._dialect = stream.dialect.settings() if stream.dialect else None
+        self._required = [*shared, stream.ordering]
+        self._check_headers(self._files())
 
     def stream(self) -> DataFrame:
-        """The files as an endless frame of raw rows, for a streaming query."""
-        reader = self._spark.readStream.format(self._stream.format).schema(self._schema)
-        reader = reader.option("maxFileAge", _FOR_EVER)
+        """The files as an endless frame of their names, for a streaming query."""
+        reader = (
+            self._spark.readStream.format("binaryFile").schema(_BINARY_FILE).option("maxFileAge", _FOR_EVER)
+        )
         if self._stream.max_files_per_trigger is not None:
             reader = reader.option("maxFilesPerTrigger", self._stream.max_files_per_trigger)
-        return self._located(reader.options(**self._read_options()).load(self._stream.source))
+        return _located(reader.load(self._stream.source))
 
     def all(self) -> DataFrame:
-        """The files that are there now, as raw rows."""
-        reader = self._spark.read.format(self._stream.format).schema(self._schema)
-        return self._located(reader.options(**self._read_options()).load(self._stream.source))
+        """The names of the files that are there now."""
+        return _located(self._spark.read.format("binaryFile").load(self._stream.source))
 
-    def parse(self, raw: DataFrame) -> DataFrame:
-        """Raw rows converted to the declared types.
+    def parse(self, files: DataFrame) -> DataFrame:
+        """The rows of files, each with its values or a reason; see ``settled``.
 
         Returns:
-            The key, partition and stream columns, ``ARRIVAL``, ``FILE``, and for bad rows ``REASON`` and
-            ``RAW``, both null for good ones.
+            The key, partition and stream columns in their declared types, ``ARRIVAL``, ``FILE``, ``LINE``,
+            and for bad rows and files ``REASON`` and ``RAW``, null for good ones. ``LINE`` is null for a bad
+            file.
         """
-        data = [_quoted(name) for name in raw.columns if name not in (ARRIVAL, FILE, _CORRUPT)]
-        typed = {name: F.expr(f"try_cast(`{name}` AS {kind})") for name, kind in self._types.items()}
-        reason = F.concat_ws("; ", *self._complaints(typed, raw))
-        record = F.to_json(F.struct(*data))
-        if _CORRUPT in raw.columns:
-            record = F.coalesce(F.col(_CORRUPT), record)
-        bad = F.col(REASON).isNotNull()
-        parsed = (
-            raw.withColumn(REASON, F.when(reason != "", reason))
-            .withColumn(RAW, F.when(bad, record))
-            .select(*(value.alias(name) for name, value in typed.items()), ARRIVAL, FILE, REASON, RAW)
+        if self._stream.format == "parquet":
+            rows = parquet.rows(files, self._types, self._required)
+        else:
+            rows = self._texts(files)
+        # Complete whatever the tasks: by the age of the file, then by the place in it.
+        arrival = F.struct(
+            F.timestamp_micros(_MODIFIED).alias("modified"),
+            F.col(FILE).alias("file"),
+            F.col(_PLACE).alias("row"),
         )
+        file = plain_path(F.col(FILE)).alias(FILE)
+        parsed = rows.select(*self._types, arrival.alias(ARRIVAL), file, LINE, REASON, RAW)
         return refuse_unfit(parsed, self._spec, reason=REASON, record=RAW)
 
     def good(self, parsed: DataFrame) -> DataFrame:
         """The events among parsed rows, in the columns that a splice takes."""
         return parsed.where(F.col(REASON).isNull()).select(*self._types, ARRIVAL)
 
-    def _complaints(self, typed: dict[str, SparkColumn], raw: DataFrame) -> list[SparkColumn]:
-        complaints = []
-        if _CORRUPT in raw.columns:
-            complaints.append(F.when(F.col(_CORRUPT).isNotNull(), F.lit(_MALFORMED)))
-        for name, kind in self._types.items():
-            value = F.col(name)
-            if name in self._required:
-                # Hudi takes an empty key for a missing one.
-                missing = value.isNull() | (value.cast("string") == "")
-                complaints.append(F.when(missing, F.lit(f"{name} is missing")))
-            unreadable = value.isNotNull() & (value.cast("string") != "") & typed[name].isNull()
-            complaints.append(
-                F.when(unreadable, F.concat(F.lit(f"{name} is no {kind}: "), value.cast("string")))
-            )
-        return complaints
-
-    def _located(self, frame: DataFrame) -> DataFrame:
-        """Add where each row came from, and an order of arrival that does not depend on Spark's tasks."""
-        metadata = F.col("_metadata")
-        return frame.select(
-            *(_quoted(name) for name in self._schema.fieldNames()),
-            plain_path(metadata["file_path"]).alias(FILE),
-            F.struct(
-                metadata["file_modification_time"].alias("modified"),
-                metadata["file_path"].alias("file"),
-                metadata["file_block_start"].alias("block"),
-            ).alias(ARRIVAL),
+    def _texts(self, files: DataFrame) -> DataFrame:
+        jvm: Any = self._spark._jvm  # noqa: SLF001  no public way to call Java
+        rows = jvm.io.asynclock.source.SourceFiles.rows(
+            files._jdf,  # noqa: SLF001
+            self._dialect,
+            list(self._types),
+            list(self._types.values()),
+            self._required,
         )
+        values = [
+            F.expr(_STORED[kind].format(name)).alias(name) if kind in _STORED else F.col(name)
+            for name, kind in self._types.items()
+        ]
+        about = (FILE, _MODIFIED, LINE, _PLACE, REASON, RAW)
+        return DataFrame(rows, files.sparkSession).select(*values, *about)
 
-    def _read_options(self) -> dict[str, str]:
-        if self._stream.format == "parquet":
-            return {}
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        if self._stream.format == "csv":
-            # Columns are found by name: a file with another header fails instead of being misread.
-            options |= {"header": "true", "enforceSchema": "false"}
-        return options
+    def _check_headers(self, files: list[str]) -> None:
+        """Tell a column that the spec has wrong from a file that has it wrong, which waits for its batch."""
+        if self._stream.format == "json":
+            return
+        jvm: Any = self._spark._jvm  # noqa: SLF001
+        conf = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        missing = dict.fromkeys(self._types)
+        first: tuple[str, list[str]] | None = None
+        for file in files[:_HEADERS]:
+            header = list(jvm.io.asynclock.source.SourceFiles.header(file, self._dialect, conf))
+            if header:
+                first = first or (file, header)
+                missing = {name: None for name in missing if name not in header}
+            if not missing:
+                return
+        if first is not None:
+            file, header = first
+            name = next(iter(missing))
+            reason = (
+                f"{file} has no column {name!r} (it has: {', '.join(header)}); correct the spec or the source"
+            )
+            raise misplaced(self._spec, ("streams", self._stream.name, "columns", name), name, reason)
 
-    def _raw_schema(self) -> StructType:
-        """The columns of the files: all of a CSV's, for it has no others; else those the spec names."""
-        first = self._first_file()
-        if self._stream.format == "json" or first is None:
-            return _texts((*self._types, _CORRUPT))
-        reader = self._spark.read.format(self._stream.format)
-        schema = reader.options(header="true").load(first).schema
-        for name in self._types:
-            if name not in schema.fieldNames():
-                reason = f"{first} has no column {name!r} (it has: {', '.join(schema.fieldNames())})"
-                keys = ("streams", self._stream.name, "columns", name)
-                raise misplaced(self._spec, keys, name, reason + "; correct the spec or the source")
-        if self._stream.format == "csv":
-            return _texts((*schema.fieldNames(), _CORRUPT))
-        return StructType([schema[name] for name in self._types])
-
-    def _first_file(self) -> str | None:
-        """One of the files, or None where the first delivery is still to come."""
+    def _files(self) -> list[str]:
+        """The URLs of the files, none where the first delivery is still to come."""
         source = self._stream.source
         path = self._spark._jvm.org.apache.hadoop.fs.Path(source)  # noqa: SLF001  no public way
         system = path.getFileSystem(self._spark._jsc.hadoopConfiguration())  # noqa: SLF001
         found: Any = system.globStatus(path)
         files = _plain_files(system, found or [])
-        if files:
-            return files[0]
-        local = local_path(source)
-        reason = missing_source(source) if local else f"nothing matches {source}; correct the pattern"
-        if reason:
-            raise misplaced(self._spec, ("streams", self._stream.name, "source"), source, reason)
-        return None
+        if not files:
+            local = local_path(source)
+            reason = missing_source(source) if local else f"nothing matches {source}; correct the pattern"
+            if reason:
+                raise misplaced(self._spec, ("streams", self._stream.name, "source"), source, reason)
+        return files
+
+
+def bad_files(parsed: DataFrame) -> list[str]:
+    """The files among parsed rows that are bad."""
+    found = parsed.where(F.col(REASON).isNotNull() & F.col(LINE).isNull()).select(FILE)
+    return [row[0] for row in found.collect()]
+
+
+def settled(parsed: DataFrame) -> DataFrame:
+    """Parsed rows without those of bad files, but for the one that gives the reason.
+
+    A file shows its damage when some of its rows have been read already. Persist ``parsed`` before.
+    """
+    files = bad_files(parsed)
+    return parsed.where(~F.col(FILE).isin(files) | F.col(LINE).isNull()) if files else parsed
 
 
 def plain_path(path: SparkColumn) -> SparkColumn:
@@ -165,31 +173,15 @@ def plain_path(path: SparkColumn) -> SparkColumn:
     return F.regexp_replace(path, "^file:/+", "file:///")
 
 
-def in_order(frame: DataFrame) -> DataFrame:
-    """Complete ``ARRIVAL`` with the row's place in its block of its file; call it right above the scan.
-
-    Spark refuses row numbers in an endless frame, so that this is left to each batch.
-    """
-    # Rises with the rows of a block, because one task reads a block from its start to its end.
-    row = F.monotonically_increasing_id().alias("row")
-    return frame.withColumn(ARRIVAL, F.struct(f"{ARRIVAL}.*", row))
+def _located(frame: DataFrame) -> DataFrame:
+    # The content is not asked for, hence not read: the files may be of any size.
+    modified = F.unix_micros(F.col("_metadata.file_modification_time"))
+    return frame.select(F.col("_metadata.file_path").alias("file"), modified.alias("modified"))
 
 
 def _plain_files(system: Any, found: list[Any]) -> list[str]:  # noqa: ANN401  py4j
     files = []
     for status in found:
         inner = system.listStatus(status.getPath()) if status.isDirectory() else [status]
-        files += [one.getPath().toString() for one in inner if not one.isDirectory()]
+        files += [one.getPath().toUri().toString() for one in inner if not one.isDirectory()]
     return sorted(name for name in files if not name.rpartition("/")[2].startswith(("_", ".")))
-
-
-def _quoted(name: str) -> str:
-    """A column of the files that the spec does not name may be called anything."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _texts(names: tuple[str, ...]) -> StructType:
-    schema = StructType()
-    for name in names:
-        schema = schema.add(name, StringType())
-    return schema

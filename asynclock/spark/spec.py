@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from asynclock.backends._url import refuse_credentials
 from asynclock.client import connect
 from asynclock.errors import BackendNotInstalledError, ConfigError
+from asynclock.spark.dialect import CsvDialect
 from asynclock.spark.spec_toml import unknown_name
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class StreamSpec:
         ordering: The column whose newer value wins; stored as ``<name>__ts``.
         checkpoint: Folder of the query's progress; the quarantine lies beside it.
         columns: What the stream owns, in the order of the view; key columns may be typed here as well.
+        csv: How CSV files are written; None: by RFC 4180.
         max_files_per_trigger: Files a micro-batch takes at most; None: all there are.
         on_bad_row: Put rows that cannot be read aside, or fail the batch before anything is written.
     """
@@ -169,6 +171,7 @@ class StreamSpec:
     ordering: str
     checkpoint: str
     columns: tuple[Column, ...]
+    csv: CsvDialect | None = None
     max_files_per_trigger: int | None = None
     on_bad_row: BadRowPolicy = "fail"
 
@@ -178,6 +181,8 @@ class StreamSpec:
         refuse_credentials("checkpoint", self.checkpoint)
         _check_choice("format", self.format, get_args(SourceFormat))
         _check_choice("on_bad_row", self.on_bad_row, get_args(BadRowPolicy))
+        if self.csv is not None and self.format != "csv":
+            raise _wrong("csv", self.format, f"a stream of {self.format} files has no CSV dialect; drop it")
         if self.max_files_per_trigger is not None:
             _check_at_least("max_files_per_trigger", self.max_files_per_trigger, 1)
         types: dict[str, str] = {}
@@ -196,14 +201,17 @@ class StreamSpec:
         if ORDERING in types and self.ordering.lower() != ORDERING:
             reason = f"{self.name}__{ORDERING} holds the ordering column {self.ordering!r}; use another name"
             raise _wrong(f"columns.{ORDERING}", ORDERING, reason)
-        if types.get(TOMBSTONE, "boolean") != "boolean":
-            reason = f"{TOMBSTONE!r} is the tombstone of the stream; make it boolean or use another name"
-            raise _wrong(f"columns.{TOMBSTONE}", types[TOMBSTONE], reason)
+        self._check_tombstone()
 
     @property
     def quarantine(self) -> str:
         """The folder of rows put aside."""
         return self.checkpoint.rstrip("/") + "-quarantine"
+
+    @property
+    def dialect(self) -> CsvDialect | None:
+        """How the files are written if they are CSV."""
+        return (self.csv or CsvDialect()) if self.format == "csv" else None
 
     def owned(self, table: TableSpec) -> tuple[Column, ...]:
         """The columns that are this stream's alone, its tombstone included."""
@@ -212,6 +220,18 @@ class StreamSpec:
     def physical(self, column: Column) -> str:
         """The name of an owned column in the table."""
         return f"{self.name}__{ORDERING if column.name == self.ordering else column.name}"
+
+    def _check_tombstone(self) -> None:
+        for column in self.columns:
+            if column.name.lower() != TOMBSTONE:
+                continue
+            setting = f"columns.{column.name}"
+            if column.name != TOMBSTONE:
+                reason = f"only {TOMBSTONE!r} in lower case is a tombstone; write it so or use another name"
+                raise _wrong(setting, column.type, reason)
+            if column.type != "boolean":
+                reason = f"{TOMBSTONE!r} is the tombstone of the stream; make it boolean or use another name"
+                raise _wrong(setting, column.type, reason)
 
 
 @dataclass(frozen=True, kw_only=True)

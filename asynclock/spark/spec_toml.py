@@ -24,6 +24,7 @@ _KIND_NAMES: Final[Mapping[type, str]] = {
     str: "a string",
     int: "a whole number",
     float: "a number",
+    bool: "true or false",
     list: "a list of strings",
     dict: "a table",
 }
@@ -144,8 +145,8 @@ class Section:
             return None
         if kind is float and type(value) is int:
             value = float(value)
-        # bool is a subclass of int, and no setting here is a bool.
-        if not isinstance(value, kind) or isinstance(value, bool):
+        # bool is a subclass of int.
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise self.error(key, value, f"expected {_KIND_NAMES[kind]}, found {value!r}")
         return value
 

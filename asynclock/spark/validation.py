@@ -1,36 +1,43 @@
 """The table compared with its sources, cell by cell, and its timeline looked over.
 
 The expected table is computed from the source files by the rule itself (of each stream the event with the
-newest ordering value, of equal ones the last to arrive) in one pass without Hudi, so that neither the merger
-nor the order of commits has a part in it.
+newest ordering value, of equal ones the last to arrive). ``second_reader`` reads them, so that neither
+Spark's parsers nor the merger nor the order of commits has a part in it.
 """
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
-from functools import reduce
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.checkpoint import BATCH, Checkpoint
-from asynclock.spark.source import ARRIVAL, FILE, REASON, Source, in_order
+from asynclock.spark.checkpoint import Checkpoint
+from asynclock.spark.second_reader.expected import Expected
+from asynclock.spark.second_reader.files import layout_of, rows
+from asynclock.spark.second_reader.rows import BadFileError, Good
+from asynclock.spark.second_reader.values import shown
+from asynclock.spark.source_files import source_files
 from asynclock.spark.timeline import Timeline
-from asynclock.spark.view import physical_columns, physical_types, snapshot
+from asynclock.spark.view import snapshot
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from collections.abc import Iterator
 
+    from pyspark.sql import Column, SparkSession
+
+    from asynclock.spark.second_reader.expected import Cells, Key
+    from asynclock.spark.second_reader.rows import Layout
+    from asynclock.spark.source_files import SourceFile
     from asynclock.spark.spec import Spec, StreamSpec
     from asynclock.spark.timeline import BatchCommit, Instant
 
 SAMPLE: Final = 20
-_NEWEST: Final = "_asynclock_newest"
-_FOUND: Final = "_found__"
-_IN_SOURCES: Final = "_asynclock_in_sources"
-_IN_TABLE: Final = "_asynclock_in_table"
-_CELLS: Final = "_asynclock_cells"
-_A_ROW: Final = "one row"
+READ_WHOLE: Final = 1 << 30
+"""Bytes of source files up to which every key is compared."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +64,7 @@ class StreamValidation:
     Attributes:
         stream: Its name.
         events: Good rows in its files.
-        bad_rows: Rows that cannot be read; they are not expected in the table.
+        bad_rows: Rows that cannot be read, and files that give none; they are not expected in the table.
         unread_files: Files its checkpoint does not know yet; their events are expected all the same.
         changed_files: Files that have been written to since they were read; what they say now is expected.
         hidden_files: Files that match the source, but whose names begin with ``_`` or ``.``: no stream reads
@@ -79,6 +86,7 @@ class ValidationReport:
     Attributes:
         keys: Rows compared, those on one side only included.
         columns: Columns compared of each, the key among them.
+        one_key_in: Of so many keys one was compared, chosen by its checksum; 1: all were.
         differences: Cells and rows that differ.
         sample: The first of them by key, at most 20.
         streams: The sources, stream by stream.
@@ -90,6 +98,7 @@ class ValidationReport:
 
     keys: int
     columns: int
+    one_key_in: int
     differences: int
     sample: tuple[Difference, ...]
     streams: tuple[StreamValidation, ...]
@@ -104,38 +113,61 @@ class ValidationReport:
         return self.differences == 0
 
 
-def validate(spec: Spec, spark: SparkSession) -> ValidationReport:
-    """Compare every key and every column of the table with its sources; nothing is written.
+def validate(spec: Spec, spark: SparkSession, *, one_key_in: int | None = None) -> ValidationReport:
+    """Compare the columns of the table with its sources, read by another parser; nothing is written.
+
+    All source files are read in this process, one after the other; what is expected is kept on its disk.
 
     Args:
         spec: The table and its streams; let them stand still meanwhile.
         spark: A session with Hudi and the merger, as ``asynclock.spark.session`` makes it.
+        one_key_in: Compare one key in so many; 1: every key. None: every key of sources up to 1 GiB, of
+            larger ones as many keys as would be in 1 GiB.
 
     Raises:
-        SpecError: A source does not exist or lacks a column.
+        ConfigError: A source file is compressed in a way that only Hadoop can read.
     """
     timeline = Timeline(spark, spec.table.path)
     timeline.refresh()
-    sources = [_SourceTable(spec, stream, spark) for stream in spec.streams]
-    shared = list(spec.table.shared_columns)
-    expected = reduce(lambda left, right: left.join(right, shared, "full"), (s.winners() for s in sources))
-    compared = _compare(spec, expected, _table(spec, spark, timeline)).persist()
-    try:
-        totals: Any = compared.agg(F.count("*"), F.coalesce(F.sum(F.size(_CELLS)), F.lit(0))).first()
-        wrong = compared.where(F.size(_CELLS) > 0).sort(*shared).limit(SAMPLE).collect()
-    finally:
-        compared.unpersist()
-    sample = [
-        Difference(key={name: str(row[name]) for name in shared}, **cell.asDict())
-        for row in wrong
-        for cell in row[_CELLS]
+    sources = {stream.name: source_files(spark, stream.source) for stream in spec.streams}
+    if one_key_in is None:
+        size = sum(file.size for files in sources.values() for file in files)
+        one_key_in = max(1, -(-size // READ_WHOLE))
+    shared = [(name, spec.shared_type(name)) for name in spec.table.shared_columns]
+    groups = [
+        [(stream.physical(column), column.type) for column in stream.owned(spec.table)]
+        for stream in spec.streams
     ]
+    with tempfile.TemporaryDirectory(prefix="asynclock-validate-") as folder:
+        expected = Expected(Path(folder), groups, one_key_in=one_key_in)
+        try:
+            streams = [
+                _Sources(spec, number, spark, Path(folder)).read(sources[stream.name], expected)
+                for number, stream in enumerate(spec.streams)
+            ]
+            if any(instant.completed for instant in timeline.instants()):
+                expected.compare(_table(spec, spark, one_key_in))
+            differences = [
+                Difference(
+                    key={
+                        name: str(shown(part, kind)) for part, (name, kind) in zip(key, shared, strict=True)
+                    },
+                    column=cell[0],
+                    expected=cell[1],
+                    found=cell[2],
+                )
+                for key, *cell in islice(expected.differences(), SAMPLE)
+            ]
+            keys, differing = expected.keys(), expected.count()
+        finally:
+            expected.close()
     return ValidationReport(
-        keys=totals[0],
-        columns=len(physical_columns(spec)),
-        differences=totals[1],
-        sample=tuple(sample[:SAMPLE]),
-        streams=tuple(source.report() for source in sources),
+        keys=keys,
+        columns=len(shared) + sum(map(len, groups)),
+        one_key_in=one_key_in,
+        differences=differing,
+        sample=tuple(differences),
+        streams=tuple(streams),
         stale_commits=tuple(stale_commits(timeline.commits)),
         repeated_batches=tuple(repeated_batches(timeline.commits)),
         pending=tuple(timeline.pending()),
@@ -166,79 +198,74 @@ def repeated_batches(commits: list[BatchCommit]) -> list[BatchCommit]:
     return repeated
 
 
-class _SourceTable:
-    """The table as one stream alone would make it."""
+class _Sources:
+    """The files of one stream, read in the order in which they arrived."""
 
-    def __init__(self, spec: Spec, stream: StreamSpec, spark: SparkSession) -> None:
-        self._spec = spec
-        self._stream = stream
-        self._source = Source(spec, stream, spark)
-        self._checkpoint = Checkpoint(spec, stream, spark)
-        self._batches = self._checkpoint.files()
-        # Read anew each time: a year of events need not fit into memory.
-        self._parsed = self._source.parse(in_order(self._source.all()))
+    def __init__(self, spec: Spec, number: int, spark: SparkSession, folder: Path) -> None:
+        self._stream: StreamSpec = spec.streams[number]
+        self._checkpoint = Checkpoint(spec, self._stream, spark)
+        self._number = number
+        self._spark = spark
+        self._folder = folder
+        self._layout: Layout = layout_of(spec, self._stream)
+        self._shared = len(spec.table.shared_columns)
+        self._rank = self._layout.names.index(self._stream.ordering)
+        self._events = self._bad = 0
 
-    def winners(self) -> DataFrame:
-        """Of each key the newest event, under the physical names."""
-        table = self._spec.table
-        owned = self._stream.owned(table)
-        events = self._parsed.where(F.col(REASON).isNull()).join(F.broadcast(self._batches), FILE, "left")
-        rank = F.struct(self._stream.ordering, BATCH, ARRIVAL)
-        values = F.struct(*(column.name for column in owned))
-        newest = events.groupBy(*table.shared_columns).agg(F.max_by(values, rank).alias(_NEWEST))
-        return newest.select(
-            *table.shared_columns,
-            *(F.col(_NEWEST)[column.name].alias(self._stream.physical(column)) for column in owned),
-        )
-
-    def report(self) -> StreamValidation:
-        files = self._parsed.groupBy(FILE).agg(
-            F.count(F.when(F.col(REASON).isNull(), 1)).alias("events"), F.count(REASON).alias("bad")
-        )
-        rows = files.join(F.broadcast(self._batches), FILE, "left").collect()
+    def read(self, files: list[SourceFile], expected: Expected) -> StreamValidation:
+        """Take in every event of the files."""
+        arrivals = self._checkpoint.arrivals()
+        never = max((batch for batch, _ in arrivals.values()), default=0) + 1
+        # The checkpoint says what came first: a file's time says nothing where it was touched later.
+        files = sorted(files, key=lambda file: (*arrivals.get(file.url, (never, file.modified_ms)), file.url))
+        for file in files:
+            before = self._events, self._bad
+            with file.local(self._spark, self._folder) as path:
+                try:
+                    expected.add(self._number, self._events_of(path))
+                except BadFileError:
+                    self._events, self._bad = before[0], before[1] + 1
         changes = self._checkpoint.unread_changes()
         return StreamValidation(
             stream=self._stream.name,
-            events=sum(row["events"] for row in rows),
-            bad_rows=sum(row["bad"] for row in rows),
-            unread_files=tuple(sorted(row[FILE] for row in rows if row[BATCH] is None)),
+            events=self._events,
+            bad_rows=self._bad,
+            unread_files=tuple(sorted(file.url for file in files if file.url not in arrivals)),
             changed_files=changes.changed,
             hidden_files=changes.hidden,
         )
 
+    def _events_of(self, path: Path) -> Iterator[tuple[Key, Any, Cells]]:
+        for row in rows(path, self._stream, self._layout):
+            if isinstance(row, Good):
+                self._events += 1
+                yield row.values[: self._shared], row.values[self._rank], row.values[self._shared :]
+            else:
+                self._bad += 1
 
-def _table(spec: Spec, spark: SparkSession, timeline: Timeline) -> DataFrame:
-    if any(instant.completed for instant in timeline.instants()):
-        return snapshot(spec, spark)
-    types = (f"`{name}` {kind}" for name, kind in physical_types(spec).items())
-    return spark.createDataFrame([], ", ".join(types))
 
-
-def _compare(spec: Spec, expected: DataFrame, found: DataFrame) -> DataFrame:
-    """Each key of either side, with its differing cells as the array ``_CELLS``."""
-    shared = list(spec.table.shared_columns)
-    owned = physical_columns(spec)[len(shared) :]
-    table = found.groupBy(*shared).agg(
-        F.count("*").alias(_IN_TABLE), *(F.first(name).alias(_FOUND + name) for name in owned)
-    )
-    joined = expected.withColumn(_IN_SOURCES, F.lit(True)).join(table, shared, "full")
-    in_both = F.col(_IN_SOURCES).isNotNull() & F.col(_IN_TABLE).eqNullSafe(1)
-    one_row = F.lit(_A_ROW)
-    rows = F.when(F.col(_IN_TABLE) == 1, one_row).otherwise(F.concat(F.col(_IN_TABLE), F.lit(" rows")))
-    whole = F.when(~in_both, _cell(F.lit(None), F.when(F.col(_IN_SOURCES), one_row), rows))
+def _table(spec: Spec, spark: SparkSession, one_key_in: int) -> Iterator[tuple[Key, list[Cells]]]:
+    """The rows of the table, with dates and timestamps as whole numbers."""
+    shared = [_as_stored(name, spec.shared_type(name)).alias(name) for name in spec.table.shared_columns]
+    sizes = [len(stream.owned(spec.table)) for stream in spec.streams]
     cells = [
-        F.when(
-            in_both & ~F.col(name).eqNullSafe(F.col(_FOUND + name)),
-            _cell(F.lit(name), F.col(name), F.col(_FOUND + name)),
-        )
-        for name in owned
+        _as_stored(stream.physical(column), column.type)
+        for stream in spec.streams
+        for column in stream.owned(spec.table)
     ]
-    return joined.select(*shared, F.array_compact(F.array(whole, *cells)).alias(_CELLS))
+    # By place: a column may have any name.
+    frame = snapshot(spec, spark).select(*shared, *cells)
+    if one_key_in > 1:
+        key = F.concat_ws("\0", *(F.col(name).cast("string") for name in spec.table.shared_columns))
+        frame = frame.where(F.crc32(key.cast("binary")) % one_key_in == 0)
+    for row in frame.toLocalIterator(prefetchPartitions=True):
+        values = iter(row)
+        key = tuple(islice(values, len(shared)))
+        yield key, [tuple(islice(values, size)) for size in sizes]
 
 
-def _cell(column: Column, expected: Column, found: Column) -> Column:
-    return F.struct(
-        column.cast("string").alias("column"),
-        expected.cast("string").alias("expected"),
-        found.cast("string").alias("found"),
-    )
+def _as_stored(name: str, kind: str) -> Column:
+    """Whole numbers for what Python would turn by its time zone, and cannot hold in every year."""
+    if kind == "date":
+        return F.unix_date(name)
+    return F.unix_micros(name) if kind == "timestamp" else F.col(name)

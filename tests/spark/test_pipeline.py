@@ -369,7 +369,7 @@ REASONS = [
     "at is no bigint: noon",
     "k is missing",
     "at is missing",
-    "the record is malformed",
+    "the record has 7 fields, the header 4",
     "x is no int: 3000000000",
 ]
 
@@ -384,7 +384,8 @@ def test_bad_rows_are_put_aside_and_counted(pipeline: Pipeline) -> None:
     found = pipeline.quarantined("a")
     assert [row["reason"] for row in found] == REASONS
     assert {row["file"] for row in found} == {file.as_uri()}
-    assert found[0]["record"] == '{"k":"N1","at":"noon","x":"1"}'
+    assert [row["line"] for row in found] == [2, 3, 4, 5, 6]
+    assert found[0]["record"] == "N1,noon,1,"
     assert found[3]["record"] == "N4,4,4,5,6,7,"
     assert (report.streams[0].rows, report.streams[0].quarantined) == (6, 5)
     assert rows(pipeline, spec, "k", "x") == [("N6", 6)]
@@ -450,15 +451,44 @@ def test_keys_of_two_columns_and_partitions(pipeline: Pipeline) -> None:
     ]
 
 
-def test_file_with_another_header_fails_instead_of_being_misread(pipeline: Pipeline) -> None:
-    """Columns that change places between two CSV files of a stream stop the stream."""
+def test_empty_folder_waits_for_its_first_delivery(pipeline: Pipeline) -> None:
+    """A stream whose folder is empty has nothing to do, and reads what comes later."""
+    spec = pipeline.spec({'format = "csv"\nordering = "seen"': 'format = "parquet"\nordering = "seen"'})
+
+    before = pipeline.run(spec, streams=["b"])
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
-    pipeline.place("a", "csv", "k,x,at,note\nN1,7,2,\n")
+    after = pipeline.run(spec)
+
+    assert [stream.rows for stream in before.streams] == [0]
+    assert [stream.rows for stream in after.streams] == [1, 0]
+
+
+def test_bad_file_is_put_aside_whole(pipeline: Pipeline) -> None:
+    """A file whose quoting is broken gives one entry with its reason and none of its rows."""
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    file = pipeline.place("a", "csv", 'k,at,x,note\nN2,1,1,\nN3,1,1,"a"b\n')
+    spec = pipeline.spec({"columns = { at": 'on_bad_row = "quarantine"\ncolumns = { at'})
+
+    report = pipeline.run(spec, streams=["a"])
+
+    (entry,) = pipeline.quarantined("a")
+    assert entry.keys() == {"file", "reason"}
+    assert entry["file"] == file.as_uri()
+    assert "broken quoting in the record at line 3" in entry["reason"]
+    assert (report.streams[0].rows, report.streams[0].quarantined) == (2, 1)
+    assert rows(pipeline, spec, "k", "x") == [("N1", 1)]
+
+
+def test_bad_file_fails_the_batch_where_bad_rows_do(pipeline: Pipeline) -> None:
+    """The error names the file and what to do, and the batches before stay."""
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    file = pipeline.place("a", "csv", "k,at,X,note\nN2,1,1,\n")
     spec = pipeline.spec()
 
-    with pytest.raises(Exception, match="CSV header does not conform to the schema"):
+    with pytest.raises(BadRowsError, match="its column 'X' differs from 'x' in case alone") as caught:
         pipeline.run(spec, streams=["a"])
 
+    assert file.as_uri() in str(caught.value)
     assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0]
 
 

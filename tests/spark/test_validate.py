@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import sync
+from asynclock.spark.dialect import CsvDialect
 from asynclock.spark.splice import Splice
 from asynclock.spark.timeline import BatchCommit
 from asynclock.spark.validation import Difference, repeated_batches, stale_commits, validate
@@ -112,6 +113,40 @@ def test_rows_on_one_side_only_are_reported(pipeline: Pipeline) -> None:
         Difference(key={"k": "surplus"}, column=None, expected=None, found="one row"),
     )
     assert [name.rpartition("/")[2] for name in report.streams[0].unread_files] == [unread.name]
+
+
+def test_misreading_by_the_stream_shows_as_a_difference(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the stream's own parser gets wrong is found, for validation reads the files by another one."""
+    pipeline.place("a", "csv", 'k,at,x,note\nquoted,1,1,"say \\""hi\\"""\n')
+    spec = pipeline.spec()
+    right = CsvDialect.settings
+    monkeypatch.setattr(CsvDialect, "settings", lambda dialect: right(dialect) | {"quote": "", "escape": ""})
+    pipeline.run(spec)
+
+    report = validate(spec, pipeline.spark)
+
+    assert report.differences == 1
+    (found,) = report.sample
+    assert (found.key, found.column, found.expected) == ({"k": "quoted"}, "a__note", 'say \\"hi\\"')
+    assert found.found is not None
+    assert found.found.startswith('"say')
+
+
+def test_sample_of_the_keys_says_so(pipeline: Pipeline) -> None:
+    """One key in three is compared, the same keys on both sides, and the report says so."""
+    spec = pipeline.spec()
+    pipeline.run(spec)
+    frame = pipeline.spark.createDataFrame([(f"surplus{i}", 1, 1, None) for i in range(30)], A_SCHEMA)
+
+    sampled = validate(spec, pipeline.spark, one_key_in=3)
+    Splice(spec, pipeline.spark).write(frame, "a")
+    wrong = validate(spec, pipeline.spark, one_key_in=3)
+
+    assert (sampled.ok, sampled.one_key_in) == (True, 3)
+    assert 5 < sampled.keys < 30
+    assert 0 < wrong.differences < 30
 
 
 def test_commit_of_a_stale_holder_is_named(pipeline: Pipeline) -> None:

@@ -12,6 +12,7 @@ import pytest
 from asynclock import sync
 from asynclock.errors import ConfigError, SpecError
 from asynclock.settings import LeaseSettings
+from asynclock.spark.dialect import CsvDialect
 from asynclock.spark.load import load_spec, missing_source
 from asynclock.spark.spec import Column, LocksSpec, ServicesSpec, Spec, StreamSpec, TableSpec
 from asynclock.spark.spec_toml import SpecFile
@@ -144,6 +145,62 @@ def test_key_columns_take_a_declared_type(write: Callable[[str], Path]) -> None:
     assert plain.shared_type("tailnum") == "string"
     assert typed.shared_type("tailnum") == "int"
     assert typed.stream("departures").owned(typed.table)[0].name == "departed_at"
+
+
+def test_csv_dialect_is_read_where_it_is_given(write: Callable[[str], Path]) -> None:
+    """A stream of CSV files is read by RFC 4180, but for what its spec says."""
+    given = (
+        'csv = { separator = ";", escape = "\\\\", encoding = "utf-16", null = "NULL", multiline = false }'
+    )
+    spec = load_spec(write(SPEC.replace('ordering = "departed_at"', f'ordering = "departed_at"\n{given}')))
+
+    assert spec.stream("departures").dialect == CsvDialect(
+        separator=";", quote='"', escape="\\", encoding="utf-16", null="NULL", multiline=False
+    )
+    assert spec.stream("arrivals").dialect == CsvDialect()
+
+
+@pytest.mark.parametrize(
+    ("csv", "key", "texts"),
+    [
+        ('{ separator = "ab" }', "separator", ["one character"]),
+        ('{ separator = "\\n" }', "separator", ["one character"]),
+        ('{ quote = "," }', "quote", ["the separator is the same"]),
+        ('{ quote = "", escape = "x" }', "escape", ["no quotes"]),
+        ('{ encoding = "utf8" }', "encoding", ["did you mean 'utf-8'", "windows-1252"]),
+        ('{ null = "a,b" }', "null", ["separator"]),
+        ('{ multiline = "no" }', "multiline", ["true or false"]),
+        ('{ comment = "#" }', "comment", ["unknown", "separator"]),
+    ],
+)
+def test_wrong_csv_dialect_is_refused(
+    write: Callable[[str], Path], csv: str, key: str, texts: list[str]
+) -> None:
+    """Each setting of the dialect is checked, and the complaint names its line."""
+    path = write(SPEC.replace('ordering = "departed_at"', f'ordering = "departed_at"\ncsv = {csv}'))
+
+    with pytest.raises(SpecError) as caught:
+        load_spec(path)
+
+    assert (caught.value.line, caught.value.key) == (18, f"streams.departures.csv.{key}")
+    for text in texts:
+        assert text in str(caught.value)
+
+
+def test_dialect_of_other_files_is_refused(write: Callable[[str], Path]) -> None:
+    """A dialect beside files that are no CSV would be read by nobody."""
+    text = SPEC.replace(
+        'format = "csv"\nordering = "departed_at"', 'format = "json"\nordering = "departed_at"\ncsv = {}'
+    )
+
+    with pytest.raises(SpecError, match="no CSV dialect"):
+        load_spec(write(text))
+
+
+def test_tombstone_in_another_case_is_refused(write: Callable[[str], Path]) -> None:
+    """A column named Deleted would hide no row, unlike what its writer means."""
+    with pytest.raises(SpecError, match="only 'deleted' in lower case is a tombstone"):
+        load_spec(write(SPEC.replace('deleted = "boolean"', 'Deleted = "boolean"')))
 
 
 BAD = [

@@ -1,0 +1,101 @@
+package io.asynclock.source;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.Iterator;
+import java.util.NoSuchElementException;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
+import org.apache.spark.sql.Row;
+
+/** The rows of one file, read while they are asked for; after the damage of a bad file comes its own row. */
+final class FileRows implements Iterator<Row> {
+
+  private final String file;
+  private final long modified;
+  private final Layout layout;
+  private final TaskContext task = TaskContext.get();
+  private Records records;
+  private Row next;
+  private long place;
+
+  private FileRows(String file, long modified, Layout layout) {
+    this.file = file;
+    this.modified = modified;
+    this.layout = layout;
+  }
+
+  static Iterator<Row> of(String file, long modified, Configuration conf, Dialect csv, Layout layout)
+      throws IOException {
+    FileRows rows = new FileRows(file, modified, layout);
+    rows.task.<Void>addTaskCompletionListener(ended -> { rows.close(); return null; });
+    rows.open(conf, csv);
+    return rows;
+  }
+
+  @Override
+  public boolean hasNext() {
+    if (next == null && records != null) {
+      advance();
+    }
+    return next != null;
+  }
+
+  @Override
+  public Row next() {
+    if (!hasNext()) {
+      throw new NoSuchElementException(file);
+    }
+    Row row = next;
+    next = null;
+    return row;
+  }
+
+  private void open(Configuration conf, Dialect csv) throws IOException {
+    try {
+      Bytes bytes = Bytes.open(SourceFiles.path(file), conf);
+      if (csv == null) {
+        records = new JsonRecords(new Characters(bytes, "utf-8"), layout.names);
+      } else {
+        CsvRecords table = new CsvRecords(new Characters(bytes, csv.encoding), csv, layout.isText());
+        records = table;
+        table.find(layout.names);
+      }
+    } catch (BadFile bad) {
+      giveUp(bad);
+    }
+  }
+
+  private void advance() {
+    if (task.isInterrupted()) { // Spark itself looks between files only
+      throw new TaskKilledException();
+    }
+    try {
+      if (records.next()) {
+        next = layout.row(records, file, modified, place++);
+      } else {
+        close();
+      }
+    } catch (BadFile bad) {
+      giveUp(bad);
+    }
+  }
+
+  private void giveUp(BadFile bad) {
+    close();
+    next = layout.bad(file, modified, bad.getMessage());
+  }
+
+  private void close() {
+    Records closed = records;
+    records = null;
+    try {
+      if (closed != null) {
+        closed.close();
+      }
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+}

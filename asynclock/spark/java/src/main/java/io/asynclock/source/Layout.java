@@ -1,0 +1,97 @@
+package io.asynclock.source;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/** The wanted columns of a stream, and the rows that its records become. */
+final class Layout implements Serializable {
+
+  private static final int SHOWN = 100;
+  private static final int ABOUT = 6; // the columns after the values
+
+  final List<String> names;
+  private final List<Value.Type> types = new ArrayList<>();
+  private final Set<String> required;
+
+  Layout(List<String> names, List<String> types, List<String> required) {
+    this.names = new ArrayList<>(names);
+    types.forEach(type -> this.types.add(new Value.Type(type)));
+    this.required = Set.copyOf(required);
+  }
+
+  /** The values as they are stored, then file, modification time, line, place in the file, reason and record. */
+  StructType schema() {
+    StructType schema = new StructType();
+    for (int column = 0; column < names.size(); column++) {
+      schema = schema.add(names.get(column), types.get(column).stored());
+    }
+    return schema
+        .add("_asynclock_file", DataTypes.StringType)
+        .add("_asynclock_modified", DataTypes.LongType)
+        .add("_asynclock_line", DataTypes.LongType)
+        .add("_asynclock_row", DataTypes.LongType)
+        .add("_asynclock_reason", DataTypes.StringType)
+        .add("_asynclock_record", DataTypes.StringType);
+  }
+
+  boolean[] isText() {
+    boolean[] isText = new boolean[names.size()];
+    for (int column = 0; column < isText.length; column++) {
+      isText[column] = types.get(column).value == Value.STRING;
+    }
+    return isText;
+  }
+
+  /** The row of a record, with its values or with what is wrong with it. */
+  Row row(Records record, String file, long modified, long place) {
+    Object[] row = new Object[names.size() + ABOUT];
+    StringBuilder complaints = new StringBuilder();
+    if (record.problem() == null) {
+      read(record, row, complaints);
+    } else {
+      complaints.append(record.problem());
+    }
+    boolean isBad = complaints.length() > 0;
+    String reason = isBad ? complaints.toString() : null;
+    return complete(row, file, modified, record.line(), place, reason, isBad ? record.text() : null);
+  }
+
+  /** The row that stands for a bad file. */
+  Row bad(String file, long modified, String reason) {
+    return complete(new Object[names.size() + ABOUT], file, modified, null, 0L, reason, null);
+  }
+
+  private void read(Records record, Object[] row, StringBuilder complaints) {
+    for (int column = 0; column < names.size(); column++) {
+      String text = record.value(column);
+      Value.Type type = types.get(column);
+      row[column] = text == null ? null : type.read(text);
+      if ((text == null || text.isEmpty()) && required.contains(names.get(column))) {
+        complain(complaints, names.get(column) + " is missing");
+      } else if (text != null && row[column] == null) {
+        complain(complaints, names.get(column) + " is no " + type.name + ": " + shown(text));
+      }
+    }
+  }
+
+  private Row complete(
+      Object[] row, String file, long modified, Long line, long place, String reason, String record) {
+    Object[] about = {file, modified, line, place, reason, record};
+    System.arraycopy(about, 0, row, names.size(), ABOUT);
+    return RowFactory.create(row);
+  }
+
+  private static void complain(StringBuilder complaints, String complaint) {
+    complaints.append(complaints.length() > 0 ? "; " : "").append(complaint);
+  }
+
+  private static String shown(String text) {
+    return text.length() > SHOWN ? text.substring(0, SHOWN) + "..." : text;
+  }
+}

@@ -1,0 +1,107 @@
+package io.asynclock.source;
+
+import java.io.IOException;
+import java.net.URI;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.api.java.function.FlatMapFunction;
+import org.apache.spark.api.java.function.MapFunction;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.SerializableConfiguration;
+
+/**
+ * Source files read strictly, one file in one task; called from Python.
+ *
+ * <p>docs/concepts/splice.md says what a file may say. A row carries its values or a reason; a row without a line
+ * stands for a bad file, whose other rows the caller drops.
+ */
+public final class SourceFiles {
+
+  private SourceFiles() {
+  }
+
+  /**
+   * The rows of CSV or JSON files.
+   *
+   * @param files URL and modification time (in microseconds) of each file
+   * @param dialect null for JSON
+   */
+  public static Dataset<Row> rows(
+      Dataset<Row> files,
+      Map<String, String> dialect,
+      List<String> names,
+      List<String> types,
+      List<String> required) {
+    SerializableConfiguration conf = configuration(files);
+    Dialect csv = dialect == null ? null : new Dialect(dialect);
+    Layout layout = new Layout(names, types, required);
+    FlatMapFunction<Row, Row> read =
+        file -> FileRows.of(file.getString(0), file.getLong(1), conf.value(), csv, layout);
+    return files.flatMap(read, Encoders.row(layout.schema()));
+  }
+
+  /** The names in the header of a CSV or parquet file; none if it has no header or cannot be read. */
+  public static List<String> header(String file, Map<String, String> dialect, Configuration conf)
+      throws IOException {
+    Path path = path(file);
+    if (dialect == null) {
+      try {
+        return ParquetFooter.read(path, conf).names();
+      } catch (BadFile unreadable) {
+        return List.of();
+      }
+    }
+    Dialect csv = new Dialect(dialect);
+    try (Bytes bytes = Bytes.open(path, conf)) {
+      return new CsvRecords(new Characters(bytes, csv.encoding), csv, new boolean[0]).header();
+    } catch (BadFile unreadable) {
+      return List.of();
+    }
+  }
+
+  /**
+   * What parquet files say about the wanted columns.
+   *
+   * @return for each file its URL, its path, the types of the columns as {@link ParquetFooter} names them, and the
+   *     reason if it is a bad file
+   */
+  public static Dataset<Row> footers(Dataset<Row> files, List<String> names) {
+    SerializableConfiguration conf = configuration(files);
+    List<String> wanted = List.copyOf(names);
+    MapFunction<Row, Row> read =
+        file -> {
+          String[] types = null;
+          String reason = null;
+          Path path = path(file.getString(0));
+          try {
+            types = ParquetFooter.read(path, conf.value()).types(wanted);
+          } catch (BadFile bad) {
+            reason = bad.getMessage();
+          }
+          return RowFactory.create(file.getString(0), path.toString(), file.getLong(1), types, reason);
+        };
+    StructType schema =
+        new StructType()
+            .add("file", DataTypes.StringType)
+            .add("path", DataTypes.StringType)
+            .add("modified", DataTypes.LongType)
+            .add("types", DataTypes.createArrayType(DataTypes.StringType))
+            .add("reason", DataTypes.StringType);
+    return files.map(read, Encoders.row(schema));
+  }
+
+  static Path path(String url) {
+    return new Path(URI.create(url));
+  }
+
+  private static SerializableConfiguration configuration(Dataset<Row> files) {
+    return new SerializableConfiguration(files.sparkSession().sparkContext().hadoopConfiguration());
+  }
+}

@@ -1,0 +1,73 @@
+"""The files that a source pattern names now."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+_LOCAL: Final = re.compile("^file:/+")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceFile:
+    """One file.
+
+    Attributes:
+        url: Its URL as Spark writes it, ``file:///`` for a local one.
+        modified_ms: When it was written last, in milliseconds since 1970.
+        size: Bytes.
+    """
+
+    url: str
+    modified_ms: int
+    size: int
+
+    @contextmanager
+    def local(self, spark: SparkSession, folder: Path) -> Iterator[Path]:
+        """The file itself, or a copy of a remote one that lives as long as this context."""
+        if _LOCAL.match(self.url):
+            yield Path(unquote(_LOCAL.sub("/", self.url)))
+            return
+        name = unquote(self.url.rpartition("/")[2])
+        copy = folder / f"copy{''.join(Path(name).suffixes)}"
+        jvm = spark._jvm  # noqa: SLF001  no public way
+        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(self.url))
+        system = path.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        try:
+            system.copyToLocalFile(False, path, jvm.org.apache.hadoop.fs.Path(str(copy)), True)
+            yield copy
+        finally:
+            copy.unlink(missing_ok=True)
+
+
+def source_files(spark: SparkSession, source: str) -> list[SourceFile]:
+    """The files that match, those of a matching folder for the folder; Spark passes over hidden ones."""
+    path = spark._jvm.org.apache.hadoop.fs.Path(source)  # noqa: SLF001  no public way
+    system = path.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+    statuses: list[Any] = []
+    for status in system.globStatus(path) or []:
+        statuses += system.listStatus(status.getPath()) if status.isDirectory() else [status]
+    return [
+        SourceFile(
+            url=plain_url(status.getPath().toUri().toString()),
+            modified_ms=status.getModificationTime(),
+            size=status.getLen(),
+        )
+        for status in statuses
+        if not status.isDirectory() and not status.getPath().getName().startswith(("_", "."))
+    ]
+
+
+def plain_url(url: str) -> str:
+    """Spark writes one local file as ``file:/x`` or ``file:///x``, depending on who asks."""
+    return _LOCAL.sub("file:///", url)

@@ -1,0 +1,1 @@
+"""Generated source files and what must come of each of them."""

@@ -1,0 +1,279 @@
+# ruff: noqa: T201  a command that prints
+"""``python -m tests.laboratory.fuzz_data.mutants``: take out one mend after the other; each must be found.
+
+A mutant is a patch of a copy of the source, in Python or in Java; the copy is built, and a process of its own
+feeds generated files with it until something is wrong. The source as it is passes the same files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+from asynclock.spark.session import hudi_bundle
+
+ROOT: Final = Path(__file__).parents[3]
+JAVA: Final = Path("asynclock", "spark", "java", "src", "main", "java")
+FILES: Final = 900
+SECONDS: Final = 600
+LAST_LINE: Final = re.compile(
+    r"fuzz-data: (\d+) files, (\d+) values changed, (\d+) rows lost, (\d+) hangs", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mend taken out.
+
+    Attributes:
+        name: What goes wrong without it.
+        path: File under ``asynclock/spark``, or of ``io.asynclock`` in Java.
+        old: Text that is replaced; it occurs exactly once.
+        new: What stands there instead.
+    """
+
+    name: str
+    path: str
+    old: str
+    new: str
+
+
+_SOURCE: Final = "java/src/main/java/io/asynclock/source/"
+
+MUTANTS: Final = (
+    Mutant(
+        "keys run into each other or hang",
+        "keys.py",
+        "url_encode(CAST(`{name}` AS STRING))",
+        "CAST(`{name}` AS STRING)",
+    ),
+    Mutant(
+        "a doubled quote is a backslash's business",
+        "dialect.py",
+        '"escape": self.quote if self.escape is None else self.escape,',
+        '"escape": "\\\\" if self.escape is None else self.escape,',
+    ),
+    Mutant(
+        "partitions are paths",
+        "options.py",
+        '"hoodie.datasource.write.partitionpath.urlencode": "true"',
+        '"hoodie.datasource.write.partitionpath.urlencode": "false"',
+    ),
+    Mutant(
+        "old dates stop the compaction",
+        "session.py",
+        "    for name, value in EXACT_TIMES.items():\n",
+        "    for name, value in dict[str, str]().items():\n",
+    ),
+    Mutant(
+        "the second object of a line is lost",
+        _SOURCE + "JsonRecords.java",
+        "        readObject(parser, mayHalve);\n",
+        "        readObject(parser, mayHalve);\n        if (problem == null) { return; }\n",
+    ),
+    Mutant(
+        "decimals of JSON go through a double",
+        _SOURCE + "JsonRecords.java",
+        "        return digits;\n",
+        "        return NO_NUMBERS.contains(digits) ? digits : String.valueOf(Double.parseDouble(digits));\n",
+    ),
+    Mutant("late files are never read", "source.py", '"1000000d"', '"7d"'),
+    Mutant(
+        "undecodable bytes merge keys",
+        _SOURCE + "Characters.java",
+        "      some = true;\n",
+        "      some = false;\n",
+    ),
+    Mutant(
+        "parquet is cast",
+        "parquet.py",
+        "        return found in _TAKES[declared]\n",
+        "        return found in _TAKES[declared] or (declared, found[:9]) in "
+        '{("int", "double"), ("bigint", "timestamp"), ("int", "int64"), ("float", "double")}\n',
+    ),
+    Mutant(
+        "a missing column is null",
+        _SOURCE + "Header.java",
+        "      if (times == 0) {\n",
+        "      if (times < 0) {\n",
+    ),
+    Mutant(
+        "what follows a date is ignored",
+        _SOURCE + "Value.java",
+        "      Long day = date.matches() ? day(date) : null;\n",
+        "      Long day = date.lookingAt() ? day(date) : null;\n",
+    ),
+    Mutant(
+        "a number overflows to infinity",
+        _SOURCE + "Value.java",
+        "      return Double.isInfinite(value) || value == 0 && !isZero(text) ? null : (Object) value;\n",
+        "      return value;\n",
+    ),
+    Mutant(
+        "decimals are rounded",
+        _SOURCE + "Value.java",
+        "        boolean fits = value.scale() <= scale && ",
+        "        value = value.setScale(Math.min(scale, value.scale()), java.math.RoundingMode.HALF_UP);\n"
+        "        boolean fits = ",
+    ),
+    Mutant(
+        "nanoseconds are cut",
+        _SOURCE + "Value.java",
+        "          if (nanos % 1000 != 0) {\n",
+        "          if (nanos < 0) {\n",
+    ),
+    Mutant(
+        "nanoseconds of parquet are cut",
+        "parquet.py",
+        "F.when(value % 1000 != 0, reason)",
+        "F.when(value.isNull() & value.isNotNull(), reason)",
+    ),
+    Mutant(
+        "nobody tells of hidden files",
+        "checkpoint.py",
+        "hidden=self._hidden())",
+        "hidden=())",
+    ),
+    Mutant(
+        "nobody tells of changed files",
+        "checkpoint.py",
+        "changed=self._changed(),",
+        "changed=(),",
+    ),
+    Mutant(
+        "a table that is gone is fed nothing",
+        "checkpoint.py",
+        'if bound is None or bound["table_id"] == (found := table_id()):',
+        'if bound is None or bound["table_id"] == (found := table_id()) or bound:',
+    ),
+    Mutant(
+        "numbers become texts in the ordering",
+        "fit.py",
+        "        if wanted == stored or (",
+        "        if stored or (",
+    ),
+    Mutant(
+        "names are found in any case",
+        _SOURCE + "Header.java",
+        "    return found.equalsIgnoreCase(wanted) && !found.equals(wanted);\n",
+        "    return false;\n",
+    ),
+    Mutant(
+        "the good rows of a damaged file are taken",
+        "source.py",
+        "    return parsed.where(~F.col(FILE).isin(files) | F.col(LINE).isNull()) if files else parsed\n",
+        "    return parsed\n",
+    ),
+    Mutant(
+        "blanks around a number are trimmed",
+        _SOURCE + "Layout.java",
+        "type.read(text);",
+        "type.read(type.value == Value.STRING ? text : text.trim());",
+    ),
+    Mutant(
+        "equal ordering values have no order",
+        "splice.py",
+        'f"struct({_required(stream.ordering)}, {arrival})',
+        'f"struct({_required(stream.ordering)}, hash({arrival}))',
+    ),
+)
+
+
+def planted(mutant: Mutant, folder: Path) -> None:
+    """Patch the copy of the source in ``folder``.
+
+    Raises:
+        ValueError: The text to replace does not occur exactly once: the source has moved on.
+    """
+    path = folder / "asynclock" / "spark" / mutant.path
+    source = path.read_text(encoding="utf-8")
+    if (count := source.count(mutant.old)) != 1:
+        raise ValueError(f"{mutant.path}: the text of {mutant.name!r} occurs {count} times, not once")
+    path.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
+    if path.suffix == ".java":
+        _build(folder)
+
+
+def _build(folder: Path) -> None:
+    bundle = hudi_bundle()
+    jars = glob.glob(str(Path(pyspark.__file__).parent / "jars" / "*.jar"))  # noqa: PTH207  a list of texts
+    classes = folder / "classes"
+    classes.mkdir()
+    sources = [str(path) for path in (folder / JAVA).rglob("*.java")]
+    command = ["javac", "-nowarn", "-d", str(classes), "-cp", os.pathsep.join([str(bundle), *jars]), *sources]
+    subprocess.run(command, check=True, capture_output=True)
+    jar = folder / "asynclock" / "spark" / "jars" / "asynclock-hudi.jar"
+    # Replaces the classes and keeps what else the jar holds.
+    subprocess.run(["jar", "uf", str(jar), "-C", str(classes), "."], check=True, capture_output=True)
+
+
+def hunt(mutant: Mutant | None, *, files: int, seed: int) -> tuple[bool, str]:
+    """Feed files with the mutant, or with the source as it is.
+
+    Returns:
+        Whether something was found, and what first.
+    """
+    with tempfile.TemporaryDirectory(prefix="asynclock-mutant-") as name:
+        folder = Path(name)
+        shutil.copytree(
+            ROOT / "asynclock", folder / "asynclock", ignore=shutil.ignore_patterns("__pycache__")
+        )
+        if mutant is not None:
+            planted(mutant, folder)
+        command = [
+            sys.executable,
+            "-m",
+            "tests.laboratory.fuzz_data",
+            "--files",
+            str(files),
+            "--seed",
+            str(seed),
+        ]
+        command += ["--keep", str(folder / "kept"), "--first", "--deadline", "90"]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join((name, str(ROOT)))}
+        done = subprocess.run(
+            command, cwd=name, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    told = LAST_LINE.search(done.stdout)
+    if told is None:
+        last = done.stderr.strip().splitlines()[-1:] or ["no output"]
+        return False, f"it crashes, which does not count: {last[0]}"
+    said = [line.strip() for line in done.stdout.splitlines() if line.startswith("  ")]
+    return done.returncode != 0, said[0] if said else ""
+
+
+def main() -> int:
+    """Hunt all mutants; 0 if every one is found and the source as it is passes."""
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.fuzz_data.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", help="only mutants whose name contains one of these")
+    parser.add_argument("--files", type=int, default=FILES)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    chosen = [one for one in MUTANTS if not options.names or any(part in one.name for part in options.names)]
+    found = 0
+    for mutant in chosen:
+        began = time.monotonic()
+        killed, how = hunt(mutant, files=options.files, seed=options.seed)
+        found += killed
+        verdict = "found   " if killed else "SURVIVED"
+        print(f"{verdict} {time.monotonic() - began:4.0f} s  {mutant.name}: {how[:160]}", flush=True)
+    failed, how = hunt(None, files=options.files, seed=options.seed)
+    print(f"the source as it is: {how or 'nothing wrong'}")
+    print(f"mutants-data: {len(chosen)} mutants, {found} found, {len(chosen) - found} survived")
+    return 0 if found == len(chosen) and not failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
