@@ -12,10 +12,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from asynclock.client import LockClient
-from asynclock.errors import BackendError, LeaseLostError, RecordCorruptError, StaleTokenError
+from asynclock.errors import BackendError, ConfigError, LeaseLostError, RecordCorruptError, StaleTokenError
 from asynclock.fencing import FencedObject
-from asynclock.testing.checker import Invariant
+from asynclock.testing.checker import COUNT_KEY, Invariant
 from asynclock.testing.clocks import VirtualClock
+from asynclock.testing.endings import Droppable
 from asynclock.testing.faulty import FaultyBackend
 from asynclock.testing.hudi_peer import HudiPeer
 
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     from asynclock.clock import Clock
     from asynclock.lease import Lease
     from asynclock.lock import Lock
-    from asynclock.testing.checker import Checker, Holding
+    from asynclock.testing.checker import Checker
     from asynclock.testing.plan import Plan
     from asynclock.testing.store import SimulatedBackend, SimulatedStore
     from asynclock.testing.virtual import Process, VirtualLoop
+    from asynclock.testing.watched import Holding
 
 T = TypeVar("T")
 URL: Final = "memory://"
@@ -51,6 +53,10 @@ class Stage(Protocol):
     checker: Checker
     ends: float
 
+    def unreadable(self, who: str, error: RecordCorruptError) -> None:
+        """Check that a record that is corrupt to somebody was not ours."""
+        ...
+
 
 class SimulatedFaults(FaultyBackend):
     """Faults whose late writes travel on the network, not in the process that sent them."""
@@ -59,6 +65,7 @@ class SimulatedFaults(FaultyBackend):
 
     def __init__(self, inner: SimulatedBackend, *, seed: int = 0, clock: Clock | None = None) -> None:
         super().__init__(inner, seed=seed, clock=clock)
+        self._way = inner
         self._store = inner._store  # noqa: SLF001  the two are one machine's way to the store
         self._writing: list[str] = []
 
@@ -69,6 +76,16 @@ class SimulatedFaults(FaultyBackend):
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace an object, perhaps spoiled."""
         return await self._watched(key, body, super().put_if_match(key, body, version))
+
+    @property
+    def used(self) -> bool:
+        """Whether a request was ever sent."""
+        return self._way.used
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``aclose`` was called."""
+        return self._way.closed
 
     def spawn(self, stray: Coroutine[Any, Any, Any]) -> None:
         """Run a late write on the network."""
@@ -104,12 +121,14 @@ class Machine:
     """One machine: clocks that survive a crash, and the program that runs on it.
 
     Attributes:
+        clients: The client that locks, and where fenced objects are shared one beside it.
         runs_from: True time since which, or from which, it runs without being stopped.
     """
 
     def __init__(self, run: Stage, index: int) -> None:
         plan = run.plan
         self.name = f"client-{index}"
+        self._index = index
         self.settings = plan.settings[index]
         self.clock = VirtualClock(
             run.loop,
@@ -127,29 +146,40 @@ class Machine:
         """Start a new process with a new client."""
         run = self._run
         self._life += 1
-        process = self.process = run.loop.process(self.name, self.clock)
-        backend = SimulatedFaults(
-            run.store.backend(process), seed=self._rng.getrandbits(32), clock=self.clock
-        )
+        self.process = run.loop.process(self.name, self.clock)
+        self.backend = self._backend(self._rng)
+        self.client = self._client(self.backend, self._rng)
+        self.clients, self.backends = [self.client], [self.backend]
+        if run.plan.shared:
+            rng = Random(f"{run.label}/{self.name}/{self._life}/beside")
+            self.backends.append(self._backend(rng))
+            self.clients.append(self._client(self.backends[-1], rng))
+        users = run.plan.waiters[self._index] if run.plan.waiters else run.plan.users
+        self.users = [
+            User(run, self, f"{self.name}/{number}" if run.plan.users > 1 else self.name, self._rng)
+            for number in range(users)
+        ]
+
+    def _backend(self, rng: Random) -> SimulatedFaults:
+        run = self._run
+        backend = SimulatedFaults(run.store.backend(self.process), seed=rng.getrandbits(32), clock=self.clock)
         backend.network = run.store.network
         backend.delay = run.plan.delay
         backend.date_error = run.plan.date_error
         backend.storm(run.plan.faults)
-        self.backend = backend
-        with run.loop.running_as(process):
-            self.client = LockClient(
+        return backend
+
+    def _client(self, backend: SimulatedFaults, rng: Random) -> LockClient:
+        with self._run.loop.running_as(self.process):
+            return LockClient(
                 url=URL,
                 backend=backend,
                 settings=self.settings,
                 clock=self.clock,
                 renewal="loop",
-                rng=Random(self._rng.getrandbits(64)),
+                rng=Random(rng.getrandbits(64)),
                 holder=f"{self.name}:{self._life}:simulation",
             )
-        self.users = [
-            User(run, self, f"{self.name}/{number}" if run.plan.users > 1 else self.name, self._rng)
-            for number in range(run.plan.users)
-        ]
 
     def start(self) -> None:
         """Let the users begin."""
@@ -163,45 +193,71 @@ class User:
     def __init__(self, run: Stage, machine: Machine, name: str, rng: Random) -> None:
         self.name = name
         self.holding = False
+        self.closed = False
         self.away_until = 0.0
+        self.waits_since: float | None = None
         self.task: asyncio.Task[None] | None = None
         self._run = run
         self._machine = machine
         self._rng = Random(rng.getrandbits(64))
-        self._unit = machine.settings.validity
+        self._unit = run.plan.unit or machine.settings.validity
+        self._program: Droppable | None = None
         self._written = 0
         self._stopped: set[asyncio.Task[Any] | None] = set()
+        # Of this life of the machine: another may have begun.
+        self._process, self._backend = machine.process, machine.backend
+        self._client, self._clients = machine.client, machine.clients
 
     def start(self, delay: float = 0.0) -> None:
         """Begin, ``delay`` seconds from now."""
-        self.task = self._machine.process.start(self._live(delay), name=self.name)
+        program = self._live(delay)
+        if self._run.plan.drops:
+            self._program = Droppable(program)
+            program = self._program.run()
+        self.task = self._process.start(program, name=self.name)
+
+    def drop(self) -> None:
+        """Be dropped as a coroutine whose loop is closed, and begin anew."""
+        if self._program is not None and self.task is not None:
+            self._program.drop()
+            self._process.forget(self.task)
+        self.start(delay=self._unit * self._rng.random())
 
     def stop(self) -> None:
         """Cancel it from outside."""
         if self.task is not None:
             self._stopped.add(self.task)
-            with self._run.loop.running_as(self._machine.process):
+            with self._run.loop.running_as(self._process):
                 self.task.cancel()  # what it does then belongs to its process, and keeps its order
 
     async def _live(self, delay: float) -> None:
-        run, rng, plan = self._run, self._rng, self._run.plan
-        lock = self._machine.client.lock(NAME)
-        loop = run.loop
+        lock = self._client.lock(NAME)
         await asyncio.sleep(delay)
+        try:
+            await self._want(lock)
+        except ConfigError:
+            if not self.closed:
+                raise
+        finally:
+            self.waits_since = None
+
+    async def _want(self, lock: Lock) -> None:
+        run, rng, plan = self._run, self._rng, self._run.plan
+        loop = run.loop
         while loop.time() < run.ends:
             await asyncio.sleep(rng.uniform(*plan.idles) * self._unit)
             if (away := self.away_until - loop.time()) > 0:
                 await asyncio.sleep(away)
-            began = loop.time()
+            self.waits_since = loop.time()
             if plan.bodies and rng.random() < plan.bodies:
                 await self._hold_body(lock)
                 continue
             try:
                 lease = await self._acquire(lock)
             except (TimeoutError, BackendError, RecordCorruptError) as error:
-                run.checker.note(self.name, f"got nothing: {type(error).__name__}")
+                self._got_nothing(error)
                 continue
-            self._check_wait(began)
+            self.check_wait()
             if lease is not None:
                 await self.hold(lease, rng.uniform(*plan.holds) * self._unit)
 
@@ -221,16 +277,27 @@ class User:
         left = max(0.0, self._run.ends - self._run.loop.time())
         return min(left, self._rng.choice((0.3, 1.0, 2.5, 10.0)) * self._unit)
 
-    def _check_wait(self, began: float) -> None:
-        most, waited = self._run.plan.longest_wait, (self._run.loop.time() - began) / self._unit
-        if most is not None and waited > most:
+    def _got_nothing(self, error: Exception) -> None:
+        self.waits_since = None
+        self._run.checker.note(self.name, f"got nothing: {type(error).__name__}")
+        if isinstance(error, RecordCorruptError):
+            self._run.unreadable(self.name, error)
+
+    def check_wait(self) -> None:
+        """Check that a wait that ends now was not too long."""
+        most, since = self._run.plan.longest_wait, self.waits_since
+        self.waits_since = None
+        if most is None or since is None:
+            return
+        waited = (self._run.loop.time() - since) / self._unit
+        if waited > most:
             self._run.checker.violated(Invariant.FAIR, f"{self.name} waited for {waited:.1f} lifetimes")
 
     async def hold(self, lease: Lease, seconds: float) -> None:
         """Use a lease for ``seconds``, then release it; linger when it is lost."""
         run, rng = self._run, self._rng
         checker = run.checker
-        holding = checker.handed_out(self.name, self._machine.process, lease, token=lease.fencing_token)
+        holding = checker.handed_out(self.name, self._process, lease, token=lease.fencing_token)
         self.holding = True
         try:
             await self._use(lease, holding, seconds)
@@ -248,24 +315,45 @@ class User:
                 if not lease.held:
                     checker.told_lost(holding)
                 checker.note(self.name, f"releases owner={lease.owner[:8]}")
+                must_tell = self._must_tell(holding)
+            self._check_told(must_tell)
         except (LeaseLostError, BackendError) as error:
             checker.note(self.name, f"has lost owner={lease.owner[:8]}: {type(error).__name__}")
+            checker.told_at_release(holding, error)
             checker.told_lost(holding)
+
+    def _must_tell(self, holding: Holding) -> tuple[float, int] | None:
+        """Return what there was before a release that must tell of a loss; None if it need not."""
+        # In a line the lock may be handed on, and the receiver finds out.
+        if self._run.plan.users > 1 or not self._run.checker.gone(holding):
+            return None
+        return self._run.loop.time(), self._backend.applied.total()
+
+    def _check_told(self, before: tuple[float, int] | None) -> None:
+        """Check a release that has told of no loss: where no request was spoiled it had to."""
+        if before is None or self.closed:
+            return
+        began, spoiled = before
+        prompt = self._run.loop.time() - began < self._machine.settings.validity / 5
+        if prompt and self._backend.applied.total() == spoiled:
+            detail = f"{self.name} has released a lock that was gone, and is told of nothing"
+            self._run.checker.violated(Invariant.LOSS_IS_TOLD, detail)
 
     async def _hold_body(self, lock: Lock) -> None:
         """Hold the lock as most programs do: only its cancellation tells the body of a loss."""
         run, rng, plan, checker = self._run, self._rng, self._run.plan, self._run.checker
-        began = run.loop.time()
         patience = self._patience() if rng.random() < plan.impatience else None
         cut = rng.random() * (patience or self._unit) if rng.random() < plan.cancels else None
         holding: Holding | None = None
         try:
             async with asyncio.timeout(cut), lock.hold(timeout=patience) as lease:
-                self._check_wait(began)
+                self.check_wait()
                 self.holding = True
                 token = lease.fencing_token
-                holding = checker.handed_out(self.name, self._machine.process, lease, token=token)
+                holding = checker.handed_out(self.name, self._process, lease, token=token)
                 await self._body(lease, holding)
+                must_tell = self._must_tell(holding)
+            self._check_told(must_tell)
             if lease.lost is not None:
                 checker.violated(Invariant.LOSS_ENDS_BODY, f"{self.name} was not told: {lease.lost.reason}")
         except asyncio.CancelledError:
@@ -274,7 +362,10 @@ class User:
             raise
         except (TimeoutError, LeaseLostError, BackendError, RecordCorruptError) as error:
             checker.note(self.name, f"leaves hold(): {type(error).__name__}")
+            if isinstance(error, RecordCorruptError):
+                run.unreadable(self.name, error)
             if holding is not None:
+                checker.told_at_release(holding, error)
                 checker.told_lost(holding)
                 await asyncio.sleep(rng.random() * self._unit)
         finally:
@@ -287,13 +378,17 @@ class User:
         loop, rng = self._run.loop, self._rng
         until = loop.time() + rng.uniform(*self._run.plan.holds) * self._unit
         endless = rng.random() < 0.5  # noqa: PLR2004  a fair coin
-        while (left := until - loop.time()) > 0 or (endless and holding.ended_at is not None):
+        while (left := until - loop.time()) > 0 or (
+            endless and holding.ended_at is not None and not self.closed
+        ):
             chance = rng.random()
-            if chance < 0.1:  # noqa: PLR2004  a tenth
+            if chance < 0.1 and not self.closed:  # noqa: PLR2004  a tenth
                 await lease.confirm()
             await asyncio.sleep(min(max(left, 0.1), (0.02 + chance * 0.4) * self._unit))
             ended = holding.ended_at
-            if ended is not None and loop.time() - max(ended, self._machine.runs_from) > TOLD_WITHIN:
+            if ended is None or self.closed:
+                continue
+            if loop.time() - max(ended, self._machine.runs_from) > TOLD_WITHIN:
                 detail = f"{self.name} runs on in hold() {loop.time() - ended:.2f} s after its loss"
                 self._run.checker.violated(Invariant.LOSS_ENDS_BODY, detail)
                 return
@@ -311,10 +406,23 @@ class User:
             await asyncio.sleep(min(left, (0.02 + chance * 0.4) * self._unit))
 
     async def _write(self, lease: Lease) -> None:
+        if self._run.plan.shared and self._rng.random() < self._run.plan.shared:
+            writes = [self._write_by(client, lease, count=True) for client in self._clients]
+            failed = await asyncio.gather(*writes, return_exceptions=True)
+            for error in filter(None, failed):
+                raise error
+        else:
+            await self._write_by(self._client, lease)
+
+    async def _write_by(self, client: LockClient, lease: Lease, *, count: bool = False) -> None:
         self._written += 1
         entry = f"{self.name}.{lease.owner[:8]}.{self._written}".encode()
-        fenced = FencedObject(self._machine.client, FENCED_KEY)
+        fenced = FencedObject(client, FENCED_KEY)
         try:
+            if count:
+                counter = FencedObject(client, COUNT_KEY)
+                await counter.update(lambda body: b"%d" % (int(body or b"0") + 1), lease=lease)
+                self._run.checker.counted()
             await fenced.update(lambda body: (body or b"") + entry + b"\n", lease=lease)
         except (StaleTokenError, RecordCorruptError, BackendError) as error:
             self._run.checker.note(self.name, f"fenced write refused: {type(error).__name__}")

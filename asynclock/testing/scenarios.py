@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from asynclock.settings import LeaseSettings
 from asynclock.testing import draw
 from asynclock.testing.draw import HOUR, MINUTE, SKEW
+from asynclock.testing.edge_scenarios import EDGE_SCENARIOS
 from asynclock.testing.faulty import Fault
 from asynclock.testing.hudi_scenarios import HUDI_SCENARIOS
 from asynclock.testing.plan import Plan
@@ -357,5 +358,6 @@ SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "worst-clocks": worst_clocks,
     "turns": turns,
     **HUDI_SCENARIOS,
+    **EDGE_SCENARIOS,
 }
 """What takes part in a simulated history, and what goes wrong in it."""
