@@ -64,11 +64,18 @@ class Backend(Protocol):
         clock_resolution: Seconds by which ``server_time`` and ``last_modified`` may be cut
             short: 1 for HTTP dates, 0 for memory and file.
         min_write_interval: Seconds to leave between two writes of one object; GCS 1, else 0.
+        sends_dates: Whether answers carry the store's Date; False only for a store that never sends
+            one. Without Dates the first token and ``validUntil`` come from this machine's wall clock,
+            and a dead holder's lock is freed by observation only.
+        versions_may_repeat: Whether writing the same bytes again gives the same version again, as an
+            ETag that is a hash of the body does. Lock records never repeat; other objects may.
     """
 
     name: str
     clock_resolution: float
     min_write_interval: float
+    sends_dates: bool
+    versions_may_repeat: bool
 
     async def get(self, key: str) -> Stored | None:
         """Read an object, body and version from one response; None if there is none.
@@ -146,8 +153,8 @@ def note_date(server_time: float | None) -> None:
     """Tell the caller of ``get`` the Date of an answer that has no ``Stored`` to bear it.
 
     The first token and ``validUntil`` of a lock are made from it, so that the first
-    acquisition needs no request more and never trusts this machine's clock. A backend that
-    does not call this still works: the first creation then relies on the wall clock.
+    acquisition needs no request more and never trusts this machine's clock. A backend with
+    ``sends_dates`` must call it: without a Date a new lock is not created.
     """
     cell = missing_date.get()
     if cell is not None:

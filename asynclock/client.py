@@ -11,7 +11,6 @@ import socket
 import sys
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
-from weakref import WeakValueDictionary
 
 import anyio
 
@@ -129,7 +128,6 @@ class LockClient:
         self._scheduler = RenewalScheduler(self._store)
         self._cores: dict[str, LockCore] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their start
-        self._fences: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unusable: str | None = None
         self._stands_back_until = -math.inf
@@ -145,7 +143,7 @@ class LockClient:
         Raises:
             ConfigError: The name is not like that.
         """
-        return Lock(self._core(checked_name(name)), self._home)
+        return Lock(self._core(checked_name(name)), self.home)
 
     def _core(self, name: str) -> LockCore:
         core = self._cores.get(name)
@@ -170,7 +168,7 @@ class LockClient:
         Raises:
             BackendError: The store could not be read.
         """
-        return await run_on(self._home(), lambda: self._list(prefix))
+        return await run_on(self.home(), lambda: self._list(prefix))
 
     async def _list(self, prefix: str) -> builtins.list[LockStatus]:
         names = [
@@ -265,13 +263,6 @@ class LockClient:
         for tenure in self._scheduler.tenures:
             tenure.abandon(reason)
 
-    def fence(self, key: str) -> asyncio.Lock:
-        """Return the mutex of one fenced object; for the client's loop."""
-        mutex = self._fences.get(key)
-        if mutex is None:
-            mutex = self._fences[key] = asyncio.Lock()
-        return mutex
-
     async def request(self, operation: str, key: str, call: Coroutine[Any, Any, T]) -> T:
         """Await one call of the backend within the request timeout; for the client's loop.
 
@@ -282,9 +273,14 @@ class LockClient:
 
     def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> Coroutine[Any, Any, T]:
         """Run a coroutine on the client's loop, from any other."""
-        return run_on(self._home(), start)
+        return run_on(self.home(), start)
 
-    def _home(self) -> asyncio.AbstractEventLoop:
+    def home(self) -> asyncio.AbstractEventLoop:
+        """Return the loop that everything runs on; the first use decides.
+
+        Raises:
+            ConfigError: The client was closed, or belongs to another loop.
+        """
         if self._unusable is not None:
             raise self._unusable_error()
         if self._renewal == "thread":
@@ -313,7 +309,7 @@ class LockClient:
         return task
 
     async def __aenter__(self) -> Self:
-        self._home()
+        self.home()
         return self
 
     async def __aexit__(

@@ -21,8 +21,10 @@ CARRY_SECONDS: Final = 600.0
 WITNESSES_NEEDED: Final = 3
 WITNESSES_KEPT: Final = 5
 WITNESS_SPACING: Final = 1.0
-STALE_GROWTH: Final = 1.01
-"""How a Date older than ``CARRY_SECONDS`` is stretched where it is only published."""
+STALE_SHARE: Final = 0.01
+"""Share of its age by which a Date older than ``CARRY_SECONDS`` is stretched where it is only published."""
+STALE_LIMIT: Final = 12 * 3600.0
+"""The most seconds by which it is stretched, so that what is published stays within rule 9's bounds."""
 
 
 class Clock(Protocol):
@@ -98,24 +100,23 @@ class StoreTime:
     Args:
         skew: ``max_clock_skew`` of the store, in seconds.
         resolution: By how much a Date may be cut short, in seconds.
+        longest_trip: A Date whose round trip took longer, in seconds, is not carried; default
+            ``max(1, skew + resolution)``.
     """
 
-    def __init__(self, *, skew: float, resolution: float) -> None:
+    def __init__(self, *, skew: float, resolution: float, longest_trip: float | None = None) -> None:
         self._skew = skew
         self._resolution = resolution
         self._slack = skew + resolution
-        self._longest_trip = max(1.0, skew + resolution)
+        self._longest_trip = max(1.0, skew + resolution) if longest_trip is None else longest_trip
         self._agreed_at: float | None = None
         self._carried: Date | None = None
         self._recent: deque[Date] = deque(maxlen=WITNESSES_KEPT)
-        self.dateless = True
-        """No answer has borne a Date so far."""
 
     def observe(self, value: float | None, *, sent: Instant, arrived: Instant) -> Date | None:
         """Take in the Date of an answer and say what it is good for; None if it bore none."""
         if value is None:
             return None
-        self.dateless = False
         trip = arrived.boot - sent.boot
         # Both readings, each carried over the trip: a wall clock that stepped meanwhile is no witness.
         earliest, latest = max(sent.wall, arrived.wall - trip), min(arrived.wall, sent.wall + trip)
@@ -145,13 +146,14 @@ class StoreTime:
     def latest(self, now: Instant) -> float | None:
         """Return the latest store time at ``now``, to be published; None if there never was a usable Date.
 
-        A Date too old to be carried is stretched by 1 % of its age.
+        A Date too old to be carried is stretched by 1 % of its age, 12 hours at most.
         """
         if (bounds := self.bounds(now)) is not None:
             return bounds[1]
         if (date := self._carried) is None:
             return None
-        return date.value + self._resolution + (now.boot - date.sent.boot) * STALE_GROWTH
+        age = now.boot - date.sent.boot
+        return date.value + self._resolution + age + min(age * STALE_SHARE, STALE_LIMIT)
 
     @property
     def by_wall(self) -> bool:

@@ -118,12 +118,17 @@ class LockCore:
         return tenure
 
     async def release(self, tenure: Tenure) -> bool:
-        """End a tenure: hand it on to the next in line, or free the lock; False if it had ended."""
+        """End a tenure: hand it on to the next in line, or free the lock; False if it had ended.
+
+        ``tenure.lost`` says afterwards whether the release found that it had been lost.
+        """
         if not tenure.end_belief():
             return False
         with uninterrupted(self._releasing):
             await tenure.settle()
-            if not self._hand_on(tenure):
+            if self._hand_on(tenure):
+                await tenure.handed_on()
+            else:
                 await tenure.release()
         return True
 
@@ -136,7 +141,7 @@ class LockCore:
         self._tenure = None
         self._scheduler.discard(tenure)
         self._turns.handed_on(now)
-        tenure.handed_on()
+        tenure.hand_on()
         return True
 
     def _orphaned(self, turn: Turn) -> None:

@@ -15,6 +15,7 @@ from asynclock.errors import (
     RecordCorruptError,
     StaleTokenError,
 )
+from asynclock.host import run_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +95,10 @@ class FencedObject:
             StaleTokenError: A newer holder has written; nothing was written.
             BackendError: The store did not answer; it may have been written.
         """
-        return await self._client.run(lambda: self._in_turn(change, lease))
+        home = self._client.home()
+        # One update at a time under one lease, whichever client it goes through: an object with our
+        # token and our body is then the result of this update.
+        return await lease.in_turn(lambda: run_on(home, lambda: self._update(change, lease)))
 
     async def _read(self) -> FencedValue | None:
         stored = await self._client.request("get", self.key, self._client.backend.get(self.key))
@@ -106,11 +110,6 @@ class FencedObject:
         if header is None:
             raise RecordCorruptError(key=self.key, reason="no fencingToken line", version=stored.version)
         return FencedValue(stored.body[header.end() :], int(header[1]), stored.version)
-
-    async def _in_turn(self, change: Callable[[bytes | None], bytes], lease: Lease) -> FencedValue:
-        # One update at a time under one token: what bears our token and our body then is ours.
-        async with self._client.fence(self.key):
-            return await self._update(change, lease)
 
     async def _update(self, change: Callable[[bytes | None], bytes], lease: Lease) -> FencedValue:
         token = lease.fencing_token

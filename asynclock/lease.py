@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.events import logger
 from asynclock.host import run_on
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Coroutine
     from types import TracebackType
     from typing import Self
 
     from asynclock.protocol.tenure import Tenure
+
+T = TypeVar("T")
 
 
 class Lease:
@@ -47,6 +49,7 @@ class Lease:
         self._loop = loop
         self._end = release
         self._fencing = fencing
+        self._updating = asyncio.Lock()
 
     @property
     def fencing_token(self) -> int:
@@ -111,14 +114,25 @@ class Lease:
 
         Raises:
             LeaseLostError: It was lost before; nothing was written.
+            LeaseTakenOverError: The lock was found to be another's, broken or deleted; nothing was
+                written.
         """
         if self.lost is not None:
             self._raise()  # here, since in a forked child nobody runs the lease's loop
         await run_on(self._loop, self._release)
 
     async def _release(self) -> None:
-        if not await self._end(self._tenure) and self._tenure.lost is not None:
+        await self._end(self._tenure)
+        if self._tenure.lost is not None:
             self._raise()
+
+    async def in_turn(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine on the lease's loop while no other runs under this lease (``FencedObject``)."""
+        return await run_on(self._loop, lambda: self._in_turn(start))
+
+    async def _in_turn(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        async with self._updating:
+            return await start()
 
     def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Call ``callback(loss)`` once when the lease is lost, at once if it has been.

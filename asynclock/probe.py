@@ -217,7 +217,7 @@ class _Trial:
             raise _Refuted("two different bodies have the same version; a lost race could not be seen")
         if seen[0] != seen[2]:
             return "every write makes a new version"
-        if not getattr(self._backend, "versions_may_repeat", False):
+        if not self._backend.versions_may_repeat:
             raise _Refuted(
                 "the same bytes have the same version again; a write that comes late could undo a newer one"
             )
@@ -270,6 +270,8 @@ class _Trial:
         stored = await self._present(key)
         after = self._clock.wall()
         if stored.server_time is None:
+            if self._backend.sends_dates:
+                raise _Refuted("answers carry no Date, which new locks are made from; what strips it off?")
             return "answers bear no usable Date; a dead holder's lock is freed after a full observation only"
         ahead = max(0.0, stored.server_time - after)
         behind = max(0.0, before - stored.server_time - self._backend.clock_resolution)

@@ -11,6 +11,7 @@ from asynclock.errors import ConfigError
 MIN_VALIDITY: Final = 0.1
 MAX_VALIDITY: Final = 7 * 86_400.0
 MAX_POLL_INTERVAL: Final = 5.0
+MAX_CLOCK_SKEW: Final = 3600.0
 _TOLERANCE: Final = 1e-9
 
 
@@ -26,7 +27,7 @@ class LeaseSettings:
             ``validity / 100`` and ``validity / 2``, default ``max(2, validity / 10)`` within these.
             Clocks may drift apart by ``safety_margin / validity``.
         max_clock_skew: Upper bound on how far any two nodes of the *store* differ, or a node and
-            true time; default 2. It describes the store, not the test: below 2 only for
+            true time; default 2, at most 3600. It describes the store, not the test: below 2 only for
             ``memory://``, ``file://`` or an endpoint of one node.
         poll_interval: The longest time until another process sees a release, at most 5; default
             ``min(1, max(0.05, validity / 40))``.
@@ -69,6 +70,10 @@ class LeaseSettings:
                 reason=f"must be validity / 100 to validity / 2, {validity / 100:g} to {validity / 2:g} s",
             )
         self._number("max_clock_skew", self.max_clock_skew, zero=True)
+        if self.max_clock_skew > MAX_CLOCK_SKEW:
+            raise ConfigError(
+                setting="max_clock_skew", value=self.max_clock_skew, reason="must be at most 3600 s, an hour"
+            )
         if self.max_clock_skew > validity:
             raise ConfigError(
                 setting="max_clock_skew",

@@ -263,6 +263,9 @@ class CloudBackend(ABC, Generic[C]):
     codes: Mapping[str, type[BackendError]]
     hints: Mapping[str, str]
 
+    sends_dates = True
+    versions_may_repeat = False
+
     def __init__(self, *, prefix: str, min_write_interval: float) -> None:
         self.min_write_interval = min_write_interval
         self._prefix = prefix

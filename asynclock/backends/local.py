@@ -62,6 +62,8 @@ class LocalBackend:
 
     name = "file"
     clock_resolution = 0.0
+    sends_dates = True
+    versions_may_repeat = False
 
     def __init__(self, root: Path, *, fsync: bool = True, min_write_interval: float = 0.0) -> None:
         self.min_write_interval = min_write_interval

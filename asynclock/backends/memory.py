@@ -56,6 +56,8 @@ class MemoryBackend:
 
     name = "memory"
     clock_resolution = 0.0
+    sends_dates = True
+    versions_may_repeat = False
 
     def __init__(self, name: str = "", *, prefix: str = "", min_write_interval: float = 0.0) -> None:
         self.min_write_interval = min_write_interval

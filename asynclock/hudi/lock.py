@@ -312,7 +312,7 @@ class _LockFile(Lock):
 
     def __init__(self, table: TablePath, options: LockOptions, *, fencing: bool) -> None:
         self.client = connect(table.url, settings=options.settings, events=self._told, **options.backend)
-        super().__init__(self.client._core(LOCK_NAME), self.client._home)  # noqa: SLF001  one more kind of its locks
+        super().__init__(self.client._core(LOCK_NAME), self.client.home)  # noqa: SLF001  one more kind of its locks
         self._table = table
         self._fencing = fencing
         self._timeout = options.settings.validity / 5

@@ -6,13 +6,19 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Final
 
-from asynclock.errors import AccessDeniedError, BackendError, UnsupportedBackendError
+from asynclock.errors import (
+    AccessDeniedError,
+    BackendError,
+    BackendUnavailableError,
+    UnsupportedBackendError,
+)
 from asynclock.protocol.attempts import Attempt, Attempts
 from asynclock.protocol.judgement import (
     Observation,
     Seen,
     Token,
     Verdict,
+    displaced,
     judge,
     next_token,
     next_token_without_dates,
@@ -165,6 +171,7 @@ class Acquisition:
             return verdict.wait, None
         token = self._next_token(seen)
         if token is None:
+            self.error = self._no_date()
             self._least = _REREAD
             return _REREAD, None
         if not await self._write(seen, token):
@@ -182,7 +189,7 @@ class Acquisition:
     def _cached(self) -> Seen | None:
         """Return what is handed on, or our own last release, as if it had just been read."""
         freed, now = self._state.freed, self._store.now()
-        if not self._store.time.dateless and self._store.time.bounds(now) is None:
+        if not self._store.dateless and self._store.time.bounds(now) is None:
             return None
         if self._baton is not None:
             return Seen(*self._baton.head, None, None, now)
@@ -203,17 +210,18 @@ class Acquisition:
         seen = await self._store.read(self._key, timeout=self._limit())
         self._state.observation.note(seen)
         mine = self._attempts.find(seen)
-        if mine is not None:
+        if mine is not None and not mine.spent:
             await self._take(mine, "adopted")
-        elif self._attempts.open_on(seen.version) is None:
+        elif mine is None and self._attempts.open_on(seen.version) is None:
             self._attempts.forget()
         if self._baton is not None and not self._baton.bears(seen):
+            self._baton.displaced_by(displaced(seen, self._baton.owner))
             self._baton = None
         return seen
 
     def _judge(self, seen: Seen) -> Verdict:
         if self._attempts.find(seen) is not None:
-            # Ours, but nothing is left of it: a new attempt with a new token over that version.
+            # Ours, but too old or made a lease of before: a new attempt with a new token over it.
             return Verdict(free=True, wait=0.0)
         if self._baton is not None and self._baton.bears(seen):
             return Verdict(free=True, wait=0.0)
@@ -224,7 +232,7 @@ class Acquisition:
     def _next_token(self, seen: Seen) -> Token | None:
         """Return the token to write; None: no usable Date yet, read again."""
         now = self._store.now()
-        if not self._store.time.dateless:
+        if not self._store.dateless:
             bounds = self._store.time.bounds(now)
             return None if bounds is None else next_token(seen.record, bounds, self._terms)
         token = next_token_without_dates(seen.record, now.wall)
@@ -237,6 +245,15 @@ class Acquisition:
                 "Date to make a new one from; use a store whose answers do",
             )
         return token
+
+    def _no_date(self) -> BackendError:
+        return BackendUnavailableError(
+            backend="store",
+            operation="acquire",
+            key=self._key,
+            detail="no answer had a Date that this machine's clock, or three others, agree with; "
+            "check the clocks of both, and what may strip the Date header off",
+        )
 
     async def _write(self, seen: Seen, token: Token) -> bool:
         """Write once on what was seen; False if there is no usable Date, or the baton is too old."""
@@ -274,10 +291,13 @@ class Acquisition:
     async def _take(self, attempt: Attempt, kind: Kind) -> None:
         """Become the holder by a write that landed, if enough is left of it (rule 7)."""
         self._attempts.settle_on(attempt)
-        self._baton = None
+        if self._baton is not None:
+            self._baton.taken_on()
+            self._baton = None
         left = self._terms.belief - self._store.now().elapsed(attempt.sent)
         if left <= 0:
             return
+        attempt.spent = True
         tenure = self._tenure = Tenure(
             store=self._store,
             key=self._key,
@@ -341,7 +361,7 @@ class Acquisition:
     async def _reap(self, attempt: Attempt) -> None:
         base = attempt.base if attempt.version is None else attempt.version
         settled_at = self._token.settled_at if self._token else None
-        freed, _ = await free(
+        freed = await free(
             self._store,
             self._key,
             record=attempt.record,
@@ -349,9 +369,12 @@ class Acquisition:
             attempts=self._attempts,
             keep_token=self._store.until_settled(settled_at) <= 0,
         )
-        if freed is None:
+        if not isinstance(freed, Attempt):
             # A write of the giver that was thought lost may have moved the base.
             await self._drop_baton()
+        elif self._baton is not None:
+            self._baton.taken_on()
+            self._baton = None
 
 
 def is_passing(error: BackendError) -> bool:

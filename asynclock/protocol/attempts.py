@@ -20,12 +20,14 @@ class Attempt:
         base: The version it is conditional on; None: on there being no object.
         sent: Before it was sent; belief counts from here, however late the answer.
         version: What it became; None while that is unknown or it was refused.
+        spent: A lease was made of it. Whatever became of that lease, the attempt makes no second one.
     """
 
     record: LockRecord
     base: str | None
     sent: Instant
     version: str | None = None
+    spent: bool = False
 
 
 class Attempts:
@@ -37,10 +39,25 @@ class Attempts:
 
     def __init__(self, *known: Attempt) -> None:
         self._by_nonce: dict[str | None, Attempt] = {each.record.nonce: each for each in known}
+        self._freeing: set[str | None] = set()
 
     def add(self, attempt: Attempt) -> None:
         """Remember an attempt that is about to be sent."""
         self._by_nonce[attempt.record.nonce] = attempt
+
+    def add_release(self, record: LockRecord) -> None:
+        """Remember a free record that is about to be sent."""
+        self._freeing.add(record.nonce)
+
+    def has_released(self, seen: Seen, owner: str) -> bool:
+        """Whether the object shows a free record that was sent for ``owner`` from here.
+
+        A break by an operator keeps the owner too, but has a nonce of its own.
+        """
+        record = seen.record
+        return (
+            record is not None and record.expired and record.owner == owner and record.nonce in self._freeing
+        )
 
     def settle_on(self, attempt: Attempt) -> None:
         """Forget all but ``attempt`` and those based on it: its success has spent the base of the others."""

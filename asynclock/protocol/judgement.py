@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from asynclock.protocol.terms import Terms, longest_request
+
 if TYPE_CHECKING:
     from asynclock.clock import Date, Instant
-    from asynclock.protocol.terms import Terms
     from asynclock.record import LockRecord
 
 HUDI_DRIFT: Final = 0.5
@@ -43,6 +44,8 @@ class Observation:
         self._version: str | None = None
         self._since = math.inf
         self._dated = False
+        self.first_date: float | None = None
+        """The first Date, with the wall clock as witness, beside this version; None: none so far."""
 
     def note(self, seen: Seen) -> None:
         """Take in an answer; time counts from when the *first* one with this version arrived."""
@@ -50,11 +53,18 @@ class Observation:
             self._version = seen.version
             self._since = seen.arrived.monotonic
             self._dated = False
+            self.first_date = None
+        if self.first_date is None and seen.date is not None and seen.date.by_wall:
+            self.first_date = seen.date.value
         self._dated = self._dated or (seen.date is not None and seen.date.usable)
+
+    def is_of(self, seen: Seen) -> bool:
+        """Whether ``seen`` is the version that is being observed."""
+        return seen.version == self._version
 
     def left(self, seen: Seen, lasting: float) -> float:
         """Return seconds until ``seen`` has been observed for ``lasting``; inf if it is another version."""
-        if seen.version != self._version:
+        if not self.is_of(seen):
             return math.inf
         return lasting - (seen.arrived.monotonic - self._since)
 
@@ -84,7 +94,11 @@ def judge(seen: Seen, observation: Observation, terms: Terms) -> Verdict:
     record = seen.record
     if record is None or record.expired:
         return Verdict(free=True, wait=0.0)
-    expiry = _expiry(record, seen.last_modified, terms)
+    since = seen.last_modified
+    if since is None and not record.is_ours and observation.is_of(seen):
+        # It was written before it was first seen. A record of ours is observed instead.
+        since = observation.first_date
+    expiry = _expiry(record, since, terms)
     remaining = None
     if expiry is not None and seen.date is not None and seen.date.by_wall:
         remaining = expiry - seen.date.value
@@ -96,7 +110,13 @@ def judge(seen: Seen, observation: Observation, terms: Terms) -> Verdict:
 
 
 def _expiry(record: LockRecord, last_modified: float | None, terms: Terms) -> float | None:
-    """Return the store time past which the record is free; None: by observation only."""
+    """Return the store time past which the record is free; None: by observation only.
+
+    Args:
+        record: The record, not expired.
+        last_modified: When it was written, or a later time; None: unknown.
+        terms: The numbers of the rules.
+    """
     if last_modified is None:
         return None
     valid_until = record.valid_until_ms / 1000
@@ -120,6 +140,30 @@ def _observed(record: LockRecord, seen: Seen, observation: Observation, terms: T
             promised = record.valid_until_ms / 1000 + HUDI_DRIFT - seen.last_modified + terms.slack
         return observation.left(seen, max(promised, terms.validity))
     return observation.left(seen, max(record.lease_ms / 1000, terms.validity))
+
+
+class Displaced(NamedTuple):
+    """What stands where a lease's own record should be.
+
+    Attributes:
+        reason: How that came about.
+        owner: Owner of the record that stands there; None where there is none.
+        token: Its fencing token; None where it has none.
+    """
+
+    reason: str
+    owner: str | None = None
+    token: int | None = None
+
+
+def displaced(seen: Seen, owner: str) -> Displaced:
+    """Say what an answer without any record of a lease of ``owner`` means for that lease."""
+    record = seen.record
+    if record is None:
+        return Displaced("its object was deleted")
+    if record.expired and record.owner == owner:
+        return Displaced("it was broken by an operator", record.owner, record.epoch)
+    return Displaced("another owner has taken over", record.owner, record.epoch)
 
 
 class Token(NamedTuple):
@@ -170,7 +214,7 @@ def promise(latest: float, terms: Terms, *, by_wall: bool = True) -> int:
 
 def _under_way(lease: float, terms: Terms) -> float:
     """Return the most seconds by which a write and what is known of its time may lie apart."""
-    return max(lease / 5, 1.0, terms.slack)
+    return max(longest_request(lease), 1.0, terms.slack)
 
 
 def _micros(seconds: float) -> int:

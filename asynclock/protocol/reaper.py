@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 from asynclock.protocol.attempts import Attempt
+from asynclock.protocol.judgement import Displaced, displaced
 
 if TYPE_CHECKING:
     from asynclock.protocol.attempts import Attempts
@@ -23,7 +24,7 @@ async def free(
     attempts: Attempts,
     keep_token: bool = True,
     limit: float | None = None,
-) -> tuple[Attempt | None, bool]:
+) -> Attempt | Displaced | None:
     """Write a free record over ``base``, so that nothing of this owner is held or can still land.
 
     Success kills every write that is still under way on ``base``. Where the base is gone, the
@@ -41,8 +42,8 @@ async def free(
         limit: Seconds after which to give up; None: L plus a request timeout (rule 3).
 
     Returns:
-        The write that freed the lock, or None; and whether that is settled: another's record or
-        none of ours stands. Where it is not, the same call may go on.
+        The write that freed the lock; or what stands there instead of a record of this owner; or
+        None where the store did not say, and the same call may go on.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + (store.terms.reap_for if limit is None else limit)
@@ -51,24 +52,25 @@ async def free(
         await store.pace(key)
         nonce = store.fresh_nonce() if keep_token else None
         attempt = Attempt(record.released(nonce=nonce), base, store.now())
+        attempts.add_release(attempt.record)
         try:
             if await store.write(key, attempt) is None:
-                return attempt, True
+                return attempt
             seen = await store.read(key)
-        except RecordCorruptError:
-            return None, True
+        except RecordCorruptError as corrupt:
+            return Displaced(f"its object is corrupt: {corrupt.reason}")
         except (BackendError, ConfigError):
             pass  # even a refusal may pass: permissions and tokens come back
         else:
-            if seen.record is not None and seen.record.expired and seen.record.owner == record.owner:
-                return Attempt(seen.record, base, attempt.sent, seen.version), True
+            if seen.record is not None and attempts.has_released(seen, record.owner):
+                return Attempt(seen.record, base, attempt.sent, seen.version)
             if seen.version != base:
                 mine = attempts.find(seen)
                 if mine is None:
-                    return None, True
+                    return displaced(seen, record.owner)
                 record, base = mine.record, seen.version
                 continue
         if loop.time() >= until:
-            return None, False
+            return None
         await asyncio.sleep(store.jittered(pause))
         pause = min(pause * 2, store.terms.renew_interval)

@@ -53,7 +53,9 @@ class Store:
         self.terms = terms
         self.events = events
         self.holder = holder
-        self.time = StoreTime(skew=terms.skew, resolution=terms.resolution)
+        self.time = StoreTime(skew=terms.skew, resolution=terms.resolution, longest_trip=terms.longest_trip)
+        self.dateless = not backend.sends_dates
+        """The store never sends a Date. One answer without a Date does not make it so."""
         self._backend = backend
         self._rng = rng
         self._next_write: dict[str, float] = {}
@@ -87,7 +89,7 @@ class Store:
         latest = self.time.latest(now)
         if latest is not None:
             return promise(latest, self.terms, by_wall=self.time.by_wall)
-        return promise(now.wall, self.terms) if self.time.dateless else None
+        return promise(now.wall, self.terms) if self.dateless else None
 
     def until_settled(self, settled_at: float | None) -> float:
         """Return seconds until store time has surely reached ``settled_at`` (rule 11), else 0.0.

@@ -18,6 +18,7 @@ from asynclock.errors import (
 from asynclock.events import logger
 from asynclock.host import uninterrupted
 from asynclock.protocol.attempts import Attempt, Attempts
+from asynclock.protocol.judgement import Displaced, displaced
 from asynclock.protocol.reaper import free
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class Tenure:
         # Its own: what reaps it must not take the acquisition's later writes for this tenure's.
         self._attempts = Attempts(landed)
         self._flight: asyncio.Task[BackendError | None] | None = None
+        self._handing: asyncio.Future[None] | None = None
+        """Done once it is known what became of the record that was handed on."""
         self._reaped = False
 
     # Belief: any thread.
@@ -198,7 +201,7 @@ class Tenure:
                 return None
             return await self._read_back(error)
         except RecordCorruptError as corrupt:
-            self._taken_over(f"its object is corrupt: {corrupt.reason}", None)
+            self._taken_over(Displaced(f"its object is corrupt: {corrupt.reason}"))
             return None
         except BackendError as failed:
             return failed
@@ -217,12 +220,7 @@ class Tenure:
         if seen.version == self._head.version:
             return error  # unchanged: the attempt may still land
         self._attempts.forget()
-        if seen.record is None:
-            self._taken_over("its object was deleted", seen)
-        elif seen.record.expired and seen.record.owner == self.owner:
-            self._taken_over("it was broken by an operator", seen)
-        else:
-            self._taken_over("another owner has taken over", seen)
+        self._taken_over(displaced(seen, self.owner))
         return None
 
     def _extend(self, attempt: Attempt) -> None:
@@ -239,18 +237,19 @@ class Tenure:
         self.until_settled()  # while a Date is at hand
         self._emit("renewed")
 
-    def _taken_over(self, reason: str, seen: Seen | None) -> None:
-        record = seen.record if seen else None
-        error = LeaseTakenOverError(
+    def _taken_over(self, by: Displaced) -> None:
+        with self._mutex:
+            self._lose(self._taken_over_error(by))
+
+    def _taken_over_error(self, by: Displaced) -> LeaseTakenOverError:
+        return LeaseTakenOverError(
             key=self.key,
             owner=self.owner,
             fencing_token=self.fencing_token,
-            reason=reason,
-            new_owner=record.owner if record else None,
-            new_token=record.epoch if record else None,
+            reason=by.reason,
+            new_owner=by.owner,
+            new_token=by.token,
         )
-        with self._mutex:
-            self._lose(error)
 
     # The end: the loop only.
 
@@ -284,12 +283,14 @@ class Tenure:
         """Free the lock after ``end_belief``: settle the write in flight, then one conditional write.
 
         Waits at most three request timeouts; what is not settled then goes on in the background,
-        bounded by rule 3. A cancelled call finishes this first.
+        bounded by rule 3. A cancelled call finishes this first. ``lost`` says afterwards whether
+        another's record was found, or none.
         """
         with uninterrupted():
             await self.settle()
             if not await self._free("released", 2 * self._store.terms.request_timeout):
                 self._spawn(self._free("released", None))
+            self._handed()
 
     # Hand-off (rule 15): belief has ended, another acquisition writes over the record.
 
@@ -297,10 +298,28 @@ class Tenure:
         """Whether a successor may write over the record: before the deadline, with a settled token."""
         return self._left() > 0 and self.until_settled() <= 0
 
-    def handed_on(self) -> None:
-        """Tell that the lease has ended; the record is its receiver's to write over or to free."""
-        self._emit("released", "handed on")
-        self._tell(None)
+    def hand_on(self) -> None:
+        """Leave the record to its receiver, to write over or to free."""
+        self._handing = self._loop.create_future()
+
+    def taken_on(self) -> None:
+        """The receiver has written over the record: the lease lasted until then."""
+        self._ended_well("released", "handed on")
+        self._handed()
+
+    def displaced_by(self, by: Displaced) -> None:
+        """The receiver found something else in place of the record: the lease was lost before."""
+        self._lost_at_release(by)
+        self._handed()
+
+    async def handed_on(self) -> None:
+        """Wait until it is known what became of the record; as long as a release at most."""
+        if self._handing is not None:
+            await asyncio.wait([self._handing], timeout=3 * self._store.terms.request_timeout)
+
+    def _handed(self) -> None:
+        if self._handing is not None and not self._handing.done():
+            self._handing.set_result(None)
 
     def bears(self, seen: Seen) -> bool:
         """Whether the object shows a live record of this tenure, be it of a write thought lost."""
@@ -312,7 +331,7 @@ class Tenure:
     async def _free(self, kind: Kind, limit: float | None) -> bool:
         """Write the free record; tell that it has ended once that is settled or hopeless."""
         head = self._head
-        self.freed, settled = await free(
+        freed = await free(
             self._store,
             self.key,
             record=head.record,
@@ -321,15 +340,28 @@ class Tenure:
             keep_token=self.until_settled() <= 0,
             limit=limit,
         )
-        if not settled and limit is not None:
+        if freed is None and limit is not None:
             return False
-        if self.freed is not None:
-            self._emit(kind)
+        if isinstance(freed, Attempt):
+            self.freed = freed
+            self._ended_well(kind)
+        elif freed is None:
+            self._ended_well("release_unconfirmed", "the store did not answer")
         else:
-            self._emit("release_unconfirmed", "another's record stands, or the store did not answer")
+            self._lost_at_release(freed)
+        return True
+
+    def _ended_well(self, kind: Kind, detail: str = "") -> None:
+        self._emit(kind, detail)
         if self.lost is None:
             self._tell(None)
-        return True
+
+    def _lost_at_release(self, by: Displaced) -> None:
+        """Tell a release that found another's record as the loss that it is; a lost lease is lost once."""
+        if self.lost is None and not self.told:
+            self.lost = self._taken_over_error(by)
+            self._emit("lost", by.reason)
+            self._tell(self.lost)
 
     def _after_loss(self, error: LeaseLostError) -> None:
         self._emit("lost", error.reason)

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from asynclock.settings import LeaseSettings
 
 _RUN_POLLS: Final = 20
+_TOLERANCE: Final = 1e-9
+_REQUESTS_PER_LEASE: Final = 5
+_LONGEST_REQUEST: Final = 3600.0
+"""So that ``validUntil``, which allows for requests under way, stays within the bounds of rule 9."""
+
+
+def longest_request(validity: float) -> float:
+    """Return the longest that one request of a lease may take, in seconds (rule 5)."""
+    return min(validity / _REQUESTS_PER_LEASE, _LONGEST_REQUEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +47,15 @@ class Terms:
         """Combine settings with the resolution of a backend's clock.
 
         Raises:
-            ConfigError: The validity is shorter than skew and resolution together (rule 11).
+            ConfigError: The validity is shorter than skew, resolution and one request together (rule 11).
         """
-        if settings.validity < settings.max_clock_skew + resolution:
-            least = settings.max_clock_skew + resolution
+        slack = settings.max_clock_skew + resolution
+        if settings.validity - longest_request(settings.validity) < slack * (1 - _TOLERANCE):
             raise ConfigError(
                 setting="validity",
                 value=settings.validity,
-                reason=f"must be at least max_clock_skew + the backend's clock resolution = {least:g} s",
+                reason="must be at least max_clock_skew + the backend's clock resolution + the time of a "
+                f"request, here {slack * _REQUESTS_PER_LEASE / (_REQUESTS_PER_LEASE - 1):g} s",
             )
         assert settings.renew_interval is not None  # noqa: S101  filled by LeaseSettings
         assert settings.safety_margin is not None  # noqa: S101  filled by LeaseSettings
@@ -72,7 +82,12 @@ class Terms:
     @property
     def request_timeout(self) -> float:
         """The longest that one request may take (rule 5)."""
-        return self.validity / 5
+        return longest_request(self.validity)
+
+    @property
+    def longest_trip(self) -> float:
+        """The longest round trip of a Date that is carried: a token made of it lies less than L ahead."""
+        return min(max(1.0, self.slack), self.validity - self.slack)
 
     @property
     def reap_for(self) -> float:

@@ -121,6 +121,8 @@ class FaultyBackend:
         self.name = inner.name
         self.clock_resolution = inner.clock_resolution
         self.min_write_interval = inner.min_write_interval
+        self.sends_dates = inner.sends_dates
+        self.versions_may_repeat = inner.versions_may_repeat
         self.journal: list[Call] = []
         self.applied: Counter[Fault] = Counter()
         self.delay = (0.05, 1.0)

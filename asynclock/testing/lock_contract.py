@@ -270,6 +270,8 @@ class _Shared:
         self.name = inner.name
         self.clock_resolution = inner.clock_resolution
         self.min_write_interval = inner.min_write_interval
+        self.sends_dates = inner.sends_dates
+        self.versions_may_repeat = inner.versions_may_repeat
         self.get = inner.get
         self.put_if_absent = inner.put_if_absent
         self.put_if_match = inner.put_if_match

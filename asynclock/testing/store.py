@@ -271,6 +271,8 @@ class SimulatedBackend:
         self.name = BACKEND_NAME
         self.clock_resolution = store.profile.resolution
         self.min_write_interval = store.profile.write_interval
+        self.sends_dates = store.profile.dates
+        self.versions_may_repeat = store.profile.versions == "content"
         self.used = self.closed = False
         self._store = store
         self._process = process

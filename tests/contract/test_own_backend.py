@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-from asynclock.backend import MAX_BODY, Backend, Entry, Stored, Written
+from asynclock.backend import MAX_BODY, Backend, Entry, Stored, Written, note_date
 from asynclock.backends import open_backend
 from asynclock.testing.contract import BackendContract
 
@@ -24,6 +24,8 @@ class DictBackend:
     name = "dict"
     clock_resolution = 0.0
     min_write_interval = 0.0
+    sends_dates = True
+    versions_may_repeat = False
 
     def __init__(self) -> None:
         self._objects: dict[str, Stored] = {}
@@ -33,6 +35,7 @@ class DictBackend:
         """Return the object, at most 64 KiB and a byte of it."""
         found = self._objects.get(key)
         if found is None:
+            note_date(time.time())
             return None
         return Stored(found.body[: MAX_BODY + 1], found.version, found.last_modified, time.time())
 

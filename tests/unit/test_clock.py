@@ -59,13 +59,12 @@ def test_the_system_clock_reads_three_clocks_that_go_on() -> None:
 
 
 def test_nothing_is_known_before_the_first_date(time: StoreTime, clock: ManualClock) -> None:
-    """Without any Date there are no bounds, and the store counts as dateless."""
+    """Without any Date there are no bounds."""
     now = Instant.now(clock)
     assert time.observe(None, sent=now, arrived=now) is None
 
     assert time.bounds(now) is None
     assert time.latest(now) is None
-    assert time.dateless
 
 
 def test_a_date_bounds_the_stores_time(time: StoreTime, clock: ManualClock) -> None:
@@ -76,7 +75,6 @@ def test_a_date_bounds_the_stores_time(time: StoreTime, clock: ManualClock) -> N
     bounds = time.bounds(Instant.now(clock))
 
     assert bounds == (pytest.approx(date.value + 10.0, abs=1e-5), pytest.approx(date.value + 11.5, abs=1e-5))
-    assert not time.dateless
 
 
 def test_a_date_is_carried_for_ten_minutes(time: StoreTime, clock: ManualClock) -> None:

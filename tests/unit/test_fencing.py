@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+import asynclock
 from asynclock import (
     BackendError,
     ConfigError,
@@ -16,6 +18,9 @@ from asynclock import (
 )
 from asynclock.testing.faulty import Fault
 from tests.unit.kit import World, clock_of, faulty, in_virtual_time
+
+if TYPE_CHECKING:
+    from asynclock import Lease
 
 KEY = "state/pointer"
 
@@ -85,6 +90,48 @@ async def test_updates_of_one_holder_are_all_applied(world: World) -> None:
 
     assert value is not None
     assert value.body == b"50"
+
+
+@in_virtual_time
+async def test_updates_through_two_clients_of_one_process_are_all_applied(world: World) -> None:
+    """One lease, several clients and objects of theirs: no acknowledged update is lost."""
+    async with world.client() as client, world.client() as other, client.lock("orders").hold() as lease:
+        counters = [FencedObject(each, KEY) for each in (client, other, client)]
+        await asyncio.gather(
+            *(
+                counters[number % 3].update(lambda body: b"%d" % (int(body or 0) + 1), lease=lease)
+                for number in range(60)
+            )
+        )
+        value = await counters[0].read()
+
+    assert value is not None
+    assert value.body == b"60"
+
+
+@pytest.mark.parametrize("renewal", ["thread", "loop"])
+def test_updates_from_two_loops_are_all_applied(renewal: Literal["thread", "loop"]) -> None:
+    """The updates of one lease have their turn one after the other, wherever they come from."""
+
+    async def count(lease: Lease, times: int) -> None:
+        async with asynclock.connect(f"memory://two-loops-{renewal}", renewal=renewal) as client:
+            counter = FencedObject(client, KEY)
+            for _ in range(times):
+                await counter.update(lambda body: b"%d" % (int(body or 0) + 1), lease=lease)
+
+    async def main() -> int:
+        async with (
+            asynclock.connect(f"memory://two-loops-{renewal}", renewal=renewal) as client,
+            client.lock("orders").hold() as lease,
+        ):
+            await asyncio.gather(
+                *(asyncio.to_thread(asyncio.run, count(lease, 100)) for _ in range(3)), count(lease, 100)
+            )
+            value = await FencedObject(client, KEY).read()
+        assert value is not None
+        return int(value.body)
+
+    assert asyncio.run(main()) == 400
 
 
 @pytest.mark.parametrize(

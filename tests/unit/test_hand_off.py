@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from asynclock import AcquireTimeoutError
+from asynclock import AcquireTimeoutError, LeaseTakenOverError
 from asynclock.record import parse_record
 from asynclock.testing.faulty import Fault
 from tests.unit.kit import SETTINGS, World, faulty, in_virtual_time, our_record
@@ -199,7 +199,8 @@ async def test_a_hand_off_over_anothers_record_is_no_turn(world: World) -> None:
         waiting = asyncio.create_task(lock.acquire(timeout=2.0))
         await asyncio.sleep(0.1)
         world.put(our_record(valid_until=world.now + 12, owner="thief"))
-        await giver.release()
+        with pytest.raises(LeaseTakenOverError):
+            await giver.release()
         with pytest.raises(AcquireTimeoutError):
             await waiting
 

@@ -69,7 +69,7 @@ FREE = {
     "Hudi, past validUntil": (HUDI_LATE, T + 60.5 + SLACK + 0.001, T, True),
     "Hudi, our validity decides": (HUDI_SOON, T + 20 + SLACK, T, False),
     "Hudi, past our validity": (HUDI_SOON, T + 20 + SLACK + 0.001, T, True),
-    "Hudi, no last_modified": (HUDI_SOON, T + 1000, None, False),
+    "Hudi, no last_modified, seen once": (HUDI_SOON, T + 1000, None, False),
 }
 
 
@@ -83,6 +83,50 @@ def test_when_a_lock_is_free(
     observation.note(seen)
 
     assert judge(seen, observation, TERMS).free is free
+
+
+@pytest.mark.parametrize(
+    ("record", "at", "free"),
+    [
+        (HUDI_SOON, T + 20 + SLACK, False),
+        (HUDI_SOON, T + 20 + SLACK + 0.001, True),
+        (HUDI_LATE, T + 60.5 + SLACK, False),
+        (HUDI_LATE, T + 60.5 + SLACK + 0.001, True),
+        (ours(), T + 1000, False),
+    ],
+    ids=["within our validity", "past it", "within validUntil", "past it too", "ours is observed"],
+)
+def test_without_last_modified_a_hudi_record_counts_from_the_date_it_was_first_seen_by(
+    record: bytes, at: float, *, free: bool
+) -> None:
+    """It was written before, so a dead Hudi holder on such a store is replaced all the same."""
+    observation = Observation()
+    for date in (None, T, T + 1, at):
+        seen = see(record, at=date, last_modified=None)
+        observation.note(seen)
+
+    assert judge(seen, observation, TERMS).free is free
+
+
+def test_a_date_without_the_wall_clock_as_witness_does_not_count_as_first() -> None:
+    """Where Dates may all be wrong, counting begins with the first that this machine's clock confirms."""
+    observation = Observation()
+    observation.note(see(HUDI_SOON, at=T - 1000, last_modified=None, by_wall=False))
+    observation.note(see(HUDI_SOON, at=T, last_modified=None))
+    seen = see(HUDI_SOON, at=T + 20 + SLACK, last_modified=None)
+    observation.note(seen)
+
+    assert not judge(seen, observation, TERMS).free
+
+
+def test_another_version_is_first_seen_anew() -> None:
+    """A Hudi writer that renews is not counted from the record before."""
+    observation = Observation()
+    observation.note(see(HUDI_SOON, at=T, last_modified=None, version="v1"))
+    seen = see(HUDI_SOON, at=T + 1000, last_modified=None, version="v2")
+    observation.note(seen)
+
+    assert not judge(seen, observation, TERMS).free
 
 
 @pytest.mark.parametrize("record", [ours(), HUDI_SOON], ids=["ours", "Hudi"])

@@ -20,6 +20,7 @@ from asynclock import (
     LeaseExpiredError,
     LeaseLostError,
     LeaseSettings,
+    LeaseTakenOverError,
     RecordCorruptError,
     UnsupportedBackendError,
     Written,
@@ -188,7 +189,8 @@ async def test_a_lock_that_another_took_over_is_not_handed_on_nor_freed(world: W
         receiving = asyncio.create_task(lock.acquire(timeout=2 * BELIEF))
         await asyncio.sleep(0.1)
         world.put(our_record(valid_until=world.now + 1000, lease_ms=1_000_000))
-        await giver.release()
+        with pytest.raises(LeaseTakenOverError):
+            await giver.release()
 
         with pytest.raises(AcquireTimeoutError):
             await receiving
@@ -265,9 +267,10 @@ async def test_anothers_free_record_is_no_release_of_ours(world: World) -> None:
         lease = await client.lock("orders").acquire()
         world.put(our_record(valid_until=world.now, expired=True))
 
-        await lease.release()
+        with pytest.raises(LeaseTakenOverError):
+            await lease.release()
 
-        assert world.told() == ["acquired", "release_unconfirmed"]
+        assert world.told() == ["acquired", "lost"]
 
 
 @in_virtual_time

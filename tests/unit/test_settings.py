@@ -68,6 +68,7 @@ def test_values_at_their_bounds_are_allowed(kwargs: dict[str, float]) -> None:
         ({"validity": 10.0, "safety_margin": 0.09}, "safety_margin", "0.1 to 5 s"),
         ({"validity": 10.0, "safety_margin": 5.1}, "safety_margin", "0.1 to 5 s"),
         ({"validity": 1.0}, "max_clock_skew", "at most validity = 1 s"),
+        ({"validity": 604_800.0, "max_clock_skew": 3601.0}, "max_clock_skew", "at most 3600 s"),
         ({"poll_interval": 5.1}, "poll_interval", "at most 5 s"),
     ],
     ids=str,
@@ -117,11 +118,11 @@ def test_the_takeover_bound_counts_skew_resolution_and_polls_twice() -> None:
 
 
 def test_a_validity_below_skew_and_resolution_is_refused() -> None:
-    """On a store with whole-second Dates the validity must cover them too."""
-    settings = LeaseSettings(validity=2.5, max_clock_skew=2.0)
-    Terms.of(settings, resolution=0.0)
+    """On a store with whole-second Dates the validity must cover them too, and a request."""
+    Terms.of(LeaseSettings(validity=3.75, max_clock_skew=2.0), resolution=1.0)
+    Terms.of(LeaseSettings(validity=2.5, max_clock_skew=2.0), resolution=0.0)
 
-    with pytest.raises(ConfigError, match="at least") as caught:
-        Terms.of(settings, resolution=1.0)
+    with pytest.raises(ConfigError, match=r"here 3\.75 s") as caught:
+        Terms.of(LeaseSettings(validity=3.7, max_clock_skew=2.0), resolution=1.0)
 
     assert caught.value.setting == "validity"

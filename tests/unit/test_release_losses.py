@@ -1,0 +1,159 @@
+"""A loss that only the release finds is told as a loss (rule 6)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from asynclock import LeaseTakenOverError
+from asynclock.testing.faulty import Fault
+from tests.unit.kit import KEY, World, faulty, hudi_record, in_virtual_time, our_record
+
+
+def break_it(world: World) -> None:
+    """Do as ``break_lock(force=True)`` does."""
+    record = world.record()
+    world.put(record.released(nonce="f" * 32).encode())
+
+
+def take_it(world: World) -> None:
+    """Let another client hold the lock."""
+    world.put(our_record(valid_until=world.now + 60.0))
+
+
+def take_it_as_hudi(world: World) -> None:
+    """Let a Hudi writer hold the lock."""
+    world.put(hudi_record(world.now + 60.0))
+
+
+def delete_it(world: World) -> None:
+    """Delete the object by hand."""
+    world.store.delete_now(KEY)
+
+
+def spoil_it(world: World) -> None:
+    """Put something else in its place."""
+    world.put(b"no record")
+
+
+CASES = [
+    (break_it, "it was broken by an operator"),
+    (take_it, "another owner has taken over"),
+    (take_it_as_hudi, "another owner has taken over"),
+    (delete_it, "its object was deleted"),
+    (spoil_it, "its object is corrupt"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), CASES)
+def test_a_release_that_finds_anything_but_its_own_record_raises(
+    world: World, change: object, reason: str
+) -> None:
+    """The body did not have the lock to its end, and is told so."""
+
+    async def story() -> None:
+        async with world.client() as client:
+            lease = await client.lock("orders").acquire()
+            change(world)  # type: ignore[operator]
+            with pytest.raises(LeaseTakenOverError, match=reason):
+                await lease.release()
+            assert lease.lost is not None
+            with pytest.raises(LeaseTakenOverError):
+                await lease.release()
+            assert world.told() == ["acquired", "lost"]
+
+    world.loop.run_until_complete(story())
+
+
+@in_virtual_time
+async def test_hold_raises_a_loss_that_its_release_finds(world: World) -> None:
+    """``hold()`` does not return well although another holds the lock."""
+    async with world.client() as client:
+        with pytest.raises(LeaseTakenOverError) as caught:
+            async with client.lock("orders").hold():
+                take_it(world)
+
+        assert caught.value.new_owner == "another"
+        assert caught.value.new_token == 1_600_000_000_000_000
+
+
+@in_virtual_time
+async def test_an_exception_of_the_body_wins_over_a_loss_found_at_release(world: World) -> None:
+    """The body's own error is raised, with the loss as a note."""
+    async with world.client() as client:
+
+        async def body() -> None:
+            async with client.lock("orders").hold():
+                take_it(world)
+                raise KeyError("mine")
+
+        with pytest.raises(KeyError) as caught:
+            await body()
+
+        assert any("taken over" in note for note in caught.value.__notes__)
+
+
+@in_virtual_time
+async def test_on_lost_is_told_of_a_loss_found_at_release(world: World) -> None:
+    """Callbacks learn of it as of any loss."""
+    told: list[object] = []
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        lease.watch(told.append)
+        await asyncio.sleep(0)
+        take_it(world)
+        with pytest.raises(LeaseTakenOverError):
+            await lease.release()
+        await asyncio.sleep(0.1)
+
+    assert told == [lease.lost]
+
+
+@in_virtual_time
+async def test_a_release_that_is_not_answered_is_no_loss(world: World) -> None:
+    """An unreachable store is another event: ``release_unconfirmed``."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        faulty(client).inject(Fault.REQUEST_LOST, times=10_000)
+        await lease.release()
+        await asyncio.sleep(60.0)
+
+        assert lease.lost is None
+        assert world.told() == ["acquired", "release_unconfirmed"]
+
+
+@pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.OWN_412, Fault.DUPLICATE, Fault.LATE])
+def test_a_release_whose_answer_is_lost_is_no_loss(world: World, fault: Fault) -> None:
+    """Its own free record, read back, is recognized by its nonce."""
+
+    async def story() -> None:
+        async with world.client() as client:
+            lease = await client.lock("orders").acquire()
+            faulty(client).inject(fault, operation="put_if_match")
+            await lease.release()
+            assert lease.lost is None
+            assert world.told() == ["acquired", "released"]
+
+    world.loop.run_until_complete(story())
+
+
+@pytest.mark.parametrize(("change", "reason"), CASES)
+def test_a_giver_is_told_of_a_loss_that_its_hand_off_finds(world: World, change: object, reason: str) -> None:
+    """A release that hands the lock on is a release: the receiver's write finds another's record."""
+
+    async def story() -> None:
+        async with world.client() as client:
+            lock = client.lock("orders")
+            lease = await lock.acquire()
+            receiving = asyncio.create_task(lock.acquire(timeout=5))
+            await asyncio.sleep(0.1)
+            change(world)  # type: ignore[operator]
+            with pytest.raises(LeaseTakenOverError, match=reason):
+                await lease.release()
+            receiving.cancel()
+            await asyncio.wait([receiving])
+            if not receiving.cancelled():
+                receiving.exception()
+
+    world.loop.run_until_complete(story())
