@@ -1,4 +1,4 @@
-"""The scenarios of the simulator at the edges: endings of every kind, settings far apart, answers that tell little."""
+"""The scenarios of the simulator at the edges: endings, settings far apart, answers that tell little."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ def hudi_endings(rng: Random) -> Plan:
         holds=(0.0, 0.1),
         idles=(0.0, 0.1),
         impatience=0.5,
+        lifetimes=7.0,
         signals=1.0,
         exits=0.02,
         closes=0.05,
@@ -89,6 +90,7 @@ def any_validity(rng: Random) -> Plan:
         ),
         wall_errors=tuple(walls),
         unit=unit,
+        lifetimes=7.0,
         users=rng.choice((1, 2)),
         # A dead holder of a lease of days is waited for by nobody.
         deaths=0.5 if validity <= MINUTE else 0.0,
@@ -111,6 +113,7 @@ def undated(rng: Random) -> Plan:
         settings=draw.settings(rng, clients),
         store=draw.store(rng, undated=rng.choice((0.1, 0.3, 0.6)), unmodified=rng.choice((0.0, 0.3))),
         wall_errors=_undated_walls(rng, clients),
+        lifetimes=7.0,
         crashes=0.1,
         pauses=0.1,
         faults={Fault.REPLY_LOST: 0.02},
@@ -139,7 +142,7 @@ def hudi_undated(rng: Random) -> Plan:
 
 
 def hudi_short(rng: Random) -> Plan:
-    """Leases as short as they may be, slow requests, nodes that differ by S; clients die beside a Java writer."""
+    """Leases as short as they may be, nodes that differ by S; clients die beside a Java writer."""
     resolution = rng.choice((0.0, 0.0, 1.0))
     each = _shortest(SKEW, resolution)
     return Plan(

@@ -1,4 +1,4 @@
-# ruff: noqa: S311  reproducible on purpose
+# ruff: noqa: S311, SLF001  reproducible on purpose; ends what has no way of its own to be ended
 """How programs of a simulated history end, or nearly end: signals, forks, exits, closed clients and loops."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
 from asynclock.testing.checker import Invariant
+from asynclock.testing.names import NAME
 from asynclock.testing.watched import shallow_copy
 
 if TYPE_CHECKING:
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
     from asynclock.client import LockClient
     from asynclock.lease import Lease
     from asynclock.testing.history import Simulation, Trouble
-    from asynclock.testing.machines import Machine, SimulatedFaults, User
+    from asynclock.testing.machines import Machine, SimulatedFaults
+    from asynclock.testing.users import User
     from asynclock.testing.virtual import Process, VirtualLoop
     from asynclock.testing.watched import Holding
 
+ROUND_TRIPS: Final = 2 * 2 * 0.06
+"""Two round trips on a calm network, in seconds."""
 _LOOK: Final = 0.1
 """Seconds between two looks for somebody whose token is not settled."""
 _AGAIN: Final = 0.3
@@ -107,7 +111,7 @@ class Endings:
         return drawn
 
     def calm(self) -> None:
-        """Let the processes whose client was closed get on with it; those that are about to end have ended."""
+        """Let closed clients get on with it, and end the processes that are about to end."""
         for process in self._exiting:
             process.kill()
         for process, backend, users in self.closed:
@@ -173,7 +177,7 @@ class Endings:
         self._loop.call_later(client.exit_bound, gone)
 
     def _close(self, index: int) -> None:
-        """Close a client in the middle of everything, twice at nearly the same time; another takes its place."""
+        """Close a client in the middle of everything, twice at nearly the same time, and start another."""
         run, rng = self._run, self._rng
         if (machine := run.suffers(index, "close")) is None:
             return
@@ -181,7 +185,7 @@ class Endings:
             user.closed = True
         self.closed.append((machine.process, machine.backend, machine.users))
         for delay in (0.0, rng.random() * machine.client.exit_bound):
-            self.closing(machine, delay)
+            self._closing(machine, delay)
         run.count(machine)
         machine.boot()
         self._loop.call_later(rng.random() * run.unit, self._start, machine, machine.process)
@@ -190,7 +194,7 @@ class Endings:
         if process.alive and machine.process is process and self._loop.time() < self._run.ends:
             machine.start()
 
-    def closing(self, machine: Machine, delay: float) -> asyncio.Task[None]:
+    def _closing(self, machine: Machine, delay: float) -> asyncio.Task[None]:
         """Close the clients that a machine has now, and check that they are closed then."""
         process, clients, backend = machine.process, machine.clients, machine.backend
 
@@ -202,10 +206,29 @@ class Endings:
 
         return process.start(close(), name="close")
 
-    async def holding(self, machine: Machine) -> None:
+    async def farewell(self, machine: Machine) -> None:
+        """Close a client; where that is of interest while it holds the lock, and twice at the same time."""
+        run, loop, plan = self._run, self._loop, self._run.plan
+        if plan.exits or plan.closes:
+            await machine.process.start(self._hold(machine), name="last hold")
+        if plan.exits and machine is run.machines[-1]:
+            await machine.process.start(machine.client.release_all(), name="exit")
+            # What waited for it goes on as a part of that process, which is about to end.
+            in_the_world = loop.create_future()
+            loop.call_later_as(loop.world, 0.0, in_the_world.set_result, None)
+            await in_the_world
+            machine.process.kill()
+            return
+        began = loop.time()
+        await asyncio.gather(*(self._closing(machine, 0.0) for _ in range(2 if plan.closes else 1)))
+        took = loop.time() - began
+        if took > machine.client.exit_bound + ROUND_TRIPS:
+            run.checker.violated(Invariant.NOTHING_LEFT, f"aclose of {machine.name} took {took:.2f} s")
+
+    async def _hold(self, machine: Machine) -> None:
         """Acquire a lease that is not released by its user."""
         try:
-            lease = await machine.client.lock("lock").acquire(timeout=10 * self._run.unit)
+            lease = await machine.client.lock(NAME).acquire(timeout=10 * self._run.unit)
         except AcquireTimeoutError:
             return  # that it is never free has been found out before
         holding = self._run.checker.handed_out(
@@ -242,7 +265,7 @@ class Endings:
         watched = [checker.watch(child.name, child, lease) for lease in leases]
         await asyncio.sleep(0.1 * self._run.unit)
         try:
-            await client.lock("lock").try_acquire()
+            await client.lock(NAME).try_acquire()
         except ConfigError:
             pass
         else:
@@ -255,6 +278,12 @@ class Endings:
         await asyncio.sleep(self._run.unit)
         for holding in watched:
             checker.dropped(holding)
+
+
+def forget(process: Process, task: asyncio.Task[Any]) -> None:
+    """Let a process forget a task that will never end."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    process._tasks.remove(task)
 
 
 def forked(client: LockClient, leases: list[Any]) -> tuple[LockClient, list[Any]]:

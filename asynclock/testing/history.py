@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock.errors import BackendError, LockChangedError, RecordCorruptError
 from asynclock.testing.checker import Checker, Invariant
 from asynclock.testing.clocks import EPOCH
-from asynclock.testing.endings import Endings
+from asynclock.testing.endings import ROUND_TRIPS, Endings
 from asynclock.testing.faulty import Fault
-from asynclock.testing.machines import FENCED_KEY, KEY, NAME, JavaWriter, Machine
+from asynclock.testing.machines import Machine
+from asynclock.testing.names import FENCED_KEY, KEY, NAME
 from asynclock.testing.store import SimulatedStore, is_answer
+from asynclock.testing.users import JavaWriter
 from asynclock.testing.virtual import DeadlockError, VirtualLoop
 
 if TYPE_CHECKING:
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from asynclock.testing.plan import Plan
     from asynclock.testing.store import Operation
 
-ROUND_TRIPS: Final = 2 * 2 * 0.06
-"""Two round trips on a calm network, in seconds."""
 WITNESSED: Final = 10.0
 """Seconds within which a client whose wall clock is wrong has learned the store's time."""
 _EVEN: Final = 0.5
@@ -97,7 +97,7 @@ class Simulation:
         self.checker = Checker(self.store, key=KEY, fenced_key=FENCED_KEY)
         self.checker.losses_are_true = not plan.faults.get(Fault.CORRUPT)
         misled = plan.store.wrong_dates or {Fault.STALE_DATE, Fault.CLOCK_AHEAD} & plan.faults.keys()
-        if plan.store.dates and not misled:
+        if plan.store.dates and not misled and not plan.drifts:
             ahead = EPOCH + max(plan.store.nodes) + plan.store.resolution
             self.checker.store_time = lambda: self.loop.now + ahead
         self.loop.on_step = self.checker.after_step
@@ -316,7 +316,7 @@ class Simulation:
         if last:
             await self._taken_over(last, began)
         for machine in alive:
-            await self._farewell(machine)
+            await self.endings.farewell(machine)
         if alive:
             self._check_left(alive)
 
@@ -364,26 +364,6 @@ class Simulation:
             self.unreadable(machine.name, error)
         else:
             await machine.users[0].hold(lease, 0.1 * self.unit)
-
-    async def _farewell(self, machine: Machine) -> None:
-        """Close a client; where that is of interest while it holds the lock, and twice at the same time."""
-        plan = self.plan
-        if plan.exits or plan.closes:
-            await machine.process.start(self.endings.holding(machine), name="last hold")
-        if plan.exits and machine is self.machines[-1]:
-            await machine.process.start(machine.client.release_all(), name="exit")
-            # What waited for it goes on as a part of that process, which is about to end.
-            in_the_world = self.loop.create_future()
-            self.loop.call_later_as(self.loop.world, 0.0, in_the_world.set_result, None)
-            await in_the_world
-            machine.process.kill()
-            return
-        began = self.loop.time()
-        callers = 2 if plan.closes else 1
-        await asyncio.gather(*(self.endings.closing(machine, 0.0) for _ in range(callers)))
-        took = self.loop.time() - began
-        if took > min(2.0, machine.settings.validity / 5) + ROUND_TRIPS:
-            self.checker.violated(Invariant.NOTHING_LEFT, f"aclose of {machine.name} took {took:.2f} s")
 
     def _check_left(self, alive: list[Machine]) -> None:
         closed = [process for process, *_ in self.endings.closed]

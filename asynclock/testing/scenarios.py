@@ -361,3 +361,7 @@ SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     **EDGE_SCENARIOS,
 }
 """What takes part in a simulated history, and what goes wrong in it."""
+RARELY: Final = {"slow-waiter": 1, "hudi-short": 2, "shared-fence": 2}
+"""Those that come less often than three times in a cycle: their histories are long, or soon tell."""
+CYCLE: Final = [name for turn in range(3) for name in SCENARIOS if turn < RARELY.get(name, 3)]
+"""The scenarios of seeds in a row."""

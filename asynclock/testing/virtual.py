@@ -141,11 +141,6 @@ class Process:
         self._tasks = [task for task in self._tasks if not task.done()]
         return list(self._tasks)
 
-    def forget(self, task: asyncio.Task[Any]) -> None:
-        """Let go of a task that will never end."""
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-        self._tasks.remove(task)
-
     def timers(self) -> list[asyncio.TimerHandle]:
         """Return its timers that are neither cancelled nor due."""
         return self.loop._timers_of(self)

@@ -9,7 +9,7 @@ import pytest
 from asynclock.errors import LeaseLostError
 from asynclock.testing.checker import Invariant
 from asynclock.testing.explore import Bench
-from asynclock.testing.machines import KEY, NAME
+from asynclock.testing.names import KEY, NAME
 
 
 @pytest.mark.parametrize("overwritten", [False, True])
