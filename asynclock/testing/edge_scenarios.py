@@ -71,19 +71,24 @@ def any_validity(rng: Random) -> Plan:
     longest = math.exp(rng.uniform(math.log(MIN_VALIDITY), math.log(MAX_VALIDITY)))
     validity = rng.choice((longest, longest, MIN_VALIDITY, MAX_VALIDITY))
     unit = min(validity, 10.0)
-    skew = min(SKEW, validity / 4) * rng.random()
-    each = LeaseSettings(
-        validity=validity, max_clock_skew=skew, poll_interval=min(5.0, max(0.02, 0.15 * unit))
+    skew = min(rng.choice((SKEW, SKEW, HOUR / 2)), validity / 4) * rng.random()
+    settings = tuple(
+        LeaseSettings(
+            validity=validity,
+            max_clock_skew=skew * rng.choice((1.0, 1.5)),
+            poll_interval=min(5.0, max(0.02, 0.15 * unit)) * rng.choice((0.5, 1.0)),
+        )
+        for _ in range(clients)
     )
     lowest = -rng.random() * skew
     walls = list(draw.walls(rng, clients, skew / 2))
     walls[0] += rng.choice((0.0, -1, 1)) * rng.choice((MINUTE, HOUR, 2 * DAY))
     return Plan(
-        settings=(each,) * clients,
+        settings=settings,
         store=draw.store(
             rng,
             nodes=(lowest, lowest + skew),
-            resolution=rng.choice((0.0, 1.0)) if validity >= 3 * (1 + skew) else 0.0,
+            resolution=rng.choice((0.0, 1.0)) if validity >= 3 * (1 + 1.5 * skew) else 0.0,
             latency=(0.0005 * unit, 0.005 * unit),
             slow=0.005,
             slow_by=0.1 * unit,

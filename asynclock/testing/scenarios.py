@@ -139,6 +139,7 @@ def broken(rng: Random) -> Plan:
         settings=draw.settings(rng, clients),
         store=draw.store(rng),
         wall_errors=draw.walls(rng, clients),
+        users=rng.choice((1, 1, 2)),
         breaks=rng.randint(1, 3),
         holds=(0.2, 1.5),
         fenced=0.8,

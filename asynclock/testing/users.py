@@ -163,8 +163,7 @@ class User:
 
     def _must_tell(self, holding: Holding) -> tuple[float, int] | None:
         """Return what there was before a release that must tell of a loss; None if it need not."""
-        # In a line the lock may be handed on, and the receiver finds out.
-        if self._run.plan.users > 1 or not self._run.checker.gone(holding):
+        if not self._run.checker.gone(holding):
             return None
         return self._run.loop.time(), self._backend.applied.total()
 

@@ -30,6 +30,7 @@ class Mutant:
         new: The mistake.
         invariant: What must be reported violated.
         scenario: Where.
+        also: More of the same mistake in the same file, where one place alone is made up for by another.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Mutant:
     new: str
     invariant: Invariant
     scenario: str
+    also: tuple[tuple[str, str], ...] = ()
 
 
 _ATTEMPTS = "protocol/attempts.py"
@@ -48,6 +50,9 @@ _ACQUIRE = "protocol/acquisition.py"
 _REAPER = "protocol/reaper.py"
 _CLOCK = "clock.py"
 _FENCING = "fencing.py"
+_TERMS = "protocol/terms.py"
+_LEASE = "lease.py"
+_CLIENT = "client.py"
 
 MUTANTS: Final = (
     # Writing: nonces, read-back, conditions.
@@ -515,6 +520,107 @@ MUTANTS: Final = (
         "            keep_token=True,\n",
         TOKEN,
         "hudi-turns",
+    ),
+    # What an independent attack found.
+    Mutant(
+        "make a second lease of one attempt",
+        _ACQUIRE,
+        "        if mine is not None and not mine.spent:\n",
+        "        if mine is not None:\n",
+        HEAD,
+        "hudi-endings",
+    ),
+    Mutant(
+        "keep a loss found at release to oneself",
+        _LEASE,
+        "        await self._end(self._tenure)\n        if self._tenure.lost is not None:\n",
+        "        if not await self._end(self._tenure) and self._tenure.lost is not None:\n",
+        Invariant.LOSS_IS_TOLD,
+        "broken",
+    ),
+    Mutant(
+        "take an operator's break for one's own release",
+        _REAPER,
+        "if seen.record is not None and attempts.has_released(seen, record.owner):",
+        "if seen.record is not None and seen.record.expired and seen.record.owner == record.owner:",
+        Invariant.LOSS_IS_TOLD,
+        "broken",
+    ),
+    Mutant(
+        "tell the giver nothing where its receiver finds the lock gone",
+        _ACQUIRE,
+        "            self._baton.displaced_by(displaced(seen, self._baton.owner))\n",
+        "            self._baton.taken_on()\n",
+        Invariant.LOSS_IS_TOLD,
+        "broken",
+    ),
+    Mutant(
+        "take a store for dateless until its first Date",
+        _STORE,
+        "        self.dateless = not backend.sends_dates\n",
+        "        type(self).dateless = property(lambda store: store.time._carried is None)\n",
+        Invariant.NOT_AHEAD,
+        "undated",
+    ),
+    Mutant(
+        "publish what every reader calls corrupt",
+        _TERMS,
+        "return min(validity / _REQUESTS_PER_LEASE, _LONGEST_REQUEST)",
+        "return validity / _REQUESTS_PER_LEASE",
+        Invariant.READABLE,
+        "any-validity",
+    ),
+    Mutant(
+        "leave no time for a request in the shortest leases",
+        _TERMS,
+        "if settings.validity - longest_request(settings.validity) < slack * (1 - _TOLERANCE):",
+        "if settings.validity < slack * (1 - _TOLERANCE):",
+        Invariant.NOT_AHEAD,
+        "hudi-short",
+        also=(
+            ("return min(max(1.0, self.slack), self.validity - self.slack)", "return max(1.0, self.slack)"),
+        ),
+    ),
+    Mutant(
+        "wait for ever for a last_modified of a Hudi record",
+        _JUDGE,
+        "        since = observation.first_date\n",
+        "        since = None\n",
+        Invariant.TAKEOVER_BOUND,
+        "hudi-undated",
+    ),
+    Mutant(
+        "let updates under one lease pass each other",
+        _LEASE,
+        "        async with self._updating:\n            return await start()\n",
+        "        return await start()\n",
+        Invariant.NO_WRITE_LOST,
+        "shared-fence",
+    ),
+    # Other ends of a process.
+    Mutant(
+        "believe in a forked child",
+        _TENURE,
+        "            self._ended = True\n            self.lost = self._error(LeaseLostError, reason)\n",
+        "            pass\n",
+        ONE,
+        "endings",
+    ),
+    Mutant(
+        "tell nobody of a signal that is survived",
+        _CLIENT,
+        "if tenure.end_belief() if loss is None else tenure.give_up(loss):",
+        "if tenure.end_belief():",
+        Invariant.LOSS_ENDS_BODY,
+        "endings",
+    ),
+    Mutant(
+        "release nothing at an exit",
+        _CLIENT,
+        "                    self._spawn(tenure.release())\n",
+        "                    pass\n",
+        LEFT,
+        "endings",
     ),
     # Fencing, fairness, the end.
     Mutant(
