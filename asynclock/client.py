@@ -20,7 +20,7 @@ from asynclock.clock import SystemClock
 from asynclock.core import LockCore
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
-from asynclock.host import Host, run_on, runs
+from asynclock.host import Host, run_on, runs, uninterrupted
 from asynclock.lock import Lock
 from asynclock.protocol.store import Store
 from asynclock.protocol.terms import Terms
@@ -29,11 +29,11 @@ from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
     from types import TracebackType
     from typing import Self
 
-    from asynclock.backend import Backend
+    from asynclock.backend import Backend, Entry
     from asynclock.clock import Clock
     from asynclock.events import Event
     from asynclock.status import LockStatus
@@ -130,6 +130,8 @@ class LockClient:
         self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their start
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unusable: str | None = None
+        self._abandoned = False
+        self._closing: asyncio.Task[None] | None = None
         self._stands_back_until = -math.inf
         exits.register(self)
 
@@ -173,7 +175,7 @@ class LockClient:
     async def _list(self, prefix: str) -> builtins.list[LockStatus]:
         names = [
             entry.key.removesuffix(_SUFFIX)
-            async for entry in self.backend.list(prefix)
+            async for entry in self._entries(prefix)
             if entry.key.endswith(_SUFFIX) and _is_name(entry.key.removesuffix(_SUFFIX))
         ]
         found: dict[str, LockStatus] = {}
@@ -196,28 +198,44 @@ class LockClient:
             raise errors[0]
         return [found[name] for name in names]
 
+    async def _entries(self, prefix: str) -> AsyncIterator[Entry]:
+        async for entry in self.backend.list(prefix):
+            if self._unusable is not None:
+                raise self._unusable_error()
+            yield entry
+
     async def aclose(self) -> None:
         """Release what is held, end all tasks and close the backend; twice is a no-op.
 
-        Bounded by ``min(2 s, validity / 5)``; what is not released by then frees itself after
-        its validity.
+        Every caller returns only once nothing is held and the backend is closed, which takes at most
+        ``min(2 s, validity / 5)``; what is not released by then frees itself after its validity.
         """
-        if self._unusable is not None:
+        if self._abandoned:
             return
         self._unusable = "it was closed"
         if self._loop is not None and runs(self._loop):
             await run_on(self._loop, self._close)
 
     async def _close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close_once())
+        with uninterrupted():
+            await asyncio.wait([self._closing])
+        self._closing.result()
+
+    async def _close_once(self) -> None:
         error = self._unusable_error()
-        acquiring = [task for core in list(self._cores.values()) for task in core.close(error)]
+        cores = list(self._cores.values())
+        acquiring = [task for core in cores for task in core.close(error)]
         # Together: what a cancelled acquisition may have left in the store is reaped in that time too.
         await self.release_all(ending=acquiring)
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         self._scheduler.close()
+        self._store.close(error)
+        # What is cancelled may start to clean up, which the closed store ends at once.
+        while left := {task for task in (*self._tasks, *acquiring, *_ending(cores)) if not task.done()}:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left)
         await self.backend.aclose()
 
     async def release_all(
@@ -240,7 +258,7 @@ class LockClient:
             for tenure in self._scheduler.tenures:
                 if tenure.end_belief() if loss is None else tenure.give_up(loss):
                     self._spawn(tenure.release())
-            busy = {*self._tasks, *self._store.writing, *(task for core in cores for task in core.ending)}
+            busy = {*self._tasks, *self._store.writing, *_ending(cores)}
             busy |= {task for task in ending if not task.done()}
             left = until - loop.time()
             if not busy or left <= 0:
@@ -259,7 +277,7 @@ class LockClient:
 
     def abandon(self, reason: str) -> None:
         """Hold nothing any more and leave the sockets alone: this is a forked child."""
-        self._unusable = reason
+        self._unusable, self._abandoned = reason, True
         for tenure in self._scheduler.tenures:
             tenure.abandon(reason)
 
@@ -322,6 +340,10 @@ class LockClient:
 
     def __repr__(self) -> str:
         return f"<LockClient {self.url!r}>"
+
+
+def _ending(cores: Iterable[LockCore]) -> builtins.list[asyncio.Task[object]]:
+    return [task for core in cores for task in core.ending]
 
 
 def checked_name(name: str) -> str:

@@ -124,12 +124,17 @@ class LockCore:
         """
         if not tenure.end_belief():
             return False
-        with uninterrupted(self._releasing):
-            await tenure.settle()
-            if self._hand_on(tenure):
-                await tenure.handed_on()
-            else:
-                await tenure.release()
+        try:
+            with uninterrupted(self._releasing):
+                await tenure.settle()
+                if self._hand_on(tenure):
+                    await tenure.handed_on()
+                else:
+                    await tenure.release()
+        except asyncio.CancelledError:
+            if self._closed is None:
+                raise
+            # The client's end cut it off: it was not answered in time, which is no error of the caller.
         return True
 
     def _hand_on(self, tenure: Tenure) -> bool:

@@ -122,7 +122,7 @@ class Turns:
     def began(self, now: float, *, set_out: float, owner: str, predecessor: str | None) -> None:
         """Note an acquisition after the record of ``predecessor``, set out for at ``set_out``."""
         # Not from its answer: a slow one would begin a new run, and the client would never make way.
-        immediate = set_out - self._ended_at <= _IMMEDIATE_POLLS * self._terms.poll_interval
+        immediate = set_out - self._ended_at <= _IMMEDIATE_POLLS * self._terms.turn_poll
         if self._run_owner is None or predecessor != self._run_owner or not immediate:
             self._run_began = now
         self._run_owner = owner
@@ -139,5 +139,5 @@ class Turns:
         """Note a release; ``jittered`` gives half to all of what it is given."""
         self._ended_at = now
         if now - self._run_began >= self._terms.run_length:
-            self._away_until = now + _AWAY_POLLS * self._terms.poll_interval * (0.5 + jittered(1.0))
+            self._away_until = now + _AWAY_POLLS * self._terms.turn_poll * (0.5 + jittered(1.0))
             self._run_owner = None

@@ -15,6 +15,11 @@ MAX_CLOCK_SKEW: Final = 3600.0
 _TOLERANCE: Final = 1e-9
 
 
+def default_poll_interval(validity: float) -> float:
+    """Return the poll interval of leases of that validity where none is set, in seconds."""
+    return min(1.0, max(0.05, validity / 40))
+
+
 @dataclass(frozen=True, kw_only=True)
 class LeaseSettings:
     """Times of a lease, in seconds. None means the default, which the attribute then shows.
@@ -30,7 +35,9 @@ class LeaseSettings:
             true time; default 2, at most 3600. It describes the store, not the test: below 2 only for
             ``memory://``, ``file://`` or an endpoint of one node.
         poll_interval: The longest time until another process sees a release, at most 5; default
-            ``min(1, max(0.05, validity / 40))``.
+            ``min(1, max(0.05, validity / 40))``. Clients of one lock may differ: a longer one saves
+            requests behind a holder that stays, and gives way to the default for the holder's
+            validity while the lock goes from hand to hand.
 
     Raises:
         ConfigError: A value is out of range; names the setting and the range.
@@ -49,7 +56,7 @@ class LeaseSettings:
         defaults = {
             "renew_interval": validity / 10,
             "safety_margin": min(max(2.0, validity / 10), validity / 2),
-            "poll_interval": min(1.0, max(0.05, validity / 40)),
+            "poll_interval": default_poll_interval(validity),
         }
         for name, default in defaults.items():
             if getattr(self, name) is None:

@@ -25,7 +25,9 @@ from asynclock.protocol.judgement import (
 )
 from asynclock.protocol.reaper import free
 from asynclock.protocol.tenure import Tenure
+from asynclock.protocol.terms import longest_run
 from asynclock.record import LockRecord
+from asynclock.settings import default_poll_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,11 +44,38 @@ _LEAST_REQUEST: Final = 1.0
 """A request may outlast the caller's timeout by this much, lest short timeouts only leave zombies."""
 
 
+class Turnover:
+    """Whether a lock goes from hand to hand, so that its holders may make way any moment (rule 14).
+
+    A holder makes way for two of the poll intervals that are the default for its validity. A
+    waiter that polls more slowly would hardly ever look just then.
+    """
+
+    def __init__(self) -> None:
+        self._owner: str | None = None
+        self._quick_until = -math.inf
+
+    def note(self, record: LockRecord | None, now: float) -> None:
+        """Take in a record that stands in the way, seen at loop time ``now``."""
+        if record is None or record.lease_ms is None:
+            return
+        if self._owner not in {None, record.owner}:
+            self._quick_until = now + 2 * longest_run(record.lease_ms / 1000)
+        self._owner = record.owner
+
+    def poll_interval(self, record: LockRecord | None, usual: float, now: float) -> float:
+        """Return the poll interval to wait behind ``record`` with; ``usual`` where nothing changes hands."""
+        if record is None or record.lease_ms is None or now >= self._quick_until:
+            return usual
+        return min(usual, default_poll_interval(record.lease_ms / 1000))
+
+
 class LockState:
     """What one client knows of one lock object, between acquisitions."""
 
     def __init__(self) -> None:
         self.observation = Observation()
+        self.turnover = Turnover()
         self.freed: Attempt | None = None
         """Our own last release, as long as nothing else was seen: acquire in one request."""
         self.last: tuple[Seen, Verdict] | None = None
@@ -227,6 +256,8 @@ class Acquisition:
             return Verdict(free=True, wait=0.0)
         verdict = judge(seen, self._state.observation, self._terms)
         self._state.last = seen, verdict
+        if not verdict.free:
+            self._state.turnover.note(seen.record, self._loop.time())
         return verdict
 
     def _next_token(self, seen: Seen) -> Token | None:
@@ -331,7 +362,7 @@ class Acquisition:
         """Wait for the next look: at the predicted expiry, else with jitter; False if the time is out."""
         if self._baton is not None and self._held_back():
             return True  # to free it at once: the process may be ending
-        poll = self._terms.poll_interval
+        poll = self._poll_interval()
         delay = min(self._store.jittered(poll), max(wait, poll / _FINEST_LOOK)) if wait > 0 else 0.0
         delay, self._least = max(delay, self._least), 0.0
         left = self._until - self._loop.time()
@@ -339,6 +370,11 @@ class Acquisition:
             return False
         await asyncio.sleep(min(delay, left))
         return self._loop.time() < self._until
+
+    def _poll_interval(self) -> float:
+        last = self._state.last
+        record = None if last is None else last[0].record
+        return self._state.turnover.poll_interval(record, self._terms.poll_interval, self._loop.time())
 
     def _limit(self) -> float:
         left = self._until - self._loop.time()

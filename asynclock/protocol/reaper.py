@@ -70,7 +70,7 @@ async def free(
                     return displaced(seen, record.owner)
                 record, base = mine.record, seen.version
                 continue
-        if loop.time() >= until:
+        if loop.time() >= until or store.closed is not None:
             return None
         await asyncio.sleep(store.jittered(pause))
         pause = min(pause * 2, store.terms.renew_interval)

@@ -22,7 +22,7 @@ from asynclock.protocol.judgement import Seen, promise
 from asynclock.record import parse_record
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from random import Random
 
     from asynclock.backend import Backend, Written
@@ -62,6 +62,15 @@ class Store:
         self._no_context = Context()  # one for each: no two threads can be in the same at once
         self.writing: set[asyncio.Task[object]] = set()
         """The tasks that have a write under way."""
+        self.closed: ConfigError | None = None
+        """Why nothing is asked of the backend any more."""
+        self._expiries: set[Callable[[], object]] = set()
+
+    def close(self, error: ConfigError) -> None:
+        """Ask nothing of the backend any more, and end what is under way: its outcome is unknown."""
+        self.closed = error
+        for expire in list(self._expiries):
+            expire()
 
     def now(self) -> Instant:
         """Read this machine's clocks."""
@@ -179,8 +188,12 @@ class Store:
 
         Raises:
             BackendError: As the backend says; where it does not, the outcome is unknown.
-            ConfigError: The backend cannot be opened as it was set up; nothing was sent.
+            ConfigError: The backend cannot be opened as it was set up, or the client was closed;
+                nothing was sent.
         """
+        if self.closed is not None:
+            call.close()
+            raise self.closed
         unknown = BackendUnavailableError if operation == "get" else OutcomeUnknownError
         limit = self.terms.request_timeout if timeout is None else min(timeout, self.terms.request_timeout)
         task = asyncio.current_task()
@@ -194,6 +207,7 @@ class Store:
 
         # In place of asyncio.timeout, whose timer keeps a copy of the context long after its end.
         timer = asyncio.get_running_loop().call_later(limit, expire, context=self._no_context)
+        self._expiries.add(expire)
         bounded.set(True)
         try:
             return await call
@@ -209,9 +223,10 @@ class Store:
             detail = f"unexpected {type(error).__name__}"
         finally:
             timer.cancel()
+            self._expiries.discard(expire)
             if expired:
                 task.uncancel()
             bounded.set(False)  # not reset, which fails where a loop ends in the middle of the call
         if expired:
-            detail = f"no answer within {limit:.3g} s"
+            detail = "the client was closed" if self.closed else f"no answer within {limit:.3g} s"
         raise unknown(backend=self._backend.name, operation=operation, key=key, detail=detail)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
+from asynclock.settings import default_poll_interval
 
 if TYPE_CHECKING:
     from asynclock.settings import LeaseSettings
@@ -20,6 +21,11 @@ _LONGEST_REQUEST: Final = 3600.0
 def longest_request(validity: float) -> float:
     """Return the longest that one request of a lease may take, in seconds (rule 5)."""
     return min(validity / _REQUESTS_PER_LEASE, _LONGEST_REQUEST)
+
+
+def longest_run(validity: float) -> float:
+    """Return how long a client with leases of that validity keeps a lock to itself by default, in seconds."""
+    return max(validity / 10, _RUN_POLLS * default_poll_interval(validity))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,11 @@ class Terms:
         return min(2.0, self.validity / 5)
 
     @property
+    def turn_poll(self) -> float:
+        """The poll interval that this client makes way for; waiters can tell it from its record."""
+        return max(self.poll_interval, default_poll_interval(self.validity))
+
+    @property
     def run_length(self) -> float:
         """How long one client may keep a lock for itself before it makes way (rule 14)."""
-        return max(self.renew_interval, _RUN_POLLS * self.poll_interval)
+        return max(self.renew_interval, _RUN_POLLS * self.turn_poll)

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from asynclock import AcquireTimeoutError
+from asynclock import AcquireTimeoutError, LeaseSettings
 from asynclock.line import Line, Turn, Turns
 from asynclock.protocol.terms import Terms
 from tests.unit.kit import KEY, SETTINGS, World, in_virtual_time
@@ -228,3 +228,53 @@ async def test_uncontended_requests_are_as_few_as_documented(world: World) -> No
             counts.append(len(world.journal))
 
     assert counts == [2, 3, 4, 5, 6, 7]
+
+
+BUSY = LeaseSettings(validity=2.0, max_clock_skew=0.0, poll_interval=0.05)
+
+
+@pytest.mark.parametrize("poll", [0.05, 0.5, 5.0])
+@pytest.mark.parametrize("lasting", [0.001, 0.02, 0.3])
+@in_virtual_time
+async def test_a_waiter_gets_its_turn_however_slowly_it_polls(
+    world: World, poll: float, lasting: float
+) -> None:
+    """Within two runs of a client that takes the lock again and again, and half as many for each turn."""
+    slow = LeaseSettings(validity=2.0, max_clock_skew=0.0, poll_interval=poll)
+    run = Terms.of(BUSY, resolution=0.0).run_length
+    waits: list[float] = []
+    async with world.client(BUSY) as busy, world.client(slow) as other:
+
+        async def keep_taking() -> None:
+            while True:
+                async with busy.lock("orders").hold():
+                    await asyncio.sleep(lasting)
+
+        taking = asyncio.create_task(keep_taking())
+        await asyncio.sleep(0.5)
+        for _ in range(10):
+            began = world.now
+            async with other.lock("orders").hold():
+                waits.append(world.now - began)
+                await asyncio.sleep(lasting)
+            await asyncio.sleep(0.7)
+        taking.cancel()
+        await asyncio.wait([taking])
+
+    assert max(waits) <= 2 * poll + 3 * (run + lasting)
+
+
+@in_virtual_time
+async def test_a_slow_waiter_behind_a_holder_that_stays_keeps_its_pace(world: World) -> None:
+    """Where nothing changes hands, a longer poll interval saves requests."""
+    slow = LeaseSettings(validity=2.0, max_clock_skew=0.0, poll_interval=5.0)
+    async with world.client(BUSY) as busy, world.client(slow) as other:
+        lease = await busy.lock("orders").acquire()
+        began = len(world.journal)
+        waiting = asyncio.create_task(other.lock("orders").acquire())
+        await asyncio.sleep(60.0)
+        looks = [each for each in world.journal[began:] if each.kind == "get"]
+        await lease.release()
+        await (await waiting).release()
+
+    assert len(looks) <= 60.0 / 2.0 + 10  # at its own pace, or when the record would run out
