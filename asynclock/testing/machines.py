@@ -16,7 +16,7 @@ from asynclock.testing.users import User
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from asynclock.backend import Written
+    from asynclock.backend import Stored, Written
     from asynclock.clock import Clock
     from asynclock.errors import RecordCorruptError
     from asynclock.testing.checker import Checker
@@ -54,12 +54,19 @@ class SimulatedFaults(FaultyBackend):
         self._store = inner._store  # noqa: SLF001  the two are one machine's way to the store
         self._writing: list[str] = []
 
+    async def get(self, key: str) -> Stored | None:
+        """Read an object, perhaps spoiled."""
+        self._way.note_use("get")
+        return await super().get(key)
+
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create an object, perhaps spoiled."""
+        self._way.note_use("put_if_absent")
         return await self._watched(key, body, super().put_if_absent(key, body))
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace an object, perhaps spoiled."""
+        self._way.note_use("put_if_match")
         return await self._watched(key, body, super().put_if_match(key, body, version))
 
     @property

@@ -322,11 +322,14 @@ class SimulatedBackend:
         """Be closed: there is no connection, but every later use is told of."""
         self.closed = True
 
+    def note_use(self, kind: str) -> None:
+        """Tell of a call of a closed backend; what travels on the network by then is no call."""
+        if self.closed and self._store.on_use_after_close is not None:
+            self._store.on_use_after_close(self._process.name, kind)
+
     def _send(self, kind: str, key: str, body: bytes | None, base: str | None) -> asyncio.Future[Any]:
         store = self._store
         self.used = True
-        if self.closed and store.on_use_after_close is not None:
-            store.on_use_after_close(self._process.name, kind)
         answer: asyncio.Future[Any] = store.loop.create_future()
         if self._process not in store.cut_off:
             store.loop.call_later_as(store.network, store.way(), self._arrive, kind, key, body, base, answer)
