@@ -22,7 +22,7 @@ DAY: Final = 86_400.0
 
 
 def endings(rng: Random) -> Plan:
-    """Signals, forks, exits, closed clients and closed loops, while answers are slow or do not come."""
+    """Signals, forks, exits and closed clients, while answers are slow or do not come."""
     clients = rng.choice((2, 3))
     return Plan(
         settings=draw.settings(rng, clients),
@@ -33,13 +33,27 @@ def endings(rng: Random) -> Plan:
         forks=0.1,
         exits=0.05,
         closes=0.15,
-        drops=rng.choice((0.0, 0.1)),
         aim=0.7,
         partitions=rng.choice((0.0, 0.2)),
         cancels=0.2,
         holds=(0.05, 1.0),
         faults={Fault.SLOW: 0.05, Fault.REPLY_LOST: 0.03, Fault.LATE: 0.02},
         delay=(0.05, 2.5),
+    )
+
+
+def closed_loops(rng: Random) -> Plan:
+    """Event loops are closed by force while their coroutines hold the lock; the client lives on."""
+    clients = rng.choice((2, 3))
+    return Plan(
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng),
+        wall_errors=draw.walls(rng, clients),
+        drops=0.3,
+        aim=0.7,
+        bodies=0.5,
+        holds=(0.05, 1.0),
+        faults={Fault.SLOW: 0.02, Fault.REPLY_LOST: 0.02},
     )
 
 
@@ -185,8 +199,8 @@ def _shortest(skew: float, resolution: float) -> LeaseSettings:
 
 
 def slow_waiter(rng: Random) -> Plan:
-    """One client looks every 0.05 s and always has somebody in line, another looks every 5 s."""
-    fast = LeaseSettings(validity=10.0, max_clock_skew=SKEW, poll_interval=0.05)
+    """One client looks all the time and always has somebody in line, another looks every 5 s."""
+    fast = LeaseSettings(validity=10.0, max_clock_skew=SKEW, poll_interval=rng.choice((0.01, 0.05)))
     slow = LeaseSettings(validity=10.0, max_clock_skew=SKEW, poll_interval=rng.choice((2.0, 5.0)))
     return Plan(
         settings=(fast, slow),
@@ -203,7 +217,7 @@ def slow_waiter(rng: Random) -> Plan:
         signals=0.0,
         deaths=0.0,
         lifetimes=8.0,
-        longest_wait=5.0,
+        longest_wait=3.0,
     )
 
 
@@ -226,6 +240,7 @@ def shared_fence(rng: Random) -> Plan:
 
 EDGE_SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "endings": endings,
+    "closed-loops": closed_loops,
     "hudi-endings": hudi_endings,
     "any-validity": any_validity,
     "undated": undated,

@@ -615,14 +615,6 @@ MUTANTS: Final = (
         also=(("            expire()\n\n", "            pass\n\n"),),
     ),
     Mutant(
-        "let acquisitions outlive the client",
-        _CLIENT,
-        "for task in (*self._tasks, *acquiring, *_ending(cores)) if not task.done()}",
-        "for task in self._tasks if not task.done()}",
-        LEFT,
-        "endings",
-    ),
-    Mutant(
         "make way for as long as one's own poll interval says",
         _TERMS,
         "return max(self.poll_interval, default_poll_interval(self.validity))",
