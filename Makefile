@@ -5,13 +5,19 @@ SEEDS ?=
 KILLS ?= 200
 CUTS ?= 300
 ONLY ?=
+UPGRADE ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 JAR := asynclock/spark/jars/asynclock-hudi.jar
 JAVA_SOURCES := asynclock/spark/java/pom.xml $(shell find asynclock/spark/java/src -name '*.java' 2>/dev/null)
 
-.PHONY: help demo test jar simulate mutants soak-kill soak-cut bench lint dist clean
+UV := $(VENV)/lock/bin/uv
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+  --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation
+
+.PHONY: help demo test jar simulate mutants soak-kill soak-cut bench lint lock dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
@@ -21,6 +27,7 @@ help:
 	@echo "make soak-kill [KILLS=n] kill -9 of processes that contend for file:// locks"
 	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
 	@echo "make bench [ONLY=name]   benchmarks beside their references"
+	@echo "make lock [UPGRADE=1]    pin what pyproject.toml asks for, with hashes; UPGRADE takes the newest of all"
 	@echo "make jar | lint | dist | clean"
 
 demo: $(VENV)/ready $(JAR)
@@ -53,7 +60,7 @@ lint: $(VENV)/ready
 	@$(BIN)/lint-imports > $(VENV)/lint-imports.log || { cat $(VENV)/lint-imports.log; exit 1; }
 
 dist: $(VENV)/ready $(JAR)
-	@ASYNCLOCK_RELEASE=1 $(BIN)/python -m build --wheel --outdir dist
+	@ASYNCLOCK_RELEASE=1 $(BIN)/python -m build --wheel --no-isolation --outdir dist
 
 jar: $(JAR)
 
@@ -64,13 +71,22 @@ $(JAR): $(JAVA_SOURCES)
 	@mvn --quiet --batch-mode --file asynclock/spark/java/pom.xml package
 	@touch $(JAR)
 
-$(VENV)/ready: pyproject.toml constraints.txt
+# Without UPGRADE what is pinned stays, and only what pyproject.toml asks for besides is added.
+lock:
+	@test -x $(UV) || { $(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv==0.13.8; }
+	@$(COMPILE) --group build --output-file requirements-build.lock
+	@$(COMPILE) --constraint requirements-build.lock --extra all --extra test --output-file requirements.lock \
+	  pyproject.toml
+
+$(VENV)/ready: pyproject.toml requirements-build.lock requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Python 3.11 or newer is missing; name it with: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
 	  echo "python -m venv failed (Debian: apt-get install python3-venv)"; exit 1; }
 	@echo "installing into $(VENV) (the first time downloads about 400 MB, most of it PySpark)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,test]'
+	@$(INSTALL) --only-binary :all: --requirement requirements-build.lock
+	@$(INSTALL) --requirement requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $(VENV)/ready
 
 clean:

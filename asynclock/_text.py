@@ -15,3 +15,10 @@ def printable(text: object, *, limit: int = MAX_SHOWN) -> str:
     """
     plain = str(text).encode("unicode_escape", errors="backslashreplace").decode("ascii")
     return plain if len(plain) <= limit else f"{plain[: limit - 3]}..."
+
+
+def escaped(text: str) -> str:
+    """Return ``text`` with each unprintable character as an escape sequence, all others as they are."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else printable(each) for each in text)

@@ -16,12 +16,14 @@ import anyio
 
 from asynclock import exits
 from asynclock.backends import open_backend
+from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
 from asynclock.core import LockCore
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
 from asynclock.host import Host, run_on, runs, uninterrupted
 from asynclock.lock import Lock
+from asynclock.probe import is_probe
 from asynclock.protocol.store import Store
 from asynclock.protocol.terms import Terms
 from asynclock.renewal import RenewalScheduler
@@ -85,6 +87,7 @@ def connect(
         events=events,
         clock=clock,
         holder=holder,
+        reopen=lambda: open_backend(url, **backend_options),
     )
 
 
@@ -108,11 +111,13 @@ class LockClient:
         clock: Clock | None = None,
         holder: str | None = None,
         rng: random.Random | None = None,
+        reopen: Callable[[], Backend] | None = None,
     ) -> None:
         if renewal not in {"thread", "loop"}:
             raise ConfigError(setting="renewal", value=renewal, reason='must be "thread" or "loop"')
         if settings is not None and not isinstance(settings, LeaseSettings):
             raise ConfigError(setting="settings", value=settings, reason="must be a LeaseSettings")
+        split_url(url)
         self.url = url.rstrip("/") if not url.endswith("://") else url
         self.settings = settings or LeaseSettings()
         self.backend = backend
@@ -125,6 +130,7 @@ class LockClient:
             holder=_checked_holder(holder),
         )
         self._renewal = renewal
+        self._reopen = reopen
         self._scheduler = RenewalScheduler(self._store)
         self._cores: dict[str, LockCore] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their start
@@ -176,7 +182,9 @@ class LockClient:
         names = [
             entry.key.removesuffix(_SUFFIX)
             async for entry in self._entries(prefix)
-            if entry.key.endswith(_SUFFIX) and _is_name(entry.key.removesuffix(_SUFFIX))
+            if entry.key.endswith(_SUFFIX)
+            and _is_name(entry.key.removesuffix(_SUFFIX))
+            and not is_probe(entry.key)
         ]
         found: dict[str, LockStatus] = {}
         limit = anyio.CapacityLimiter(_LISTED_AT_ONCE)
@@ -256,14 +264,28 @@ class LockClient:
         await asyncio.sleep(0)  # whoever was handed a lock just now begins to free it
         while True:
             for tenure in self._scheduler.tenures:
-                if tenure.end_belief() if loss is None else tenure.give_up(loss):
-                    self._spawn(tenure.release())
+                tenure.let_go(loss)
             busy = {*self._tasks, *self._store.writing, *_ending(cores)}
             busy |= {task for task in ending if not task.done()}
             left = until - loop.time()
             if not busy or left <= 0:
                 return
             await asyncio.wait(busy, timeout=min(left, _SETTLE_LOOK))
+
+    async def release_elsewhere(self) -> None:
+        """Release all leases through another backend, on the running loop: the client's own is closed."""
+        tenures = self._scheduler.tenures
+        if self._reopen is None or not tenures:
+            return
+        backend = self._reopen()
+        try:
+            store = self._store.through(backend)
+            await asyncio.wait(
+                [asyncio.ensure_future(tenure.release_through(store)) for tenure in tenures],
+                timeout=self.exit_bound,
+            )
+        finally:
+            await backend.aclose()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:

@@ -19,7 +19,8 @@ AsyncLockError
     └─ UnsupportedBackendError
 
 Fields are keyword-only attributes. Every error survives pickling, because Spark and
-multiprocessing send errors between processes.
+multiprocessing send errors between processes. Neither text nor fields show what a URL may hold of
+secrets: nothing before its last ``@``, no query, no fragment. The text is printable.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from asynclock._secrets import HIDDEN, clean_message, clean_text, clean_value, is_secret
 from asynclock._text import printable
 
 if TYPE_CHECKING:
@@ -34,9 +36,19 @@ if TYPE_CHECKING:
 
 
 class AsyncLockError(Exception):
-    """Base of all errors of asynclock."""
+    """Base of all errors of asynclock.
+
+    Args:
+        text: What happened and what to do.
+        fields: The attributes of the error.
+    """
 
     _fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, text: str = "", **fields: object) -> None:
+        super().__init__(clean_message(text))
+        for name, value in fields.items():
+            setattr(self, name, clean_text(value) if isinstance(value, str) else value)
 
     def __reduce__(self) -> tuple[Callable[[], AsyncLockError], tuple[()]]:
         # The default reduce passes positional arguments, which these constructors refuse.
@@ -48,15 +60,20 @@ class ConfigError(AsyncLockError, ValueError):
 
     Attributes:
         setting: Name of the setting.
-        value: The value that was given.
+        value: The value that was given, without secrets.
         reason: What is wrong with it and what is allowed.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("setting", "value", "reason")
+    setting: str
+    value: Any
+    reason: str
 
     def __init__(self, *, setting: str, value: object, reason: str) -> None:
-        super().__init__(f"{setting}={printable(repr(value))}: {reason}")
-        self.setting, self.value, self.reason = setting, value, reason
+        shown = HIDDEN if value is not None and is_secret(setting) else clean_value(value)
+        super().__init__(
+            f"{setting}={printable(repr(shown))}: {reason}", setting=setting, value=shown, reason=reason
+        )
 
 
 class SpecError(ConfigError):
@@ -74,9 +91,9 @@ class SpecError(ConfigError):
 
     def __init__(self, *, path: str, line: int, key: str, value: object, reason: str) -> None:
         super().__init__(setting=key, value=value, reason=reason)
-        wrong = f"{key}={printable(repr(value))}: " if key else ""
-        self.args = (f"{path}:{line}: {wrong}{reason}",)
-        self.path, self.line, self.key = path, line, key
+        wrong = f"{key}={printable(repr(self.value))}: " if key else ""
+        self.path, self.line, self.key = clean_text(path), line, self.setting
+        self.args = (clean_message(f"{self.path}:{line}: {wrong}{reason}"),)
 
 
 class BackendNotInstalledError(AsyncLockError, ImportError):
@@ -88,12 +105,15 @@ class BackendNotInstalledError(AsyncLockError, ImportError):
     """
 
     _fields = ("scheme", "extra")
+    scheme: str
+    extra: str
 
     def __init__(self, *, scheme: str, extra: str) -> None:
         super().__init__(
-            f"{scheme}:// needs a package that is not installed; run: pip install 'asynclock[{extra}]'"
+            f"{scheme}:// needs a package that is not installed; run: pip install 'asynclock[{extra}]'",
+            scheme=scheme,
+            extra=extra,
         )
-        self.scheme, self.extra = scheme, extra
 
 
 class AcquireTimeoutError(AsyncLockError, TimeoutError):
@@ -106,14 +126,21 @@ class AcquireTimeoutError(AsyncLockError, TimeoutError):
     """
 
     _fields = ("key", "timeout", "status")
+    key: str
+    timeout: float
+    status: Any
 
     def __init__(self, *, key: str, timeout: float, status: Any = None) -> None:  # noqa: ANN401  LockStatus is defined above this layer
         held = ""
         if status is not None and status.state in {"held", "expired"}:
             who = status.holder or status.owner
             held = f"; last seen {status.state}, holder {printable(who)}"
-        super().__init__(f"lock {key!r} was not acquired within {timeout:g} s{held}")
-        self.key, self.timeout, self.status = key, timeout, status
+        super().__init__(
+            f"lock {key!r} was not acquired within {timeout:g} s{held}",
+            key=key,
+            timeout=timeout,
+            status=status,
+        )
 
 
 class LeaseLostError(AsyncLockError):
@@ -127,12 +154,19 @@ class LeaseLostError(AsyncLockError):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("key", "owner", "fencing_token", "reason")
+    key: str
+    owner: str
+    fencing_token: int
+    reason: str
 
     def __init__(self, *, key: str, owner: str, fencing_token: int, reason: str) -> None:
         super().__init__(
-            f"lease on {key!r} lost ({reason}); stop writing, and acquire again before you go on"
+            f"lease on {key!r} lost ({reason}); stop writing, and acquire again before you go on",
+            key=key,
+            owner=owner,
+            fencing_token=fencing_token,
+            reason=reason,
         )
-        self.key, self.owner, self.fencing_token, self.reason = key, owner, fencing_token, reason
 
 
 class LeaseExpiredError(LeaseLostError):
@@ -160,7 +194,8 @@ class LeaseTakenOverError(LeaseLostError):
         new_token: int | None = None,
     ) -> None:
         super().__init__(key=key, owner=owner, fencing_token=fencing_token, reason=reason)
-        self.new_owner, self.new_token = new_owner, new_token
+        self.new_owner = None if new_owner is None else clean_text(new_owner)
+        self.new_token = new_token
 
 
 class LockChangedError(AsyncLockError):
@@ -173,14 +208,16 @@ class LockChangedError(AsyncLockError):
     """
 
     _fields = ("key", "expected", "status")
+    key: str
+    expected: str | None
+    status: Any
 
     def __init__(self, *, key: str, expected: str | None, status: Any) -> None:  # noqa: ANN401  LockStatus is defined above this layer
         if status.version == expected:
             text = f"lock {key!r} is {status.state}, not expired; nothing was written; use force to break it"
         else:
             text = f"lock {key!r} changed since it was looked at; nothing was written; look again"
-        super().__init__(text)
-        self.key, self.expected, self.status = key, expected, status
+        super().__init__(text, key=key, expected=expected, status=status)
 
 
 class StaleTokenError(AsyncLockError):
@@ -193,13 +230,18 @@ class StaleTokenError(AsyncLockError):
     """
 
     _fields = ("key", "fencing_token", "stored_token")
+    key: str
+    fencing_token: int
+    stored_token: int
 
     def __init__(self, *, key: str, fencing_token: int, stored_token: int) -> None:
         super().__init__(
             f"{key!r} was written under token {stored_token}, newer than {fencing_token}; "
-            "nothing was written; another holder has taken over"
+            "nothing was written; another holder has taken over",
+            key=key,
+            fencing_token=fencing_token,
+            stored_token=stored_token,
         )
-        self.key, self.fencing_token, self.stored_token = key, fencing_token, stored_token
 
 
 class RecordCorruptError(AsyncLockError):
@@ -214,13 +256,18 @@ class RecordCorruptError(AsyncLockError):
     """
 
     _fields = ("key", "reason", "version")
+    key: str
+    reason: str
+    version: str | None
 
     def __init__(self, *, key: str, reason: str, version: str | None = None) -> None:
         super().__init__(
             f"object {key!r} is corrupt ({reason}); nothing was written; find out who wrote it; "
-            "where it is a lock, break_lock() replaces it"
+            "where it is a lock, break_lock() replaces it",
+            key=key,
+            reason=reason,
+            version=version,
         )
-        self.key, self.reason, self.version = key, reason, version
 
 
 class BackendError(AsyncLockError):
@@ -235,6 +282,10 @@ class BackendError(AsyncLockError):
     """
 
     _fields = ("backend", "operation", "key", "detail", "written")
+    backend: str
+    operation: str
+    key: str
+    detail: str
     _written: ClassVar[Literal["no", "unknown"]] = "unknown"
 
     def __init__(
@@ -248,8 +299,13 @@ class BackendError(AsyncLockError):
     ) -> None:
         self.written: Literal["no", "unknown"] = self._written if written is None else written
         outcome = "nothing was written" if self.written == "no" else "it may have been written"
-        super().__init__(f"{backend}: {operation} {key!r} failed: {detail}; {outcome}")
-        self.backend, self.operation, self.key, self.detail = backend, operation, key, detail
+        super().__init__(
+            f"{backend}: {operation} {key!r} failed: {detail}; {outcome}",
+            backend=backend,
+            operation=operation,
+            key=key,
+            detail=detail,
+        )
 
 
 class PreconditionFailedError(BackendError):

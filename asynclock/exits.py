@@ -40,6 +40,10 @@ class Releasing(Protocol):
         """Release what is held, within the bound, told as a loss where one is given; on the client's loop."""
         ...
 
+    async def release_elsewhere(self) -> None:
+        """Release what is held, within the bound, on another loop: the client's is closed."""
+        ...
+
     def abandon(self, reason: str) -> None:
         """Hold nothing any more: this is a forked child."""
         ...
@@ -145,7 +149,18 @@ def _wait(started: list[tuple[Future[None], float]]) -> None:
 
 @atexit.register
 def _release_at_exit() -> None:
-    _wait(_release(lambda _: True))
+    elsewhere = _release(lambda _: True)
+    for client in list(_clients):
+        loop = client.loop
+        if loop is None or loop.is_running():
+            continue
+        # Its loop ended with leases held on it: it is run once more, or another in its place.
+        with contextlib.suppress(Exception):
+            if loop.is_closed():
+                asyncio.run(client.release_elsewhere())
+            else:
+                loop.run_until_complete(client.release_all())
+    _wait(elsewhere)
 
 
 def _after_fork_in_child() -> None:

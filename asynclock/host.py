@@ -18,6 +18,7 @@ from weakref import ref
 import anyio
 
 from asynclock._endings import EndingElsewhere, EndingHere
+from asynclock.backends._offload import LoopExecutor
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -312,6 +313,7 @@ class Host:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(LoopExecutor(f"{THREAD_NAME}-calls"))
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
         self._thread.start()
 

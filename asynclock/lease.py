@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import sys
 import threading
+import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.events import logger
-from asynclock.host import run_on
+from asynclock.host import Call, run_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -154,6 +158,31 @@ class Lease:
         elif self._tenure.lost is not None:
             callback(self._tenure.lost)
 
+    def enter(self) -> None:
+        """Tie the lease to the running loop: if that is closed, nobody is left to release it."""
+        self._tenure.body_loop = asyncio.get_running_loop()
+
+    def let_go(self) -> None:
+        """Release in the background, where nobody can wait: from any thread, a finalizer too."""
+        tenure, end, loop = self._tenure, self._end, self._loop
+
+        def release() -> None:
+            Call(loop, lambda: end(tenure), here=True).begin()
+
+        with suppress(RuntimeError):  # that loop is closed: the lock frees itself, or at exit
+            loop.call_soon_threadsafe(release)
+
+    def __del__(self) -> None:
+        if self._tenure.ended:
+            return
+        warnings.warn(
+            f"the lease on {self.key!r} was dropped before it was released; it is released now",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )
+        self.let_go()
+
     def _raise(self) -> NoReturn:
         lost = self._tenure.lost
         if lost is not None:
@@ -166,11 +195,15 @@ class Lease:
         )
 
     async def __aenter__(self) -> Self:
+        self.enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if was_dropped(error):
+            self.let_go()
+            return
         try:
             await self.release()
         except LeaseLostError as lost:
@@ -184,6 +217,16 @@ class Lease:
     def __repr__(self) -> str:
         state = "held" if self.held else "lost" if self._tenure.lost else "released"
         return f"<Lease {self.name!r} {state} owner={self.owner}>"
+
+
+def was_dropped(error: BaseException | None) -> bool:
+    """Whether the coroutine that leaves a body, the caller of the caller, is being closed and cannot wait.
+
+    An async generator that is closed still can.
+    """
+    if not isinstance(error, GeneratorExit):
+        return False
+    return not sys._getframe(2).f_code.co_flags & inspect.CO_ASYNC_GENERATOR  # noqa: SLF001  the documented way
 
 
 def _call_in_thread(callback: Callable[[LeaseLostError], object], loss: LeaseLostError) -> None:

@@ -18,10 +18,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from weakref import WeakMethod
 
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.host import run_on
-from asynclock.lease import Lease
+from asynclock.lease import Lease, was_dropped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -190,8 +191,15 @@ class _Hold(AbstractAsyncContextManager[Lease]):
         assert task is not None  # noqa: S101  we are in a coroutine
         self._task = task
         self._cancelling = task.cancelling()
-        loop = asyncio.get_running_loop()
-        self._lease.watch(lambda _: loop.call_soon_threadsafe(self._cancel))
+        self._lease.enter()
+        loop, cancel = asyncio.get_running_loop(), WeakMethod(self._cancel)
+
+        def lost(_: LeaseLostError) -> None:
+            # Weak: the lease of a body that was dropped is collected, and released by that.
+            if (cancel_body := cancel()) is not None and not loop.is_closed():
+                loop.call_soon_threadsafe(cancel_body)
+
+        self._lease.watch(lost)
         return self._lease
 
     def _cancel(self) -> None:
@@ -204,6 +212,9 @@ class _Hold(AbstractAsyncContextManager[Lease]):
     ) -> None:
         self._over = True
         assert self._lease is not None  # noqa: S101  entered
+        if was_dropped(error):
+            self._lease.let_go()
+            return
         if self._cancelled:
             error = await self._take_back(error)
         lost = self._lease.lost

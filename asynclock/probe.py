@@ -1,19 +1,22 @@
 """``probe``: prove a store before a lock is trusted to it.
 
 A store that ignores a condition answers 200, and every lock on it looks held by everyone. The
-probe writes a few objects of its own under the URL, races itself for them and deletes them.
+probe writes a few objects of its own under the URL, races itself for them and deletes them. Where
+it may not delete, it says what it has left; a list of locks passes over such objects.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from asynclock.backend import MissingDate, Written, missing_date
 from asynclock.backends import open_backend
+from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
 from asynclock.errors import AsyncLockError, BackendError, PreconditionFailedError
 from asynclock.settings import LeaseSettings
@@ -27,6 +30,13 @@ if TYPE_CHECKING:
 RACERS: Final = 32
 _ROUNDS: Final = 3
 _REWRITES: Final = 4
+_STEM: Final = ".asynclock-probe-"
+_KEY: Final = re.compile(rf"(?:.*/)?{re.escape(_STEM)}[0-9a-f-]{{36}}-\d+\.json")
+
+
+def is_probe(key: str) -> bool:
+    """Say whether an object is one that a probe has left, and no lock."""
+    return _KEY.fullmatch(key) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +65,8 @@ class ProbeReport:
         findings: What was tried, in order.
         clock_offset: By how many seconds the store's clock is ahead of this machine's, at least;
             None without Dates, 0.0 within the resolution.
+        left: Keys of objects of the probe that could not be deleted and are, or may be, still
+            there. No lock needs them, nor the right to delete; delete them when you like.
     """
 
     url: str
@@ -62,6 +74,7 @@ class ProbeReport:
     safe: bool
     findings: tuple[Finding, ...]
     clock_offset: float | None
+    left: tuple[str, ...] = ()
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -72,7 +85,8 @@ class ProbeReport:
 async def probe(url: str, **backend_options: object) -> ProbeReport:
     """Try whether locks may be kept at ``url``: conditions, races, reads, Dates.
 
-    Writes a dozen objects named ``.asynclock-probe-…`` there and deletes them.
+    Writes a dozen objects named ``.asynclock-probe-…`` there and deletes them, or says in
+    ``ProbeReport.left`` which it could not delete.
 
     Args:
         url: Where the locks are to be.
@@ -91,6 +105,7 @@ async def probe(url: str, **backend_options: object) -> ProbeReport:
 
 async def probe_backend(backend: Backend, *, url: str, clock: Clock | None = None) -> ProbeReport:
     """Probe a backend that is open already; see ``probe``."""
+    split_url(url)
     trial = _Trial(backend, clock or SystemClock())
     try:
         await trial.run()
@@ -102,6 +117,7 @@ async def probe_backend(backend: Backend, *, url: str, clock: Clock | None = Non
         safe=all(found.safe for found in trial.findings),
         findings=tuple(trial.findings),
         clock_offset=trial.clock_offset,
+        left=tuple(trial.left),
     )
 
 
@@ -113,8 +129,9 @@ class _Trial:
     def __init__(self, backend: Backend, clock: Clock) -> None:
         self._backend = backend
         self._clock = clock
-        self._stem = f".asynclock-probe-{uuid.uuid4()}"
+        self._stem = f"{_STEM}{uuid.uuid4()}"
         self._keys: list[str] = []
+        self.left: list[str] = []
         self.findings: list[Finding] = []
         self.clock_offset: float | None = None
 
@@ -143,13 +160,22 @@ class _Trial:
 
     async def clean(self) -> None:
         for key in self._keys:
-            # Permission to delete is not needed for locks.
-            with contextlib.suppress(BackendError):
+            try:
                 await self._backend.delete(key)
+            except BackendError:
+                # The right to delete is not needed for locks.
+                if await self._may_be_there(key):
+                    self.left.append(key)
+
+    async def _may_be_there(self, key: str) -> bool:
+        with contextlib.suppress(BackendError):
+            return await self._backend.get(key) is not None
+        return True
 
     async def _reads_back(self) -> str:
-        key = self._key()
+        key = self._name()
         await self._missing(key)
+        self._keys.append(key)  # from here on it may be there
         written = await self._backend.put_if_absent(key, b"first")
         stored = await self._present(key)
         if stored.body != b"first":
@@ -308,5 +334,8 @@ class _Trial:
         await asyncio.sleep(self._backend.min_write_interval)
 
     def _key(self) -> str:
-        self._keys.append(f"{self._stem}-{len(self._keys)}.json")
+        self._keys.append(self._name())
         return self._keys[-1]
+
+    def _name(self) -> str:
+        return f"{self._stem}-{len(self._keys)}.json"

@@ -66,6 +66,12 @@ class RenewalScheduler:
         if remaining <= 0:
             self._entries.pop(entry.tenure, None)
             return
+        body = entry.tenure.body_loop
+        if body is not None and body.is_closed():
+            # Its body will never go on, and never release.
+            self._entries.pop(entry.tenure, None)
+            entry.tenure.let_go("the event loop of its holder was closed")
+            return
         now = asyncio.get_running_loop().time()
         if not entry.renewing and now >= entry.renew_at:
             renewal = entry.tenure.start_renewal()

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 
+from asynclock.backends._names import azure_account, is_account_name
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ def find_account(host: str, taken: Mapping[str, Sdk]) -> Account:
                 value=None,
                 reason="names no account; set account_url, connection_string or AZURE_STORAGE_ACCOUNT",
             )
+        if not is_account_name(name):
+            raise ConfigError(
+                setting="AZURE_STORAGE_ACCOUNT", value=name, reason="must be 3 to 24 characters a-z 0-9"
+            )
         address = f"https://{name}.blob.{_SUFFIX}"
     if sas is None and credential is None:
         credential, sas = os.environ.get("AZURE_STORAGE_KEY"), os.environ.get("AZURE_STORAGE_SAS_TOKEN")
@@ -75,16 +80,23 @@ def _check_credential(credential: Sdk) -> None:
 
 
 def _host_address(host: str) -> str | None:
-    """Return the blob address of ``account.dfs.core.windows.net`` and the like; None without a host."""
+    """Return the blob address of ``account.dfs.core.windows.net`` and the like; None without a host.
+
+    A URL often comes from elsewhere: it may choose an account, but nobody else than Azure to
+    receive a credential.
+    """
     if not host:
         return None
-    name, _, rest = host.partition(".")
-    service, _, suffix = rest.partition(".")
-    if not name or service not in {"dfs", "blob"} or not suffix:
+    found = azure_account(host)
+    if found is None:
         raise ConfigError(
-            setting="url", value="...", reason=f"the account must be like account.blob.{_SUFFIX}"
+            setting="url",
+            value=host,
+            reason=f"the account must be like account.blob.{_SUFFIX}, or the same in Azure's other clouds; "
+            "for any other host set account_url, which says who receives the credential",
         )
-    return f"https://{name}.blob.{suffix}"
+    account, cloud = found
+    return f"https://{account}.blob.{cloud}"
 
 
 def _from_connection_string(text: str) -> Account:

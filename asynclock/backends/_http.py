@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from email.utils import mktime_tz, parsedate_tz
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from asynclock._text import printable
 from asynclock.backend import MAX_BODY
@@ -161,9 +161,9 @@ def check_endpoint(setting: str, value: str, *, allow_http: bool, with_path: boo
         parts = urlsplit(value)
         parts.port  # noqa: B018  raises where the port is no number
     except ValueError:
-        refuse("must be like https://host:port")
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        refuse("must be like https://host:port")
+        parts = None  # its text, which would go along as the context, may quote a secret
+    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+        refuse("must be like https://host:443")
     if "@" in parts.netloc or parts.query or parts.fragment:
         refuse("must bear no user, password, ? or #; give credentials by their options")
     if parts.path.strip("/") and not with_path:
@@ -171,20 +171,6 @@ def check_endpoint(setting: str, value: str, *, allow_http: bool, with_path: boo
     if parts.scheme == "http" and not (allow_http or is_loopback(parts.hostname)):
         refuse("is plain http and not this machine; use https, or allow_http=True to accept the risk")
     return value.rstrip("/")
-
-
-def bucket_of(url: SplitResult) -> str:
-    """Return the bucket or container a URL names.
-
-    Raises:
-        ConfigError: There is none, or it cannot be one.
-    """
-    bucket = url.netloc
-    if not bucket or not all(c.isascii() and (c.isalnum() or c in "._-") for c in bucket):
-        raise ConfigError(
-            setting="url", value=url.geturl(), reason=f"must be like {url.scheme}://bucket/prefix"
-        )
-    return bucket
 
 
 class Joined(Generic[T]):

@@ -23,6 +23,7 @@ from asynclock.backends._http import (
     note_sent,
     without_resend,
 )
+from asynclock.backends._resolver import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,17 +51,21 @@ async def make_client(settings: ClientSettings) -> tuple[Sdk, AsyncExitStack]:
     """Return a lean client, and what closes it; on a loop of its own, it blocks for 0.1 to 0.3 s."""
     session = aiobotocore.session.get_session()
     session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
-    if settings.credentials is not None:
-        session.set_credentials(*settings.credentials)
-    credentials = await session.get_credentials()
-    if credentials is None:
-        raise botocore.exceptions.NoCredentialsError
-    shared = _SharedCredentials(credentials)
-    # The first fetch reads the models of the service that it asks.
-    await shared.get_frozen_credentials()
-    session._credentials = shared  # noqa: SLF001  no public way takes credentials of one's own making
     async with AsyncExitStack() as stack:
+        resolver = Resolver()
+        stack.push_async_callback(resolver.close)
+        # The default, so that the clients which fetch credentials have it too.
+        session.set_default_client_config(aiobotocore.config.AioConfig(connector_args={"resolver": resolver}))
+        if settings.credentials is not None:
+            session.set_credentials(*settings.credentials)
+        credentials = await session.get_credentials()
+        if credentials is None:
+            raise botocore.exceptions.NoCredentialsError
+        shared = _SharedCredentials(credentials)
         stack.push_async_callback(shared.aclose)
+        # The first fetch reads the models of the service that it asks.
+        await shared.get_frozen_credentials()
+        session._credentials = shared  # noqa: SLF001  no public way takes credentials of one's own making
         client = await stack.enter_async_context(
             session.create_client(
                 "s3",

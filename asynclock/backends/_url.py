@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
+from asynclock._secrets import clean_url
+from asynclock.backends._names import name_problem
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -13,28 +16,76 @@ if TYPE_CHECKING:
 
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _LIKE: Final = "must be like s3://bucket/prefix, file:///folder or memory://name"
+_CREDENTIALS: Final = (
+    "must contain no user or password; give credentials as options (an '@' stands only between an Azure "
+    "container, 3 to 63 characters a-z 0-9 -, and its account)"
+)
+_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)(?P<path>.*)", re.DOTALL)
+_NO_PORT: Final = re.compile(r"[^\[:]*:(?!\d+$)")
+_WITH_ACCOUNT: Final = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
 
 
 def split_url(url: str) -> SplitResult:
     """Parse the URL of a store.
 
     Raises:
-        ConfigError: It has no scheme, bears a password, a query or characters that URLs have not.
+        ConfigError: It has no scheme, credentials, a query or characters that URLs have not.
     """
     if not isinstance(url, str):
-        raise ConfigError(setting="url", value=url, reason=_LIKE)
+        raise ConfigError(setting="url", value=_shown(url), reason=_LIKE)
+    refuse_credentials("url", url)
     try:
         parts = urlsplit(url)
-    except ValueError as error:
-        raise ConfigError(setting="url", value=url, reason=str(error)) from None
-    if "@" in parts.netloc and ":" in parts.netloc.rpartition("@")[0]:
-        # The value is left out: it bears a secret.
-        raise ConfigError(setting="url", value="...", reason="a URL must not bear a password; use options")
-    if not parts.scheme or not url.startswith("://", len(parts.scheme)) or _CONTROL.search(url):
-        raise ConfigError(setting="url", value=url, reason=_LIKE)
+    except ValueError:
+        parts = None  # its text, which would go along as the context, may quote a secret
+    if (
+        parts is None
+        or not parts.scheme
+        or not url.startswith("://", len(parts.scheme))
+        or _CONTROL.search(url)
+    ):
+        raise wrong_url("url", url, _LIKE)
     if parts.query or parts.fragment:
-        raise ConfigError(setting="url", value=url, reason="must have no ? or #; give options by name")
+        raise wrong_url("url", url, "must have no ? or #; give options by name")
     return parts
+
+
+def _shown(given: object) -> object:
+    """Return what an error shows of something that is no string; an object's repr may hold a secret."""
+    if isinstance(given, PurePath):
+        return str(given)
+    return given if given is None or isinstance(given, bytes) else type(given).__name__
+
+
+def refuse_credentials(setting: str, url: str) -> None:
+    """Return if a URL has no user and no password, nor what may be a part of one.
+
+    A slash in a secret ends what a parser takes for user and password: of ``s3://KEY:SEC/RET@bucket``
+    it sees the host ``KEY:SEC`` and a path. So no "@" is allowed at all, but for the one between an
+    Azure container and its account, and those in the names of folders.
+
+    Args:
+        setting: Named in the error.
+        url: Of a store, or one that Spark or Hudi will open. What is no URL is left alone.
+
+    Raises:
+        ConfigError: It may have; the secret is not shown.
+    """
+    found = _URL.match(url)
+    if found is None:
+        return
+    scheme, host, path = found["scheme"].lower(), found["host"], found["path"]
+    user, at, service = host.rpartition("@")
+    if scheme in _WITH_ACCOUNT and (not user or name_problem("az", user) is None):
+        at = ""
+    in_path = "@" in path and (scheme != "file" or host not in {"", "localhost"})
+    if at or in_path or _NO_PORT.match(service):
+        raise wrong_url(setting, url, _CREDENTIALS)
+
+
+def wrong_url(setting: str, url: str, reason: str) -> ConfigError:
+    """Return the error about a URL; nothing of it that may be a secret is shown."""
+    return ConfigError(setting=setting, value=clean_url(url), reason=reason)
 
 
 def object_prefix(url: SplitResult) -> str:
@@ -47,10 +98,23 @@ def object_prefix(url: SplitResult) -> str:
     if segments == [""]:
         return ""
     if any(unquote(segment) in {"", ".", ".."} for segment in segments):
-        raise ConfigError(
-            setting="url", value=url.geturl(), reason="the path must have no empty segment, '.' or '..'"
-        )
+        raise wrong_url("url", url.geturl(), "the path must have no empty segment, '.' or '..'")
     return "/".join(segments) + "/"
+
+
+def bucket_of(url: SplitResult, provider: str) -> str:
+    """Return the bucket a URL names.
+
+    Args:
+        url: The URL.
+        provider: Whose rules for names hold: ``s3`` or ``gs``.
+
+    Raises:
+        ConfigError: There is none, or none can be called so.
+    """
+    if (problem := name_problem(provider, url.netloc)) is not None:
+        raise wrong_url("url", url.geturl(), f"must be like {url.scheme}://bucket/prefix; {problem}")
+    return url.netloc
 
 
 def take_options(options: dict[str, object], **allowed: type) -> dict[str, Any]:

@@ -53,7 +53,9 @@ from asynclock.backends._http import (
     server_time,
     without_resend,
 )
-from asynclock.backends._url import object_prefix, split_url, take_options
+from asynclock.backends._names import name_problem
+from asynclock.backends._resolver import Resolver
+from asynclock.backends._url import object_prefix, split_url, take_options, wrong_url
 from asynclock.errors import (
     BackendError,
     ConfigError,
@@ -114,6 +116,7 @@ class AzureBackend(CloudBackend[Sdk]):
         self._container = container
         self._account = account
         self._trust_env = trust_env
+        self._resolver = Resolver()
         self._blobs: dict[str, Sdk] = {}
         self._shared: _SharedCredential | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -194,7 +197,10 @@ class AzureBackend(CloudBackend[Sdk]):
     async def _open(self) -> Sdk:
         self._session = without_resend(
             aiohttp.ClientSession(
-                trust_env=self._trust_env, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+                connector=aiohttp.TCPConnector(resolver=self._resolver),
+                trust_env=self._trust_env,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
             )
         )
         credential = self._account.credential
@@ -224,6 +230,7 @@ class AzureBackend(CloudBackend[Sdk]):
             await self._shared.aclose()
         if self._session is not None:
             await self._session.close()
+        await self._resolver.close()
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
         if (
@@ -326,10 +333,8 @@ def open_azure(url: str, **options: object) -> AzureBackend:
         min_write_interval=float,
     )
     container, _, host = parts.netloc.partition("@")
-    if not container or not all(c.isascii() and (c.isalnum() or c in "-$") for c in container):
-        raise ConfigError(
-            setting="url", value="...", reason=f"must be like {parts.scheme}://container/prefix"
-        )
+    if (problem := name_problem("az", container)) is not None:
+        raise wrong_url("url", url, f"must be like {parts.scheme}://container/prefix; {problem}")
     account = find_account(host, taken)
     allow_http = taken.get("allow_http", False)
     address = check_endpoint("account_url", account.url, allow_http=allow_http, with_path=True)

@@ -44,7 +44,6 @@ from asynclock.backends._http import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
     CloudBackend,
-    bucket_of,
     check_endpoint,
     http_date,
     note_sent,
@@ -52,7 +51,8 @@ from asynclock.backends._http import (
     server_time,
     without_resend,
 )
-from asynclock.backends._url import object_prefix, split_url, take_options
+from asynclock.backends._resolver import Resolver
+from asynclock.backends._url import bucket_of, object_prefix, split_url, take_options
 from asynclock.errors import (
     AccessDeniedError,
     BackendError,
@@ -118,6 +118,7 @@ class GcsBackend(CloudBackend[Storage]):
         self._anonymous = token is None and endpoint_url.startswith("http://")
         self._token = token
         self._trust_env = trust_env
+        self._resolver = Resolver()
         self._timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
         self._if_bounded = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT)
         self._billed = f"&userProject={quote(user_project, safe='')}" if user_project else ""
@@ -230,7 +231,11 @@ class GcsBackend(CloudBackend[Storage]):
 
     async def _open(self) -> Storage:
         session = without_resend(
-            aiohttp.ClientSession(trust_env=self._trust_env, cookie_jar=aiohttp.DummyCookieJar())
+            aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(resolver=self._resolver),
+                trust_env=self._trust_env,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
         )
         try:
             token = self._token
@@ -246,6 +251,7 @@ class GcsBackend(CloudBackend[Storage]):
         if isinstance(client.token, SharedToken):
             await client.token.close()
         await client.session.session.close()
+        await self._resolver.close()
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
         if isinstance(error, _Answered):
@@ -292,7 +298,7 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
         endpoint = f"http://{endpoint}"
     endpoint = check_endpoint("endpoint_url", endpoint, allow_http=taken.get("allow_http", False))
     return GcsBackend(
-        bucket_of(parts),
+        bucket_of(parts, "gs"),
         prefix=object_prefix(parts),
         min_write_interval=taken.get("min_write_interval", _WRITE_INTERVAL),
         endpoint_url=endpoint,

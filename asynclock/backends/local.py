@@ -3,23 +3,29 @@
 An object is replaced by renaming a complete, synced temporary file over it, so that a process
 killed at any instant leaves the old or the new bytes and never a torn or empty file. The
 condition is checked and the rename made under the operating system's ``flock`` on a hidden side
-file, which the kernel frees when its holder dies. Network file systems are refused: their
-locks and renames do not keep these promises.
+file, which the kernel frees when its holder dies. Network and shared file systems are refused:
+their locks and renames do not keep these promises.
+
+A version is made of time, inode and a hash of the bytes. Where the file system keeps nanoseconds
+no two writes have the same; where it cuts them only two writes of the same bytes may.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
+import hashlib
 import os
 import re
+import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from asynclock.backend import MAX_BODY, Entry, Stored, Written, note_date
+from asynclock.backends._folder import Folder, IrregularFileError, make_folder, read_regular, stamp
+from asynclock.backends._mounts import shared_below, shared_kind
 from asynclock.backends._offload import Workers
 from asynclock.backends._url import object_prefix, split_url, take_options
 from asynclock.errors import (
@@ -36,18 +42,31 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import AsyncIterator, Iterator
 
-_NETWORK: Final = frozenset({
-    "9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4",
-    "ocfs2", "orangefs", "smb3", "smbfs",
-})  # fmt: skip
 _THREADS: Final = 4
-_FLOCK_PATIENCE: Final = 1.0
-"""Seconds to wait for another writer of the same object, who needs microseconds unless it was stopped."""
 _ORPHAN_AGE: Final = 60.0
 """Seconds after which the temporary file of a process that is gone is removed."""
 _TEMPORARY: Final = re.compile(r"\..+\.([0-9a-f]+)-[0-9a-f]{12}\.tmp")
-_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 _NANO: Final = 1_000_000_000
+_ERRORS: Final[dict[int, type[BackendError]]] = {
+    errno.EACCES: AccessDeniedError,
+    errno.EPERM: AccessDeniedError,
+    errno.EROFS: AccessDeniedError,
+    errno.EEXIST: UnsupportedBackendError,
+    errno.EISDIR: UnsupportedBackendError,
+    errno.ENAMETOOLONG: UnsupportedBackendError,
+    errno.ENOTDIR: UnsupportedBackendError,
+    errno.EOVERFLOW: UnsupportedBackendError,
+    errno.EBUSY: UnsupportedBackendError,
+    errno.EAGAIN: BackendUnavailableError,
+    errno.ENOENT: BackendUnavailableError,
+}
+"""Nothing was written: the rename, the only step that shows, was not made or has failed."""
+_DETAILS: Final = {
+    errno.EAGAIN: "another process has been stopped in the middle of a write",
+    errno.EBUSY: "the lock file is mounted by itself and cannot be replaced; mount its folder",
+    errno.ENAMETOOLONG: "File name too long; use a shorter name, or split it with '/'",
+    errno.ENOENT: "the folder was removed meanwhile",
+}
 
 
 class LocalBackend:
@@ -63,14 +82,15 @@ class LocalBackend:
     name = "file"
     clock_resolution = 0.0
     sends_dates = True
-    versions_may_repeat = False
+    versions_may_repeat = True
 
     def __init__(self, root: Path, *, fsync: bool = True, min_write_interval: float = 0.0) -> None:
         self.min_write_interval = min_write_interval
         self._root = root
         self._fsync = fsync
         self._workers = Workers("asynclock-file", _THREADS)
-        self._checked = False
+        self._local: set[int] = set()
+        self._seen: set[Path] = set()
         self._swept: set[Path] = set()
 
     async def get(self, key: str) -> Stored | None:
@@ -107,81 +127,107 @@ class LocalBackend:
         self._workers.close()
 
     def _get(self, key: str) -> Stored | float:
+        path = self._path(key)
         with self._errors("get", key):
-            self._refuse_network("get", key)
+            self._refuse_unseen("get", key, path.parent)
             try:
-                with self._path(key).open("rb") as file:
-                    body = file.read(MAX_BODY + 1)
-                    facts = os.fstat(file.fileno())
+                body, facts = read_regular(path, MAX_BODY + 1)
             except FileNotFoundError:
+                self._refuse_shared("get", key, path, _device(path))
                 return time.time()
-            return Stored(body, _version(facts), facts.st_mtime_ns / _NANO, time.time())
+            self._refuse_shared("get", key, path, facts.st_dev)
+            return Stored(body, _version(body, facts), facts.st_mtime_ns / _NANO, time.time())
 
     def _put(self, operation: str, key: str, body: bytes, version: str | None) -> Written:
-        path = self._path(key)
-        with self._errors(operation, key):
-            self._refuse_network(operation, key)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._sweep(path.parent)
-            temporary = _side(path, f"{os.getpid():x}-{os.urandom(6).hex()}.tmp")
-            try:
-                self._write(temporary, body)
-                with _flock(_side(path, "lock")):
-                    facts = _facts(path)
-                    self._require(operation, key, facts, version)
-                    # Never the same time twice: the version is made of it.
-                    modified = max(time.time_ns(), facts.st_mtime_ns + 1 if facts else 0)
-                    os.utime(temporary, ns=(modified, modified))
-                    written = _version(temporary.stat())
-                    temporary.rename(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
+        with self._errors(operation, key), self._folder(operation, key) as folder:
+            written = self._replace(folder, operation, key, body, version)
             if self._fsync:
-                _sync_folder(path.parent)
+                try:
+                    folder.sync()
+                except OSError as error:
+                    raise OutcomeUnknownError(
+                        backend=self.name, operation=operation, key=key, detail=str(error)
+                    ) from error
             return Written(written, time.time())
 
-    def _write(self, temporary: Path, body: bytes) -> None:
-        # Buffered: a bare write may take only a part of the bytes and not say why.
-        with temporary.open("xb") as file:
-            file.write(body)
-            file.flush()
-            if self._fsync:
-                os.fsync(file.fileno())
+    def _folder(self, operation: str, key: str) -> Folder:
+        """Open the folder of an object for writing, and make it where an object may be created."""
+        path = self._path(key).parent
+        self._refuse_unseen(operation, key, path)
+        try:
+            folder = Folder(path)
+        except FileNotFoundError:
+            self._refuse_shared(operation, key, path, _device(path))
+            if operation == "put_if_match":
+                # The folder of a lock that is held was removed; it is not the holder's to make again.
+                raise self._refused(operation, key, "no object") from None
+            make_folder(path, self._root)
+            folder = Folder(path)
+        try:
+            self._refuse_shared(operation, key, path, folder.device)
+            self._sweep(path, folder)
+        except BaseException:
+            folder.close()
+            raise
+        return folder
 
-    def _require(self, operation: str, key: str, facts: os.stat_result | None, version: str | None) -> None:
-        """Raise unless the condition of a write holds."""
-        if operation == "put_if_absent" and facts is not None:
-            raise self._refused(operation, key, "it exists")
-        if operation == "put_if_match" and (facts is None or _version(facts) != version):
-            raise self._refused(operation, key, "another version" if facts else "no object")
+    def _replace(self, folder: Folder, operation: str, key: str, body: bytes, version: str | None) -> str:
+        """Write an object if the condition holds; return its version."""
+        name = key.rpartition("/")[2]
+        temporary = f".{name}.{os.getpid():x}-{os.urandom(6).hex()}.tmp"
+        with folder.temporary(temporary, body, fsync=self._fsync) as descriptor, folder.locked(_side(name)):
+            present, modified = self._present(folder, name)
+            if operation == "put_if_absent" and present is not None:
+                raise self._refused(operation, key, "it exists")
+            if operation == "put_if_match" and present != version:
+                raise self._refused(operation, key, "another version" if present else "no object")
+            written = _version(body[: MAX_BODY + 1], stamp(descriptor, time.time_ns(), modified))
+            folder.rename(temporary, name)
+            return written
 
-    def _sweep(self, folder: Path) -> None:
-        """Remove what killed writers left in ``folder``, once for each folder."""
-        if folder in self._swept:
+    def _present(self, folder: Folder, name: str) -> tuple[str | None, int]:
+        """Return an object's version, or None, and when it was written, in epoch nanoseconds."""
+        try:
+            body, facts = folder.read(name, MAX_BODY + 1)
+        except FileNotFoundError:
+            return None, 0
+        return _version(body, facts), facts.st_mtime_ns
+
+    def _sweep(self, path: Path, folder: Folder) -> None:
+        """Remove what killed writers left in a folder, once for each folder."""
+        if path in self._swept:
             return
-        self._swept.add(folder)
-        for path in folder.glob(".*.tmp"):
-            found = _TEMPORARY.fullmatch(path.name)
+        self._swept.add(path)
+        for name in folder.names():
+            found = _TEMPORARY.fullmatch(name)
             if found is not None and not _alive(int(found[1], 16)):
                 with contextlib.suppress(OSError):
                     # Young ones stay: their process may live in another container.
-                    if time.time() - path.stat().st_mtime > _ORPHAN_AGE:
-                        path.unlink()
+                    if time.time() - folder.modified(name) > _ORPHAN_AGE:
+                        folder.remove(name)
 
     def _delete(self, key: str) -> None:
         path = self._path(key)
         with self._errors("delete", key):
-            self._refuse_network("delete", key)
-            if path.parent.is_dir():
-                side = _side(path, "lock")
-                with _flock(side):
-                    path.unlink(missing_ok=True)
-                    side.unlink()
+            self._refuse_unseen("delete", key, path.parent)
+            try:
+                folder = Folder(path.parent)
+            except FileNotFoundError:
+                self._refuse_shared("delete", key, path, _device(path))
+                return
+            with folder:
+                self._refuse_shared("delete", key, path, folder.device)
+                with folder.locked(_side(path.name)):
+                    folder.remove(path.name)
+                    folder.remove(_side(path.name))
 
     def _list(self, prefix: str) -> builtins.list[Entry]:
         with self._errors("list", prefix):
-            self._refuse_network("list", prefix)
+            # Before anything is looked at: a share whose server is gone would block for good.
+            below = shared_below(self._root)
+            if below is not None:
+                raise self._shared("list", prefix, *below)
+            self._refuse_shared("list", prefix, self._root, _device(self._root))
             found = []
             for folder, folders, names in os.walk(self._root, onerror=_raise_unless_gone):
                 folders[:] = [name for name in folders if not name.startswith(".")]
@@ -191,8 +237,9 @@ class LocalBackend:
                     if name.startswith(".") or not key.startswith(prefix):
                         continue
                     with contextlib.suppress(FileNotFoundError):
-                        facts = path.stat()
-                        found.append(Entry(key, facts.st_size, facts.st_mtime_ns / _NANO))
+                        facts = path.lstat()
+                        if stat.S_ISREG(facts.st_mode):
+                            found.append(Entry(key, facts.st_size, facts.st_mtime_ns / _NANO))
             return sorted(found, key=lambda entry: entry.key)
 
     def _path(self, key: str) -> Path:
@@ -200,56 +247,46 @@ class LocalBackend:
             raise ConfigError(setting="key", value=key, reason="must be a relative path without '.' or '..'")
         return self._root / key
 
-    def _refuse_network(self, operation: str, key: str) -> None:
-        if self._checked:
+    def _refuse_unseen(self, operation: str, key: str, folder: Path) -> None:
+        """Refuse a share before it is touched: one whose server is gone would block for good."""
+        if folder not in self._seen:
+            kind = shared_kind(folder)
+            if kind is not None:
+                raise self._shared(operation, key, folder, kind)
+            self._seen.add(folder)
+
+    def _refuse_shared(self, operation: str, key: str, path: Path, device: int) -> None:
+        """Refuse a network or shared file system, wherever it is mounted and whenever that happened."""
+        if device in self._local:
             return
-        kind = _file_system(self._root)
-        if kind in _NETWORK or kind.startswith("fuse."):
-            raise UnsupportedBackendError(
-                backend=self.name,
-                operation=operation,
-                key=key,
-                detail=f"{self._root} is on a network file system ({kind}); use a local disk or a store",
-            )
-        self._checked = True
+        kind = shared_kind(path)
+        if kind is not None:
+            raise self._shared(operation, key, path, kind)
+        self._local.add(device)
+
+    def _shared(self, operation: str, key: str, path: Path, kind: str) -> UnsupportedBackendError:
+        return UnsupportedBackendError(
+            backend=self.name,
+            operation=operation,
+            key=key,
+            detail=f"{path} is on a network file system or a shared folder ({kind}), which other machines may"
+            " write at the same time; use a local disk or a store",
+        )
 
     @contextlib.contextmanager
     def _errors(self, operation: str, key: str) -> Iterator[None]:
         """Turn errors of the operating system into ours."""
         try:
             yield
-        except BackendError:
-            raise
-        except PermissionError as error:
-            raise AccessDeniedError(
-                backend=self.name, operation=operation, key=key, detail=str(error)
-            ) from error
-        except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
-            raise UnsupportedBackendError(
-                backend=self.name, operation=operation, key=key, detail=str(error)
-            ) from error
-        except BlockingIOError as error:
-            raise BackendUnavailableError(
+        except OSError as error:
+            kind, detail = _explained(error, operation)
+            raise kind(
                 backend=self.name,
                 operation=operation,
                 key=key,
-                detail="another process has been stopped in the middle of a write",
+                detail=detail,
+                written="no" if kind is PreconditionFailedError else None,
             ) from error
-        except OSError as error:
-            if error.errno == errno.EROFS:
-                raise AccessDeniedError(
-                    backend=self.name, operation=operation, key=key, detail=str(error)
-                ) from error
-            if error.errno == errno.ENAMETOOLONG:
-                raise UnsupportedBackendError(
-                    backend=self.name,
-                    operation=operation,
-                    key=key,
-                    detail=f"{error.strerror}; use a shorter name, or split it with '/'",
-                ) from error
-            # The rename may be done and only the sync of the folder have failed.
-            kind = BackendUnavailableError if operation in {"get", "list"} else OutcomeUnknownError
-            raise kind(backend=self.name, operation=operation, key=key, detail=str(error)) from error
 
     def _refused(self, operation: str, key: str, detail: str) -> PreconditionFailedError:
         return PreconditionFailedError(
@@ -265,65 +302,42 @@ def open_local(url: str, **options: object) -> LocalBackend:
     """
     parts = split_url(url)
     object_prefix(parts)
-    folder = unquote(parts.path)
+    if re.search("%2f", parts.path, re.IGNORECASE):
+        raise ConfigError(setting="url", value=url, reason="a folder's name cannot contain a '/' (%2F)")
+    folder = os.fsdecode(unquote_to_bytes(parts.path))
     if parts.netloc not in {"", "localhost"} or not folder.strip("/") or "\0" in folder:
         raise ConfigError(setting="url", value=url, reason="use file:///absolute/folder")
     return LocalBackend(Path(folder), **take_options(options, fsync=bool, min_write_interval=float))
 
 
-def _side(path: Path, ending: str) -> Path:
-    return path.with_name(f".{path.name}.{ending}")
+def _explained(error: OSError, operation: str) -> tuple[type[BackendError], str]:
+    """Return our kind of an error of the operating system, and what to say."""
+    if isinstance(error, IrregularFileError):
+        return UnsupportedBackendError, f"{error.filename}: {error.strerror}"
+    if error.errno == errno.ENOENT and operation == "put_if_match":
+        return PreconditionFailedError, _DETAILS[errno.ENOENT]
+    # A disk that fails may have done what it was asked to.
+    unclear = BackendUnavailableError if operation in {"get", "list"} else OutcomeUnknownError
+    number = error.errno or 0
+    return _ERRORS.get(number, unclear), _DETAILS.get(number, str(error))
 
 
-def _facts(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return None
+def _side(name: str) -> str:
+    return f".{name}.lock"
 
 
-def _version(facts: os.stat_result) -> str:
-    return f"{facts.st_mtime_ns:x}-{facts.st_ino:x}"
+def _version(body: bytes, facts: os.stat_result) -> str:
+    digest = hashlib.blake2b(body, digest_size=16).hexdigest()
+    return f"{facts.st_mtime_ns:x}-{facts.st_ino:x}-{digest}"
 
 
-@contextlib.contextmanager
-def _flock(path: Path) -> Iterator[None]:
-    descriptor = _take_flock(path)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _take_flock(path: Path) -> int:
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            _wait_for_flock(descriptor)
-            # A deletion removes the side file: who waited for it must lock the one that is there now.
-            facts = _facts(path)
-            if facts is not None and os.path.samestat(facts, os.fstat(descriptor)):
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _wait_for_flock(descriptor: int) -> None:
-    # Not a blocking call: behind a stopped process it would use up the backend's few threads.
-    until = time.monotonic() + _FLOCK_PATIENCE
-    pause = 0.0005
+def _device(path: Path) -> int:
+    """Return the number of the file system that ``path`` is on, or will be once it exists."""
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                raise
-            time.sleep(pause)
-            pause = min(2 * pause, 0.02)
-        else:
-            return
+            return path.stat().st_dev
+        except FileNotFoundError:
+            path = path.parent
 
 
 def _alive(process: int) -> bool:
@@ -339,34 +353,3 @@ def _alive(process: int) -> bool:
 def _raise_unless_gone(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _mounts() -> list[str]:
-    """Return the lines of the kernel's table of mounts; empty where there is none."""
-    try:
-        return os.fsdecode(Path("/proc/self/mountinfo").read_bytes()).splitlines()
-    except OSError:
-        return []
-
-
-def _file_system(folder: Path) -> str:
-    """Return the kind of file system that ``folder`` is on, or will be once it is made; else ''.
-
-    Source: proc_pid_mountinfo(5): the fifth field is the mount point, the one after `` - `` the kind.
-    """
-    folder = Path(os.path.realpath(folder))
-    best, kind = -1, ""
-    for line in _mounts():
-        before, _, after = line.partition(" - ")
-        point = _ESCAPED.sub(lambda code: chr(int(code[1], 8)), before.split(" ")[4])
-        if folder.is_relative_to(point) and len(point) >= best:
-            best, kind = len(point), after.split(" ")[0]
-    return kind

@@ -42,7 +42,6 @@ import botocore.exceptions
 from asynclock.backend import Entry, Stored, Written, note_date
 from asynclock.backends._http import (
     CloudBackend,
-    bucket_of,
     check_endpoint,
     http_date,
     read_capped,
@@ -50,7 +49,7 @@ from asynclock.backends._http import (
 )
 from asynclock.backends._offload import Workers
 from asynclock.backends._s3_client import ClientSettings, Sdk, make_client
-from asynclock.backends._url import object_prefix, split_url, take_options
+from asynclock.backends._url import bucket_of, object_prefix, split_url, take_options
 from asynclock.errors import (
     AccessDeniedError,
     BackendError,
@@ -303,7 +302,7 @@ def open_s3(url: str, **options: object) -> S3Backend:
     payer = {"RequestPayer": "requester"} if taken.get("requester_pays") else {}
     at_rest, customer = _encryption(taken)
     return S3Backend(
-        bucket_of(parts),
+        bucket_of(parts, "s3"),
         settings,
         prefix=object_prefix(parts),
         min_write_interval=taken.get("min_write_interval", 0.0),

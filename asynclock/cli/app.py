@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import re
 import signal
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from asynclock._secrets import clean_message, clean_url
 from asynclock.cli.doctor import doctor_command
 from asynclock.cli.exit_codes import SIGNALLED, USAGE, exit_code
 from asynclock.cli.locks import break_command, list_command, status_command
@@ -18,6 +22,9 @@ from asynclock.errors import AsyncLockError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_EXTRA: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
+_ASSIGNED: Final = re.compile(r"=\S+")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,13 +41,25 @@ for each in (run_locked_command, status_command, list_command, break_command, do
     command.add_command(each)
 
 
+def _without_secrets(complaint: str, words: Sequence[str]) -> str:
+    """Return a complaint about the words of a command line without what may be a secret in them."""
+    for word in words:
+        if ":/" in word or "@" in word:
+            complaint = complaint.replace(word, clean_url(word))
+    complaint = _ASSIGNED.sub("=...", complaint)
+    complaint = _EXTRA.sub(r"\1, which may be a secret and is not shown", complaint)
+    return "\n".join(clean_message(line) for line in complaint.split("\n"))
+
+
 def run_command(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors are told on the standard error."""
     logging.basicConfig(format="asynclock: %(message)s")
     try:
         code: Any = command.main(arguments, prog_name="asynclock", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        sys.stderr.write(_without_secrets(shown.getvalue(), sys.argv[1:] if arguments is None else arguments))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return SIGNALLED + signal.SIGINT

@@ -10,7 +10,6 @@ from asynclock._text import printable
 from asynclock.cli.exit_codes import DONE, NO
 from asynclock.cli.locks import backend_option, json_option
 from asynclock.cli.output import print_json
-from asynclock.cli.target import parse_options
 from asynclock.probe import probe
 
 
@@ -18,12 +17,13 @@ from asynclock.probe import probe
 @click.argument("url", metavar="URL")
 @backend_option
 @json_option
-def doctor_command(url: str, options: tuple[str, ...], *, as_json: bool) -> int:
+def doctor_command(url: str, options: dict[str, object], *, as_json: bool) -> int:
     """Try whether locks may be kept at URL: conditions, races, reads, Dates.
 
-    Writes a few objects of its own there and deletes them. Exit code 1 if it is not safe.
+    Writes a few objects of its own there and deletes them, or names those that it could not
+    delete. Exit code 1 if it is not safe.
     """
-    report = asyncio.run(probe(url, **parse_options(options)))
+    report = asyncio.run(probe(url, **options))
     if as_json:
         print_json(report)
     else:
@@ -31,5 +31,9 @@ def doctor_command(url: str, options: tuple[str, ...], *, as_json: bool) -> int:
             click.echo(
                 f"{'ok ' if found.safe else 'NO '} {found.check}: {printable(found.detail, limit=1000)}"
             )
+        if report.left:
+            click.echo(f"{len(report.left)} objects of this trial could not be deleted; no lock needs them:")
+        for key in report.left:
+            click.echo(f"left {key}")
         click.echo(f"{url}: {'locks may be kept here' if report.safe else 'NOT safe for locks'}")
     return DONE if report.safe else NO

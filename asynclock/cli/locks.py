@@ -10,6 +10,7 @@ import click
 
 from asynclock._text import printable
 from asynclock.cli.exit_codes import CORRUPT, DONE, NO
+from asynclock.cli.options import parse_options
 from asynclock.cli.output import print_json, print_list, print_status, tell
 from asynclock.cli.target import connect_to, split_target
 from asynclock.errors import LockChangedError
@@ -29,7 +30,10 @@ backend_option = click.option(
     "options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Option of the backend, for example endpoint_url=…; repeatable.",
+    callback=lambda context, _, words: {} if context.resilient_parsing else parse_options(words),
+    help="Option of the backend, for example endpoint_url=…; repeatable. A secret, such as "
+    "secret_access_key, is best given as KEY=env:NAME (a variable of the environment), KEY=file:PATH or "
+    "KEY=- (the next line of the standard input): what stands on the command line is seen by all users.",
 )
 
 
@@ -52,7 +56,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 @store_options
 @json_option
 def status_command(
-    target: str, options: tuple[str, ...], max_clock_skew: float | None, *, as_json: bool
+    target: str, options: dict[str, object], max_clock_skew: float | None, *, as_json: bool
 ) -> int:
     """Show one lock: whether it is free and who holds it. Exit code 65 if it is corrupt."""
     status = asyncio.run(_read(target, options, max_clock_skew))
@@ -60,7 +64,7 @@ def status_command(
     return CORRUPT if status.state == "corrupt" else DONE
 
 
-async def _read(target: str, options: tuple[str, ...], max_clock_skew: float | None) -> LockStatus:
+async def _read(target: str, options: dict[str, object], max_clock_skew: float | None) -> LockStatus:
     url, name = split_target(target)
     async with connect_to(url, options, max_clock_skew=max_clock_skew) as client:
         return await client.lock(name).status()
@@ -70,7 +74,7 @@ async def _read(target: str, options: tuple[str, ...], max_clock_skew: float | N
 @click.argument("url", metavar="URL/")
 @store_options
 @json_option
-def list_command(url: str, options: tuple[str, ...], max_clock_skew: float | None, *, as_json: bool) -> int:
+def list_command(url: str, options: dict[str, object], max_clock_skew: float | None, *, as_json: bool) -> int:
     """Show all locks under URL. Exit code 65 if one is corrupt."""
 
     async def read() -> list[LockStatus]:
@@ -94,7 +98,7 @@ def list_command(url: str, options: tuple[str, ...], max_clock_skew: float | Non
 @json_option
 def break_command(
     target: str,
-    options: tuple[str, ...],
+    options: dict[str, object],
     max_clock_skew: float | None,
     *,
     yes: bool,

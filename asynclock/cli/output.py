@@ -7,6 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock._secrets import clean_message
 from asynclock._text import printable
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def print_list(statuses: Sequence[LockStatus]) -> None:
 
 def tell(text: str) -> None:
     """Print a remark to the standard error; the standard output is for results."""
-    sys.stderr.write(f"asynclock: {text}\n")
+    sys.stderr.write("".join(f"{clean_message(line)}\n" for line in f"asynclock: {text}".split("\n")))
     sys.stderr.flush()
 
 

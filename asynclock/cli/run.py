@@ -54,7 +54,7 @@ def run_locked_command(
     wait: float | None,
     validity: float | None,
     max_clock_skew: float | None,
-    options: tuple[str, ...],
+    options: dict[str, object],
 ) -> int:
     """Run CMD while holding the lock, and release it when CMD ends.
 

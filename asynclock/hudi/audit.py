@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio
 import orjson
 
+from asynclock._text import escaped
 from asynclock.backend import MAX_BODY
 from asynclock.backends import open_backend
 from asynclock.errors import AsyncLockError, ConfigError
@@ -85,21 +86,17 @@ class AuditReport:
     @property
     def findings(self) -> tuple[str, ...]:
         """One sentence for each overlap and each file that is not as it should be."""
-        return (
-            *(
-                f"{one} and {other}: both held the lock at once, by their clocks"
-                for one, other in self.overlaps
-            ),
-            *(
-                f"{name}: is no audit trail and was left out; look at it, or delete it"
-                for name in self.unreadable
-            ),
-            *(f"{name}: is longer than 64 KiB and was checked so far only" for name in self.too_long),
-            *(
-                f"{name}: has no END: its holder died, lost the lock, or holds it now"
-                for name in self.unended
-            ),
-        )
+        found = [
+            f"{one} and {other}: both held the lock at once, by their clocks" for one, other in self.overlaps
+        ]
+        for names, said in (
+            (self.unreadable, "is no audit trail and was left out; look at it, or delete it"),
+            (self.too_long, "is longer than 64 KiB and was checked so far only"),
+            (self.unended, "has no END: its holder died, lost the lock, or holds it now"),
+        ):
+            found += [f"{name}: {said}" for name in names]
+        # Whoever may write to the folder chooses the names of its files.
+        return tuple(escaped(sentence) for sentence in found)
 
 
 @dataclass(frozen=True, slots=True)

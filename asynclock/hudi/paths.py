@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from asynclock.backends._names import name_problem
+from asynclock.backends._url import refuse_credentials, wrong_url
 from asynclock.errors import ConfigError
 
 LOCKS_FOLDER: Final = ".hoodie/.locks"
@@ -30,7 +32,7 @@ _FAMILIES: Final = {
 _SPLIT: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(/.*)?", re.DOTALL)
 # Hudi decodes %XX for the lock but not for the table, and fails on the others.
 _UNSAFE: Final = re.compile(r"[%?#\\\s\x00-\x1f\x7f\"<>^`{|}\[\]]")
-_CONTAINER_AND_ACCOUNT: Final = re.compile(r"[^@]+@[^@]+")
+_ACCOUNT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 _SETTING: Final = "hoodie.base.path"
 
 
@@ -55,10 +57,13 @@ class TablePath:
         """
 
         def refuse(reason: str) -> NoReturn:
-            raise ConfigError(setting=_SETTING, value=base_path, reason=reason)
+            if isinstance(base_path, str):
+                raise wrong_url(_SETTING, base_path, reason)
+            raise ConfigError(setting=_SETTING, value=type(base_path).__name__, reason=reason)
 
         if not isinstance(base_path, str) or not base_path:
             refuse("is required: the full URL of the table, such as s3a://bucket/warehouse/orders")
+        refuse_credentials(_SETTING, base_path)
         found = _SPLIT.fullmatch(base_path)
         if found is None:
             # file:/data and /data are local files to Hudi as well.
@@ -85,11 +90,12 @@ def _unfit(scheme: str, authority: str) -> str | None:
     if not authority:
         return "names no bucket or container"
     if _FAMILIES[scheme] != "az":
-        return "must bear no user or password; give credentials by options" if "@" in authority else None
-    if _CONTAINER_AND_ACCOUNT.fullmatch(authority):
-        return None
+        return name_problem(_FAMILIES[scheme], authority)
+    container, at, account = authority.partition("@")
+    if container and at and _ACCOUNT.fullmatch(account):
+        return name_problem("az", container)
     service = "dfs" if scheme.startswith("abfs") else "blob"
-    return f"must name container and account: {scheme}://container@account.{service}.core.windows.net/orders"
+    return f"must name container and account, like container@account.{service}.core.windows.net"
 
 
 def _place(scheme: str, authority: str) -> str:

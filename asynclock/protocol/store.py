@@ -72,6 +72,17 @@ class Store:
         for expire in list(self._expiries):
             expire()
 
+    def through(self, backend: Backend) -> Store:
+        """Return a store of the same objects that asks another backend, on another event loop."""
+        return Store(
+            backend=backend,
+            clock=self.clock,
+            terms=self.terms,
+            rng=self._rng,
+            events=self.events,
+            holder=self.holder,
+        )
+
     def now(self) -> Instant:
         """Read this machine's clocks."""
         return Instant.now(self.clock)

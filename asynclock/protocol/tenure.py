@@ -76,6 +76,8 @@ class Tenure:
         """Called once on the loop when belief has ended; with the loss, or None for a release."""
         self.told = False
         """Whether ``on_end`` has been called."""
+        self.body_loop: asyncio.AbstractEventLoop | None = None
+        """The event loop whose task runs the body of a context manager; None: there is no such body."""
         self._store = store
         self._belief = store.terms.belief
         self._spawn = spawn
@@ -106,6 +108,11 @@ class Tenure:
                     return left
                 self._lose(self._error(LeaseExpiredError, _EXPIRED))
         return 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether belief is known to have ended; takes no mutex, so a finalizer may ask."""
+        return self._ended
 
     def until_settled(self) -> float:
         """Return seconds until the token is not from the future any more (rule 11), else 0.0."""
@@ -274,6 +281,15 @@ class Tenure:
             self._lose(self._error(LeaseLostError, reason))
         return True
 
+    def let_go(self, loss: str | None = None) -> None:
+        """End belief and release in the background.
+
+        Args:
+            loss: Why, where the holder did not ask for it: it is told of a loss.
+        """
+        if self.end_belief() if loss is None else self.give_up(loss):
+            self._spawn(self.release())
+
     async def settle(self) -> None:
         """Await the write in flight, for at most a request timeout (rule 6)."""
         if self._flight is not None and not self._flight.done():
@@ -293,6 +309,14 @@ class Tenure:
             self._handed()
 
     # Hand-off (rule 15): belief has ended, another acquisition writes over the record.
+
+    async def release_through(self, store: Store) -> None:
+        """Free the lock through another store object, as the loop of this one is closed.
+
+        Waits at most as long as an exit may take.
+        """
+        if self.end_belief():
+            await self._write_free(store, store.terms.exit_bound)
 
     def may_hand_on(self) -> bool:
         """Whether a successor may write over the record: before the deadline, with a settled token."""
@@ -330,16 +354,7 @@ class Tenure:
 
     async def _free(self, kind: Kind, limit: float | None) -> bool:
         """Write the free record; tell that it has ended once that is settled or hopeless."""
-        head = self._head
-        freed = await free(
-            self._store,
-            self.key,
-            record=head.record,
-            base=head.version,
-            attempts=self._attempts,
-            keep_token=self.until_settled() <= 0,
-            limit=limit,
-        )
+        freed = await self._write_free(self._store, limit)
         if freed is None and limit is not None:
             return False
         if isinstance(freed, Attempt):
@@ -350,6 +365,18 @@ class Tenure:
         else:
             self._lost_at_release(freed)
         return True
+
+    async def _write_free(self, store: Store, limit: float | None) -> Attempt | Displaced | None:
+        head = self._head
+        return await free(
+            store,
+            self.key,
+            record=head.record,
+            base=head.version,
+            attempts=self._attempts,
+            keep_token=self.until_settled() <= 0,
+            limit=limit,
+        )
 
     def _ended_well(self, kind: Kind, detail: str = "") -> None:
         self._emit(kind, detail)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from asynclock.errors import AsyncLockError
+
+_SHOWN: Final = 1000
+"""Characters of a bad row in an error."""
 
 
 class BadRowsError(AsyncLockError):
@@ -12,15 +17,16 @@ class BadRowsError(AsyncLockError):
         stream: Name of the stream.
         batch_id: Number of the batch.
         rows: How many rows are bad.
-        sample: What is wrong with one of them: file, reason and record.
+        sample: What is wrong with one of them: file, reason and record; as it is read, not escaped.
     """
 
     _fields = ("stream", "batch_id", "rows", "sample")
 
     def __init__(self, *, stream: str, batch_id: int, rows: int, sample: str) -> None:
+        shown = sample if len(sample) <= _SHOWN else f"{sample[:_SHOWN]}..."
         super().__init__(
             f"stream {stream!r}: {rows} bad rows in batch {batch_id}, nothing of it was written; for example "
-            f'{sample}. Correct the source, or set on_bad_row = "quarantine"'
+            f'{shown}. Correct the source, or set on_bad_row = "quarantine"'
         )
         self.stream, self.batch_id, self.rows, self.sample = stream, batch_id, rows, sample
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock._text import printable
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.errors import BadRowsError
@@ -222,7 +223,7 @@ class Feed:
         while (status := reservation.status()).state == "held" and not self._stop.wait(poll_interval):
             lease.check()
             if not announced:
-                log.info("stream %s waits: the table is reserved by %s", self.name, status.holder)
+                log.info("stream %s waits: the table is reserved by %s", self.name, printable(status.holder))
                 announced = True
         return time.monotonic() - started if announced else 0.0
 

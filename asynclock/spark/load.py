@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from asynclock.backends._url import refuse_credentials
 from asynclock.errors import SpecError
 from asynclock.settings import LeaseSettings
 from asynclock.spark.spec import (
@@ -38,6 +39,7 @@ def load_spec(path: str | Path) -> Spec:
     Raises:
         SpecError: The file, a key or a value is wrong, or a local source does not exist.
     """
+    refuse_credentials("spec", str(path))
     file = SpecFile.read(Path(path).absolute())
     root = file.root(("table", "locks", "services", "streams"))
     streams = root.section("streams")

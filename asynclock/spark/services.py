@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock import sync
+from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.options import cleaning_options, compaction_options
@@ -292,6 +293,7 @@ def _is_done(instant: Instant, action: str) -> bool:
 
 
 def _tell(on_event: Callable[[str], object] | None, sentence: str) -> None:
+    sentence = escaped(sentence)
     log.info(sentence)
     if on_event is not None:
         on_event(sentence)

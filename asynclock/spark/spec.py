@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
+from asynclock.backends._url import refuse_credentials
 from asynclock.client import connect
 from asynclock.errors import BackendNotInstalledError, ConfigError
 from asynclock.spark.spec_toml import unknown_name
@@ -57,6 +58,7 @@ class TableSpec:
     buckets: int = 4
 
     def __post_init__(self) -> None:
+        refuse_credentials("path", self.path)
         if not self.key:
             raise _wrong(
                 "key", self.key, "a splice table needs a key; name the columns that tell its rows apart"
@@ -165,6 +167,8 @@ class StreamSpec:
 
     def __post_init__(self) -> None:
         check_stream_name(self.name)
+        refuse_credentials("source", self.source)
+        refuse_credentials("checkpoint", self.checkpoint)
         _check_choice("format", self.format, get_args(SourceFormat))
         _check_choice("on_bad_row", self.on_bad_row, get_args(BadRowPolicy))
         if self.max_files_per_trigger is not None:

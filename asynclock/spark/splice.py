@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock import sync
+from asynclock._text import printable
 from asynclock.errors import ConfigError
 from asynclock.hudi.register import refuse_if_held
 from asynclock.spark.load import misplaced
@@ -243,8 +244,8 @@ class Splice:
                 "stream %s was written by query %s and is now written by query %s: a new checkpoint reads "
                 "all sources again, which the merge makes harmless, but for equal ordering values",
                 stream,
-                known[-1],
-                query_id,
+                printable(known[-1]),
+                printable(query_id),
             )
             self._announced.add(query_id)
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -20,16 +21,21 @@ def cache() -> Path:
 
 
 def go_binary(name: str, module: str) -> str:
-    """Return the path of a program: on ``PATH``, in the cache, or installed from ``module@version``.
+    """Return the path of a program: of that version in the cache, on ``PATH``, or installed.
+
+    Args:
+        name: Name of the program.
+        module: What it is built from, ``module@version``; Go checks it by its database of sums.
 
     Raises:
         RuntimeError: It could not be installed.
     """
-    folder = cache() / "bin"
-    if found := shutil.which(name, path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"):
+    folder = cache() / "bin" / module.rpartition("/")[2]
+    program = folder / name
+    if found := (str(program) if program.exists() else shutil.which(name)):
         return found
-    _install(["go", "install", module], {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"})
-    return str(folder / name)
+    _install(module, ["go", "install", module], {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"})
+    return str(program)
 
 
 def go_version(binary: str) -> str:
@@ -45,20 +51,27 @@ def go_version(binary: str) -> str:
     return f"{Path(binary).name} of an unknown version"
 
 
-def npm_binary(name: str, package: str) -> str:
-    """Return the path of a program: in the cache, on ``PATH``, or installed from ``package@version``.
+def npm_binary(name: str, locked: Path) -> str:
+    """Return the path of a program: of that version in the cache, on ``PATH``, or installed.
+
+    Args:
+        name: Name of the program.
+        locked: A folder with a ``package.json`` of one dependency, and its ``package-lock.json``:
+            what is installed has the hashes that are in there, and none of its scripts is run.
 
     Raises:
         RuntimeError: It could not be installed.
     """
-    folder = cache() / "npm"
-    local = folder / "node_modules" / ".bin" / name
-    if found := (str(local) if local.exists() else shutil.which(name)):
+    ((package, version),) = json.loads((locked / "package.json").read_text())["dependencies"].items()
+    lock = sha256((locked / "package-lock.json").read_bytes()).hexdigest()
+    folder = cache() / "npm" / f"{package}@{version}-{lock[:12]}"
+    program = folder / "node_modules" / ".bin" / name
+    if found := (str(program) if program.exists() else shutil.which(name)):
         return found
-    # No lock file: it would hold the address of whatever registry is set up here.
-    quiet = ["--no-audit", "--no-fund", "--no-save", "--no-package-lock"]
-    _install(["npm", "install", *quiet, "--prefix", str(folder), package], {})
-    return str(local)
+    shutil.copytree(locked, folder, dirs_exist_ok=True)
+    quiet = ["--no-audit", "--no-fund", "--ignore-scripts"]
+    _install(f"{package}@{version}", ["npm", "ci", *quiet, "--prefix", str(folder)], {})
+    return str(program)
 
 
 def npm_version(binary: str) -> str:
@@ -70,14 +83,14 @@ def npm_version(binary: str) -> str:
     return f"{Path(binary).name} of an unknown version"
 
 
-def _install(command: list[str], environment: dict[str, str]) -> None:
+def _install(what: str, command: list[str], environment: dict[str, str]) -> None:
     tool = command[0]
     if shutil.which(tool) is None:
-        message = f"{tool} is missing; it installs {command[-1]}, which the tests run against"
+        message = f"{tool} is missing; it installs {what}, which the tests run against"
         raise RuntimeError(message)
     folder = cache()
     folder.mkdir(parents=True, exist_ok=True)
-    print(f"installing {command[-1]} into the cache", file=sys.stderr, flush=True)  # noqa: T201  it takes minutes
+    print(f"installing {what} into the cache", file=sys.stderr, flush=True)  # noqa: T201  it takes minutes
     done = subprocess.run(  # noqa: S603  our own command
         command,
         env=os.environ | environment,

@@ -1,7 +1,7 @@
 """Real servers to test against: MinIO and moto (S3), fake-gcs-server, Azurite.
 
 Each is taken from the first of: an endpoint named in the environment, a container where Docker
-answers, a binary on ``PATH`` or in the cache, an installation from its registry into the cache
+answers, a binary of the pinned version in the cache, one on ``PATH``, an installation into the cache
 (``ASYNCLOCK_CACHE``, default ``$XDG_CACHE_HOME/asynclock``). A server that cannot be had is an
 error, never a skip.
 
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 BUCKET: Final = "locks"
 MINIO: Final = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 FAKE_GCS: Final = "github.com/fsouza/fake-gcs-server@v1.56.1"
-AZURITE: Final = "azurite@3.35.0"
+AZURITE: Final = Path(__file__).with_name("azurite")
+"""Its ``package.json`` and ``package-lock.json``."""
 USER: Final = "minioadmin"
 KMS_KEY: Final = "lock-key"
 """Name of the key that MinIO encrypts by where it is asked to."""
@@ -369,10 +370,12 @@ def _docker_answers() -> bool:
         client.close()
 
 
+# By tag. A digest would pin them wholly; none could be looked up where these were chosen, so whoever
+# runs the containers trusts the owners of the images. The binaries are checked by their hashes.
 _IMAGES: Final[dict[str, tuple[str, int, str]]] = {
-    "s3": ("minio/minio", 9000, "server /data"),
-    "moto": ("motoserver/moto", 5000, ""),
-    "gcs": ("fsouza/fake-gcs-server", 4443, "-backend memory -scheme http -port 4443"),
+    "s3": ("minio/minio:RELEASE.2025-09-07T16-13-09Z", 9000, "server /data"),
+    "moto": ("motoserver/moto:5.2.5", 5000, ""),
+    "gcs": ("fsouza/fake-gcs-server:1.56.1", 4443, "-backend memory -scheme http -port 4443"),
 }
 
 

@@ -108,12 +108,46 @@ async def test_every_spelling_of_a_container_is_the_same(azurite: Server, url: s
     [
         ("data.dfs.core.windows.net", "https://data.blob.core.windows.net"),
         ("data.blob.core.windows.net", "https://data.blob.core.windows.net"),
+        ("Data.DFS.core.windows.net", "https://data.blob.core.windows.net"),
         ("data.dfs.core.chinacloudapi.cn", "https://data.blob.core.chinacloudapi.cn"),
+        ("data.blob.core.usgovcloudapi.net", "https://data.blob.core.usgovcloudapi.net"),
     ],
 )
 def test_hadoops_urls_name_the_account(host: str, url: str) -> None:
-    """The host of an abfss:// or wasbs:// URL is the account, of any cloud."""
+    """The host of an abfss:// or wasbs:// URL is the account, in each of Azure's clouds."""
     assert find_account(host, {}).url == url
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(
+    "host",
+    [
+        "data.blob.attacker.example",
+        "data.dfs.core.windows.net.attacker.example",
+        "data.blob.core.windows.net:8443",
+        "attacker.example/data.blob.core.windows.net",
+        "da-ta.blob.core.windows.net",
+        "data.queue.core.windows.net",
+        "blob.core.windows.net",
+        "data.x.blob.core.windows.net",
+    ],
+)
+@pytest.mark.parametrize("option", ["sas_token", "credential", None])
+def test_a_url_chooses_no_receiver_of_a_credential(host: str, option: str | None) -> None:
+    """A host outside of Azure's clouds needs account_url, whatever the credential; then that one is asked."""
+    options = {} if option is None else {option: AZURE_KEY}
+
+    with pytest.raises(asynclock.ConfigError, match="set account_url"):
+        find_account(host, options)
+    assert find_account(host, options | {"account_url": "https://10.0.0.7"}).url == "https://10.0.0.7"
+
+
+def test_an_account_of_the_environment_is_a_name_only(environment: pytest.MonkeyPatch) -> None:
+    """AZURE_STORAGE_ACCOUNT cannot lead to another host either."""
+    environment.setenv("AZURE_STORAGE_ACCOUNT", "attacker.example/x")
+
+    with pytest.raises(asynclock.ConfigError, match="AZURE_STORAGE_ACCOUNT"):
+        asynclock.connect("az://box")
 
 
 async def test_an_emulator_of_the_environment_is_used(

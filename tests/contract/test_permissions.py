@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import os
+import subprocess
+import sys
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import botocore.session
 import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
@@ -17,35 +18,20 @@ from asynclock import LeaseSettings
 from asynclock.backends import open_backend
 from asynclock.errors import AccessDeniedError
 from asynclock.testing.servers import AZURE_ACCOUNT, AZURE_KEY, BUCKET
+from tests.contract.keys import temporary_key
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from asynclock.testing.servers import Server
 
 # The servers are one node each.
 SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5)
 
 
-def _session(server: Server, actions: list[str]) -> dict[str, Any]:
-    """Return the options of a temporary key that may do only that."""
-    statement = {"Effect": "Allow", "Action": actions, "Resource": ["arn:aws:s3:::*"]}
-    client = botocore.session.get_session().create_client(
-        "sts",
-        region_name="us-east-1",
-        endpoint_url=server.endpoint,
-        aws_access_key_id=server.options["access_key_id"],
-        aws_secret_access_key=server.options["secret_access_key"],
-    )
-    given = client.assume_role(
-        RoleArn="arn:aws:iam::123456789012:role/locker",
-        RoleSessionName="locker",
-        Policy=json.dumps({"Version": "2012-10-17", "Statement": [statement]}),
-    )["Credentials"]
-    client.close()
-    return server.options | {
-        "access_key_id": given["AccessKeyId"],
-        "secret_access_key": given["SecretAccessKey"],
-        "session_token": given["SessionToken"],
-    }
+def _session(server: Server, actions: list[str]) -> Coroutine[Any, Any, dict[str, Any]]:
+    """Get the options of a temporary key that may do only that, to any object."""
+    return temporary_key(server, {"Effect": "Allow", "Action": actions, "Resource": ["arn:aws:s3:::*"]})
 
 
 def _signature(server: Server, **permissions: bool) -> dict[str, Any]:
@@ -85,9 +71,42 @@ async def _hold_and_list(url: str, options: dict[str, Any]) -> int:
 async def test_reading_writing_and_listing_are_enough_on_s3(minio: Server) -> None:
     """A temporary key without the right to delete holds locks."""
     actions = ["s3:GetObject", "s3:PutObject", "s3:ListBucket"]
-    options = await asyncio.to_thread(_session, minio, actions)
+    options = await _session(minio, actions)
 
     assert await _hold_and_list(f"{minio.url}/least-{uuid.uuid4()}", options) == 1
+
+
+async def test_a_probe_without_the_right_to_delete_says_what_it_left(minio: Server) -> None:
+    """Where nothing may be deleted locks are safe; report and command name what stays, list skips it."""
+    options = await _session(minio, ["s3:GetObject", "s3:PutObject", "s3:ListBucket"])
+    url = f"{minio.url}/probed-{uuid.uuid4()}"
+
+    report = await asynclock.probe(url, **options)
+    told = await asyncio.to_thread(_doctor, url, options)
+
+    backend = open_backend(url, **minio.options)
+    there = {entry.key async for entry in backend.list("")}
+    await backend.aclose()
+    said = {line.split()[1] for line in told if line.startswith("left ")}
+    assert report.safe
+    assert len(report.left) == len(said) > 10
+    assert {*report.left, *said} == there
+    assert told[-1] == f"{url}: locks may be kept here"
+    async with asynclock.connect(url, **options) as client, client.lock("a").hold():
+        assert [status.name for status in await client.list()] == ["a"]
+
+
+def _doctor(url: str, options: dict[str, Any]) -> list[str]:
+    """Return what the command prints, which has its key from the environment."""
+    environment = os.environ | {
+        "AWS_ACCESS_KEY_ID": options["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": options["secret_access_key"],
+        "AWS_SESSION_TOKEN": options["session_token"],
+        "AWS_ENDPOINT_URL": options["endpoint_url"],
+    }
+    command = (sys.executable, "-c", "from asynclock.cli import main; main()", "doctor", url)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    return ran.stdout.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +116,7 @@ async def test_reading_writing_and_listing_are_enough_on_s3(minio: Server) -> No
 )
 async def test_a_right_missing_on_s3_is_named(minio: Server, actions: list[str]) -> None:
     """Where the key may not write, or not read, the error says what it needs."""
-    options = await asyncio.to_thread(_session, minio, actions)
+    options = await _session(minio, actions)
 
     error = await _refused(f"{minio.url}/denied-{uuid.uuid4()}", options, minio.options)
 
@@ -121,6 +140,21 @@ async def test_a_right_missing_on_azure_is_named(azurite: Server, permissions: d
     error = await _refused(f"{azurite.url}/denied-{uuid.uuid4()}", options, azurite.options)
 
     assert "a signature with rcwl" in str(error)
+
+
+@pytest.mark.parametrize("delete", [False, True], ids=["keeps", "deletes"])
+async def test_a_probe_with_a_signature_says_what_it_left_on_azure(azurite: Server, *, delete: bool) -> None:
+    """A signature that may not delete leaves the objects of a probe, and the report names them."""
+    options = _signature(azurite, read=True, create=True, write=True, list=True, delete=delete)
+    url = f"{azurite.url}/probed-{uuid.uuid4()}"
+
+    report = await asynclock.probe(url, **options)
+
+    backend = open_backend(url, **azurite.options)
+    assert report.safe
+    assert {*report.left} == {entry.key async for entry in backend.list("")}
+    assert bool(report.left) is not delete
+    await backend.aclose()
 
 
 async def test_a_signature_that_has_run_out_is_told(azurite: Server) -> None:

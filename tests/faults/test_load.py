@@ -144,4 +144,7 @@ def test_200_threads(any_server: Server, counter: Counter) -> None:
         time.sleep(0.05)  # transports close one turn of the host's loop after their streams
     assert _descriptors() <= descriptors
     ours = [thread.name for thread in threading.enumerate() if thread.name.startswith("asynclock-")]
-    assert ours == ["asynclock-host"]
+    # Those on which the host's loop has others block are few, and stay for an exit.
+    blocking = [name for name in ours if name.startswith("asynclock-host-calls-")]
+    assert len(blocking) <= 8
+    assert [name for name in ours if name not in blocking] == ["asynclock-host"]

@@ -11,7 +11,7 @@ import pytest
 from asynclock import hudi
 from asynclock.backends import open_backend
 from asynclock.errors import ConfigError
-from asynclock.hudi.audit import cleanup, encode, file_name, start_of, validate
+from asynclock.hudi.audit import AuditReport, cleanup, encode, file_name, start_of, validate
 from asynclock.record import LockRecord
 
 if TYPE_CHECKING:
@@ -46,6 +46,15 @@ async def store(backend: Backend, *files: tuple[str, bytes]) -> None:
     """Put files into the trail."""
     for key, body in files:
         await backend.put(key, body)
+
+
+def test_hostile_file_names_are_escaped_in_findings() -> None:
+    """Whoever may write to the folder of the trail sends no escape sequences to a terminal."""
+    name = "1_\x1b]0;owned\x07\u202e.jsonl"
+    report = AuditReport("FAILED", 2, ((name, name),), (name,), (name,), (name,))
+
+    assert len(report.findings) == 4
+    assert all(sentence.isprintable() and "owned" in sentence for sentence in report.findings)
 
 
 async def test_nothing_is_written_while_the_switch_is_off(table: Table) -> None:

@@ -197,6 +197,16 @@ async def test_properties_in_the_middle_of_their_replacement_are_found(table: Ta
     assert status.table_version == 8
 
 
+async def test_a_base_path_chooses_no_receiver_of_a_credential() -> None:
+    """An Azure host outside of the known clouds gets neither a token nor a signature, unless it is named."""
+    lock = hudi.table_lock(
+        "abfss://box@x.blob.attacker.example/orders", {"hoodie.write.lock.azure.sas.token": "sv=x&sig=y"}
+    )
+
+    with pytest.raises(ConfigError, match="set account_url"):
+        await lock.try_lock()
+
+
 async def test_a_bucket_that_is_not_there_is_an_error_not_a_free_lock(table: Table) -> None:
     """The store's own word comes through."""
     lock = hudi.table_lock("s3://no-such-bucket/t", table.options)

@@ -50,6 +50,9 @@ class Jvm:
         path: The class path.
         flags: More options of the JVM.
         environment: More environment variables.
+        user: Number of the user that runs it, without any group but ``groups``; default: that of the tests.
+        groups: Groups of that user.
+        umask: Its umask; default: that of the tests.
     """
 
     def __init__(
@@ -58,6 +61,9 @@ class Jvm:
         path: str,
         flags: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
+        user: int | None = None,
+        groups: tuple[int, ...] = (),
+        umask: int = -1,
     ) -> None:
         self._errors = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115  closed with the program
         self.process = subprocess.Popen(
@@ -78,6 +84,10 @@ class Jvm:
             stderr=self._errors,
             text=True,
             encoding="utf-8",
+            user=user,
+            group=user,
+            extra_groups=None if user is None else groups,
+            umask=umask,
         )
 
     def ask(self, *words: str) -> str:
@@ -111,7 +121,29 @@ class Jvm:
 
 
 class JavaProgram(Jvm):
-    """A program of this folder, run from source."""
+    """A program of this folder, run from source.
 
-    def __init__(self, name: str, *arguments: str) -> None:
-        super().__init__(str(_SOURCES / f"{name}.java"), *arguments, path=class_path(MERGER_JAR))
+    Args:
+        name: Of the program.
+        arguments: What it is given.
+        jars: What comes first on the class path.
+        user: As of ``Jvm``; so ``groups`` and ``umask``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *arguments: str,
+        jars: tuple[Path, ...] = (),
+        user: int | None = None,
+        groups: tuple[int, ...] = (),
+        umask: int = -1,
+    ) -> None:
+        super().__init__(
+            str(_SOURCES / f"{name}.java"),
+            *arguments,
+            path=class_path(*jars, MERGER_JAR),
+            user=user,
+            groups=groups,
+            umask=umask,
+        )

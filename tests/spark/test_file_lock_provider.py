@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+import asynclock
+from asynclock.backends import _mounts
 from asynclock.spark.options import FILE_LOCK_PROVIDER, read_options, write_options
+from asynclock.spark.session import hudi_bundle
+from tests.share import mounted_share
 from tests.spark.jvm import JavaProgram
 
 if TYPE_CHECKING:
@@ -193,6 +200,112 @@ def test_a_folder_without_a_table_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def _make_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _make_link(path: Path) -> None:
+    target = path.parent.parent / "target"
+    target.write_text("precious")
+    path.symlink_to(target)
+
+
+def _make_dangling_link(path: Path) -> None:
+    path.symlink_to(path.parent.parent / "nothing")
+
+
+@pytest.mark.parametrize("make", [_make_fifo, _make_link, _make_dangling_link, Path.mkdir])
+def test_only_a_regular_file_is_locked(base: Path, one: JavaProgram, make: Callable[[Path], None]) -> None:
+    """A link is not followed: its target would be emptied, or made, and two tables could share a lock."""
+    lock_file = _fresh(base)
+    make(lock_file)
+
+    answer = one.ask("a lock 0")
+
+    assert answer.startswith("error: Cannot lock")
+    assert "in the place of a file" in answer
+    assert not (base / ".hoodie" / "nothing").exists()
+    for target in base.glob(".hoodie/target"):
+        assert target.read_text() == "precious"
+
+
+def test_a_linked_folder_of_locks_is_refused(base: Path, tmp_path: Path, one: JavaProgram) -> None:
+    """The lock file would be made elsewhere."""
+    _fresh(base).parent.rmdir()
+    (base / ".hoodie" / ".locks").symlink_to(tmp_path)
+
+    answer = one.ask("a lock 0")
+
+    assert "is a link" in answer
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("folder_mode", "folder_of_locks", "lock_file_mode"),
+    [(0o755, 0o755, 0o600), (0o700, 0o755, 0o600), (0o2775, 0o2775, 0o660), (0o777, 0o777, 0o666)],
+)
+def test_who_may_write_in_the_table_may_lock_it(
+    base: Path, one: JavaProgram, folder_mode: int, folder_of_locks: int, lock_file_mode: int
+) -> None:
+    """Whatever the umask; nobody else, since whoever can read a file can lock it against its writers."""
+    lock_file = _fresh(base)
+    lock_file.parent.rmdir()
+    (base / ".hoodie").chmod(folder_mode)
+
+    assert one.ask("a lock 0") == "true"
+
+    assert stat.S_IMODE(lock_file.parent.stat().st_mode) == folder_of_locks
+    assert stat.S_IMODE(lock_file.stat().st_mode) == lock_file_mode
+    assert [path.name for path in lock_file.parent.iterdir()] == [lock_file.name]
+
+
+def test_two_users_share_a_table_and_a_reader_does_not() -> None:
+    """Members of the table's group exclude each other, with a strict umask; others are refused."""
+    alice, bob, carol, staff = 60_001, 60_002, 60_003, 60_100
+    bundle = hudi_bundle()
+    assert bundle is not None
+    with tempfile.TemporaryDirectory() as name:
+        table = Path(name)
+        table.chmod(0o755)
+        # The package cache of who runs the tests may be closed to other users.
+        readable = Path(shutil.copyfile(bundle, table / "hudi.jar"))
+        (table / ".hoodie").mkdir()
+        os.chown(table / ".hoodie", alice, staff)
+        (table / ".hoodie").chmod(0o2775)
+
+        def probe(user: int, *groups: int) -> JavaProgram:
+            return JavaProgram(
+                "LockProbe", table.as_uri(), jars=(readable,), user=user, groups=groups, umask=0o077
+            )
+
+        with probe(alice, staff) as first, probe(bob, staff) as second, probe(carol) as reader:
+            assert first.ask("a lock 0") == "true"
+            assert second.ask("a lock 50") == "false"
+            first.ask("a unlock")
+            assert second.ask("a lock 0") == "true"
+            assert reader.ask("a lock 0").startswith("error: Cannot lock")
+            with pytest.raises(PermissionError):
+                _open_as(carol, table / _LOCK_FILE)
+
+
+def test_a_table_on_a_share_is_refused(base: Path, one: JavaProgram) -> None:
+    """Another machine's lock would not be seen; the error names the kind of file system."""
+    folder = _fresh(base).parent
+    with mounted_share(folder, "asynclock"):
+        answer = one.ask("a lock 0")
+
+    assert "shared folder (fuse.asynclock)" in answer
+    assert list(folder.iterdir()) == []
+
+
+def test_python_and_java_refuse_the_same_file_systems() -> None:
+    """A table and its locks can be in one folder."""
+    source = Path(asynclock.__file__).parent / "spark/java/src/main/java/io/asynclock/hudi/SharedFiles.java"
+    listed = source.read_text(encoding="utf-8").partition("Set.of(")[2].partition(")")[0]
+
+    assert set(re.findall(r'"([^"]+)"', listed)) == _mounts._SHARED
+
+
 def test_a_writer_killed_inside_the_commit_leaves_no_lock(spark: SparkSession, tmp_path: Path) -> None:
     """The next writer commits as if nothing had happened."""
     table = tmp_path / "table"
@@ -219,6 +332,24 @@ def test_hudis_own_lock_outlives_a_writer_killed_inside_the_commit(
         _write(spark, table, _HUDIS_PROVIDER)
 
     assert lock_file.exists()
+
+
+def _fresh(base: Path) -> Path:
+    """Make the table anew with an empty folder of locks; return the path of its lock file."""
+    shutil.rmtree(base / ".hoodie")
+    lock_file = base / _LOCK_FILE
+    lock_file.parent.mkdir(parents=True)
+    return lock_file
+
+
+def _open_as(user: int, path: Path) -> None:
+    """Open a file for reading as another user, in a process of its own."""
+    done = subprocess.run(
+        ["cat", path], user=user, group=user, extra_groups=(), capture_output=True, check=False
+    )
+    if b"Permission denied" in done.stderr:
+        raise PermissionError(done.stderr)
+    assert done.returncode == 0, done.stderr
 
 
 def _write(spark: SparkSession, table: Path, provider: str) -> None:

@@ -36,6 +36,8 @@ ASYNC_ONLY = {
     "release_all",
     "abandon",
     "in_turn",
+    "let_go",
+    "release_elsewhere",
     "watch",
     "enter",
     "leave",

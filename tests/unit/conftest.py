@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,3 +28,12 @@ def world(profile: StoreProfile) -> Iterator[World]:
     world = World(profile)
     yield world
     world.loop.close()
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """Return a folder that every user of this machine can reach; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder

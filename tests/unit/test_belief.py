@@ -71,7 +71,7 @@ async def test_what_is_published_outlasts_what_is_believed(world: World) -> None
 async def test_valid_until_never_falls_during_a_lease(world: World) -> None:
     """Wrong Dates on the way do not shorten the promise."""
     async with world.client() as client:
-        await client.lock("orders").acquire()
+        _held = await client.lock("orders").acquire()
         faulty(client).inject(Fault.STALE_DATE, times=20)
         published = []
         for _ in range(30):

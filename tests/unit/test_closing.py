@@ -118,7 +118,7 @@ async def test_every_caller_of_aclose_returns_when_nothing_is_held(world: World)
 async def test_a_cancelled_aclose_closes_all_the_same(world: World) -> None:
     """The cancellation waits for its end, which is bounded."""
     client, backend = watched(world)
-    await client.lock("orders").acquire()
+    _held = await client.lock("orders").acquire()
     backend.delay = (1.0, 1.0)
     backend.inject(Fault.SLOW, operation="put_if_match")
     closing = asyncio.create_task(client.aclose())
@@ -135,7 +135,7 @@ async def test_a_cancelled_aclose_closes_all_the_same(world: World) -> None:
 async def test_closing_is_bounded_where_nothing_answers(world: World) -> None:
     """By min(2 s, validity / 5), renewals and releases under way included."""
     client, backend = watched(world)
-    await client.lock("orders").acquire()
+    _held = await client.lock("orders").acquire()
     when_it_hangs(world)
     began = world.now
     await client.aclose()

@@ -109,6 +109,42 @@ asyncio.run(main())
     assert record(tmp_path).expired
 
 
+LOOP_ENDS = {
+    "closed": "asyncio.run(main())",
+    "closed in a body": "asyncio.run(asyncio.wait_for(body(), 0.2))",
+    "stopped": "loop = asyncio.new_event_loop(); loop.run_until_complete(main())",
+    "closed by force": """
+loop = asyncio.new_event_loop()
+task = loop.create_task(body())
+loop.run_until_complete(asyncio.wait([task], timeout=0.2))
+loop.close()
+""",
+}
+
+
+@pytest.mark.parametrize("end", LOOP_ENDS.values(), ids=LOOP_ENDS.keys())
+def test_an_exit_releases_the_leases_of_a_loop_that_has_ended(tmp_path: Path, end: str) -> None:
+    """With renewal="loop" too: its loop is run once more, or another in its place."""
+    program = f"""
+leases = []
+async def main():
+    client = asynclock.connect(url, settings=settings, renewal="loop")
+    leases.append(await client.lock("orders").acquire())
+async def body():
+    await main()
+    async with leases[0]:
+        await asyncio.Event().wait()
+try:
+    {end.strip().replace(chr(10), chr(10) + "    ")}
+except TimeoutError:
+    pass
+"""
+    outcome, _, errors = run(program, tmp_path)
+
+    assert outcome == 0, errors
+    assert record(tmp_path).expired
+
+
 SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
 
 

@@ -150,7 +150,9 @@ def test_a_receiver_cancelled_at_any_instant_leaves_nothing(
             assert turns.overlaps == 0
             assert world.record().expired
             assert client._scheduler.tenures == []
-            assert await lock.try_acquire() is not None
+            lease = await lock.try_acquire()
+            assert lease is not None
+            await lease.release()
 
     world.loop.run_until_complete(story())
 
@@ -234,7 +236,7 @@ async def test_closing_with_a_line_ends_everybody(world: World) -> None:
     """``aclose`` frees the lock although many wait for a hand-off."""
     client = world.client()
     lock = client.lock("orders")
-    await lock.acquire()
+    _held = await lock.acquire()
     waiters = [asyncio.create_task(lock.acquire()) for _ in range(5)]
     await asyncio.sleep(0.1)
     await client.aclose()

@@ -26,7 +26,7 @@ from asynclock import (
     UnsupportedBackendError,
 )
 from asynclock.backend import MAX_BODY
-from asynclock.backends import local
+from asynclock.backends import _folder, _mounts, local
 from asynclock.backends.local import LocalBackend
 from asynclock.record import parse_record
 from tests.unit.kit import our_record
@@ -261,7 +261,7 @@ async def test_a_read_only_file_system_is_told_at_once(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(Path, "mkdir", refuse)
+    monkeypatch.setattr(os, "mkdir", refuse)
 
     with pytest.raises(AccessDeniedError, match="Read-only"):
         await backend.put_if_absent(KEY, b"x")
@@ -290,7 +290,7 @@ async def test_a_stopped_writer_blocks_only_its_own_object(
     backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process stopped in the middle of a write must not use up the backend's threads."""
-    monkeypatch.setattr(local, "_FLOCK_PATIENCE", 0.2)
+    monkeypatch.setattr(_folder, "FLOCK_PATIENCE", 0.2)
     await backend.put(KEY, b"old")
     stopped = os.open(tmp_path / "locks" / f".{KEY}.lock", os.O_RDWR)
     fcntl.flock(stopped, fcntl.LOCK_EX)
@@ -338,7 +338,7 @@ async def test_a_network_file_system_is_refused(
     folder: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every operation is refused before anything is touched, and the error names folder and kind."""
-    monkeypatch.setattr(local, "_mounts", lambda: MOUNTS)
+    monkeypatch.setattr(_mounts, "_table", lambda: [line.encode() for line in MOUNTS])
     backend = LocalBackend(Path(folder))
 
     for call in (backend.get(KEY), backend.put_if_absent(KEY, b"x"), backend.put_if_match(KEY, b"x", "v")):
@@ -352,7 +352,7 @@ async def test_a_network_file_system_is_refused(
 @pytest.mark.parametrize("folder", ["/mnt/sharex", "/mnt/share/local/locks", "/mnt/ntfs/locks", "/data"])
 async def test_a_local_disk_is_accepted(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbours of a share, and a disk mounted inside of one, are local."""
-    monkeypatch.setattr(local, "_mounts", lambda: MOUNTS)
+    monkeypatch.setattr(_mounts, "_table", lambda: [line.encode() for line in MOUNTS])
 
     assert await LocalBackend(Path(folder)).get(KEY) is None
 

@@ -11,7 +11,7 @@ import pytest
 
 import asynclock
 import asynclock.backends
-from asynclock import BackendNotInstalledError, ConfigError, LeaseSettings, sync
+from asynclock import BackendNotInstalledError, ConfigError, LeaseSettings, hudi, sync
 from asynclock.client import LockClient
 
 BAD_NAMES = {
@@ -100,6 +100,64 @@ def test_a_password_in_a_url_is_refused_and_not_shown() -> None:
 
     assert "s3cret" not in str(caught.value)
     assert "s3cret" not in repr(caught.value.__reduce__())
+
+
+BUCKETS = {
+    "s3": (
+        ["abc", "my-bucket", "my.bucket.7", "0" * 63, "0.bucket", "shared-alias-s3alias", "zone--x-s3"],
+        ["", ".", "..", "ab", "A", "Bucket", "my_bucket", "-bucket", "bucket-", ".bucket", "bucket.", "a..b",
+         "0" * 64, "192.168.5.4", "b%2e%2e", "b\u00fccket", "bucket:9000", "$root"],
+    ),
+    "gs": (
+        ["abc", "my_bucket", "my-bucket.example.com", "0" * 63, ".".join(["a" * 63] * 3)],
+        ["", ".", "..", "ab", "Bucket", "_bucket", "bucket_", "a..b", "0" * 64, "192.168.5.4",
+         ".".join(["a" * 60] * 4), "b%2e%2e", "bucket:9000"],
+    ),
+    "az": (
+        ["abc", "my-box", "0" * 63, "$root", "$web"],
+        ["", ".", "..", "ab", "Box", "my_box", "my.box", "-box", "box-", "my--box", "0" * 64, "$logs",
+         "b%2e"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name"), [(scheme, name) for scheme, (_, bad) in BUCKETS.items() for name in bad]
+)
+def test_a_name_that_no_bucket_can_have_is_refused(scheme: str, name: str) -> None:
+    """The provider's rules hold in every spelling, for Hudi's tables too; the error says which they are."""
+    account = "@account.dfs.core.windows.net"
+    urls = {
+        "s3": [f"s3://{name}/x", f"s3a://{name}"],
+        "gs": [f"gs://{name}/x"],
+        "az": [f"az://{name}/x", f"abfss://{name}{account}/x"],
+    }[scheme]
+    options = {"account_url": "https://account.example"} if scheme == "az" else {}
+
+    for url in urls:
+        with pytest.raises(ConfigError):
+            asynclock.connect(url, **options)
+        if not url.startswith("az:"):
+            with pytest.raises(ConfigError):
+                hudi.table_lock(url)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name"), [(scheme, name) for scheme, (good, _) in BUCKETS.items() for name in good]
+)
+def test_a_name_that_a_bucket_can_have_is_taken(scheme: str, name: str) -> None:
+    """Aliases of access points and directory buckets are buckets to a client."""
+    options = {"account_url": "https://account.example"} if scheme == "az" else {}
+
+    assert asynclock.connect(f"{scheme}://{name}/x", **options).url == f"{scheme}://{name}/x"
+    base = f"abfss://{name}@account.dfs.core.windows.net/x" if scheme == "az" else f"{scheme}://{name}/x"
+    assert hudi.table_lock(base).base_path == base
+
+
+def test_the_rules_for_names_are_in_the_error() -> None:
+    """One sentence says what a bucket may be called."""
+    with pytest.raises(ConfigError, match=r"must be like s3://bucket/prefix; a bucket has 3 to 63"):
+        asynclock.connect("s3://../x")
 
 
 BAD_OPTIONS = {

@@ -100,6 +100,7 @@ async def test_nothing_is_handed_on_past_the_givers_deadline(world: World) -> No
         "get",
         "put_if_match",
     ]
+    await client.aclose()
 
 
 # Hand-off.
@@ -590,7 +591,7 @@ async def test_a_lock_that_waits_to_be_handed_on_is_freed_when_the_process_ends(
 async def test_after_a_signal_a_lock_that_is_new_to_the_client_is_not_acquired_either(world: World) -> None:
     """The process may be ending, whichever lock is asked for [18]."""
     async with world.client() as client:
-        await client.lock("stocks").acquire()
+        _held = await client.lock("stocks").acquire()
         await client.release_all(loss="a signal")
 
         assert await client.lock("orders").try_acquire() is None

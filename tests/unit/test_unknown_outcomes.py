@@ -245,7 +245,9 @@ async def test_a_holder_that_met_only_a_wrong_node_keeps_its_lock(world: World) 
         assert lease.held
 
         holder._scheduler.close()  # nothing renews it any more
-        await other.lock("orders").acquire(timeout=SETTINGS.validity + 2 * SETTINGS.poll_interval + 1.0)
+        limit = SETTINGS.validity + 2 * SETTINGS.poll_interval + 1.0
+        successor = await other.lock("orders").acquire(timeout=limit)
+        assert successor.held
         assert not lease.held
 
 
@@ -350,7 +352,7 @@ async def test_a_backend_that_cannot_be_opened_fails_the_acquisition_at_once(
     async with world.client() as client:
         monkeypatch.setattr(client.backend, "get", unopened)
         with pytest.raises(ConfigError, match="profile"):
-            await client.lock("orders").acquire()
+            _held = await client.lock("orders").acquire()
         assert world.loop.time() == 0.0
 
 
@@ -371,7 +373,8 @@ async def test_a_lease_outlives_a_backend_that_cannot_be_opened_again(
             await lease.release()
         await asyncio.sleep(3.0)
         assert world.record().expired
-        assert (await client.lock("orders").acquire(timeout=0)).held
+        again = await client.lock("orders").acquire(timeout=0)
+        assert again.held
 
 
 async def unopened(*_: object) -> object:

@@ -17,7 +17,9 @@ import org.apache.hudi.storage.StoragePath;
  *
  * <p>It excludes threads of this JVM and every other process of this machine that takes it, and the kernel
  * frees it the moment its holder ends, however it ends: a writer killed inside a commit leaves no lock
- * behind. It promises nothing between machines: use it on local disks only, not on network file systems.
+ * behind. It promises nothing between machines: network file systems and shared folders are refused.
+ *
+ * <p>Who may write in the table's {@code .hoodie} folder takes part; other users cannot take the lock.
  *
  * <p>The lock belongs to the thread that took it, as with Hudi's {@code InProcessLockProvider}: it is not
  * re-entrant, and unlocking on another thread does nothing.
@@ -78,7 +80,8 @@ public final class FileLockProvider implements LockProvider<String> {
       Thread.currentThread().interrupt();
       throw new HoodieLockException("Interrupted while waiting for " + getLock() + ". Nothing was locked.", e);
     } catch (IOException e) {
-      throw new HoodieLockException("Cannot lock " + getLock() + ". Nothing was locked.", e);
+      throw new HoodieLockException(
+          "Cannot lock " + getLock() + ": " + e.getMessage() + ". Nothing was locked.", e);
     }
   }
 

@@ -8,6 +8,7 @@ import java.nio.channels.OverlappingFileLockException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
@@ -151,7 +152,8 @@ final class TableLockFile {
     if (channelKey == null) {
       return false;
     }
-    channel = FileChannel.open(path, StandardOpenOption.READ, StandardOpenOption.WRITE);
+    channel = FileChannel.open(
+        path, StandardOpenOption.READ, StandardOpenOption.WRITE, LinkOption.NOFOLLOW_LINKS);
     // Only if it was the same file before and after is it surely the one that was opened.
     return channelKey.equals(key());
   }
@@ -161,22 +163,34 @@ final class TableLockFile {
     try {
       // Not createDirectories: to Hudi a path with a .hoodie directory is a table.
       Files.createDirectory(directory);
+      SharedFiles.likeItsFolder(directory);
     } catch (FileAlreadyExistsException e) {
       // The usual case.
     } catch (NoSuchFileException e) {
-      throw new IOException("There is no Hudi table at " + directory.getParent().getParent(), e);
+      throw new IOException("there is no Hudi table at " + directory.getParent().getParent(), e);
     }
-    try {
-      Files.createFile(path);
-    } catch (FileAlreadyExistsException e) {
-      // The usual case.
+    if (!Files.isDirectory(directory, LinkOption.NOFOLLOW_LINKS)) {
+      throw new IOException(directory + " is a link or a file; remove it");
+    }
+    String kind = Files.getFileStore(directory).type();
+    if (SharedFiles.isShared(kind)) {
+      throw new IOException(directory + " is on a network file system or a shared folder (" + kind
+          + "), which other machines may write at the same time; move the table to a local disk or a store");
+    }
+    if (key() == null) {
+      SharedFiles.create(path);
     }
   }
 
   /** The identity of the file that has the name; null if there is none. */
   private Object key() throws IOException {
     try {
-      return Files.readAttributes(path, BasicFileAttributes.class).fileKey();
+      BasicFileAttributes found =
+          Files.readAttributes(path, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
+      if (!found.isRegularFile()) {
+        throw new IOException("a link, a folder or a FIFO stands in the place of a file; remove it");
+      }
+      return found.fileKey();
     } catch (NoSuchFileException e) {
       return null;
     }

@@ -1,0 +1,57 @@
+"""How the providers name buckets, containers and accounts.
+
+A name that no provider gives is refused before anything is sent: it may be a slip (``s3://../x``),
+or a secret in the place of a bucket, which would be shown and looked up as a host.
+
+Source: Amazon S3, "General purpose bucket naming rules" (names that its rules reserve belong to
+access points, which are buckets to a client); Google Cloud Storage, "Bucket name requirements";
+Azure, "Naming and referencing containers, blobs, and metadata", "Storage account name", and the
+endpoints of "Azure Government" and "Azure in China".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_ADDRESS: Final = r"(?!\d+\.\d+\.\d+\.\d+$)"
+_S3: Final = re.compile(rf"(?!.*\.\.){_ADDRESS}[a-z0-9][a-z0-9.-]{{1,61}}[a-z0-9]")
+_GCS: Final = re.compile(
+    rf"(?=.{{3,222}}$){_ADDRESS}(?![._-])[a-z0-9_-]{{1,63}}(\.[a-z0-9_-]{{1,63}})*(?<![._-])"
+)
+_CONTAINER: Final = re.compile(r"\$(root|web)|(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
+_ACCOUNT: Final = re.compile(
+    r"(?P<account>[a-z0-9]{3,24})\.(?:blob|dfs)\."
+    r"(?P<cloud>core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net))"
+)
+_RULES: Final = {
+    "s3": (_S3, "a bucket has 3 to 63 characters a-z 0-9 . -, a letter or digit first and last, no '..'"),
+    "gs": (_GCS, "a bucket has 3 to 63 characters a-z 0-9 . _ -, a letter or digit first and last, no '..'"),
+    "az": (_CONTAINER, "a container has 3 to 63 characters a-z 0-9 -, none of them '-' at an end or twice"),
+}
+
+
+def name_problem(provider: str, name: str) -> str | None:
+    """Return what a bucket or container must be called if this cannot be its name, else None.
+
+    Args:
+        provider: ``s3``, ``gs`` or ``az``.
+        name: The name.
+    """
+    pattern, rule = _RULES[provider]
+    return None if pattern.fullmatch(name) else rule
+
+
+def is_account_name(name: str) -> bool:
+    """Say whether an Azure storage account can have this name."""
+    return re.fullmatch(r"[a-z0-9]{3,24}", name) is not None
+
+
+def azure_account(host: str) -> tuple[str, str] | None:
+    """Return account and cloud of ``account.blob.core.windows.net``; None for a host of no known cloud.
+
+    Args:
+        host: Of the service for blobs or of that for Data Lake.
+    """
+    found = _ACCOUNT.fullmatch(host.lower())
+    return (found["account"], found["cloud"]) if found else None

@@ -1,0 +1,123 @@
+"""The ``KEY=VALUE`` words of ``-o``, and where their secrets come from."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import getpass
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from asynclock._secrets import HIDDEN, is_secret
+from asynclock.cli.output import tell
+from asynclock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_FLAGS: Final = frozenset({"allow_http", "fsync", "path_style", "requester_pays", "trust_env"})
+_NUMBERS: Final = frozenset({"min_write_interval"})
+_BYTES: Final = frozenset({"sse_customer_key"})
+_WORDS: Final = {"true": True, "false": False}
+_LONGEST: Final = 65_536
+_ENVIRONMENT, _FILE, _INPUT = "env:", "file:", "-"
+
+
+def parse_options(words: Iterable[str]) -> dict[str, object]:
+    """Read the ``KEY=VALUE`` words of ``-o``.
+
+    The value of a secret may say where the secret is: ``env:NAME`` in the environment, ``file:PATH``
+    in a file, ``-`` on the next line of the standard input (asked for where that is a terminal). A
+    secret that is given in the clear is taken with a warning.
+
+    Raises:
+        ConfigError: A word is not like that, its value is not of the option's type, or there is no
+            secret where it says.
+    """
+    options: dict[str, object] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or key == "url" or not _NAME.fullmatch(key):
+            # Nothing of it is shown: it may be a secret whose key was forgotten, with a "=" at its end.
+            raise ConfigError(setting="-o", value=HIDDEN, reason="must be KEY=VALUE, as in -o fsync=false")
+        options[key] = _typed(key, _secret(key, value) if is_secret(key) else value)
+    return options
+
+
+def _typed(key: str, value: str) -> object:
+    # Values may be secrets under any name, so no message shows them.
+    if key in _FLAGS:
+        if value not in _WORDS:
+            raise ConfigError(setting=key, value=HIDDEN, reason="must be true or false")
+        return _WORDS[value]
+    if key in _NUMBERS:
+        try:
+            return float(value)
+        except ValueError:
+            raise ConfigError(setting=key, value=HIDDEN, reason="must be a number") from None
+    if key in _BYTES:
+        try:
+            return base64.b64decode(value, validate=True)
+        except binascii.Error:
+            raise ConfigError(setting=key, value=HIDDEN, reason="must be in base64") from None
+    return value
+
+
+def _secret(key: str, value: str) -> str:
+    if value == _INPUT:
+        found, missing = _next_line(key), "the standard input has no line for it, or an empty one"
+    elif value.startswith(_ENVIRONMENT):
+        found = os.environ.get(value.removeprefix(_ENVIRONMENT), "")
+        missing = "the environment has no variable of that name, or an empty one"
+    elif value.startswith(_FILE):
+        found, missing = _content(key, value.removeprefix(_FILE)), "the file is empty"
+    else:
+        tell(
+            f"{key} was given on the command line, which every user of this machine can read (ps) and shells "
+            f"keep in a file; give -o {key}=env:NAME, -o {key}=file:PATH or -o {key}=- (standard input)"
+        )
+        return value
+    if not found:
+        raise ConfigError(setting=key, value=HIDDEN, reason=missing)
+    return found
+
+
+def _content(key: str, path: str) -> str:
+    """Return what is in a file, without the end of its last line."""
+    try:
+        with Path(path).expanduser().open("rb") as file:  # a pipe too: file:/dev/fd/3
+            content = file.read(_LONGEST + 1)
+    except (OSError, RuntimeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "no such file"
+        raise ConfigError(setting=key, value=HIDDEN, reason=f"the file cannot be read: {why}") from None
+    return _text(key, content)
+
+
+def _next_line(key: str) -> str:
+    """Return the next line of the standard input, and leave the rest of it for CMD and for questions."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        return getpass.getpass(f"{key}: ")
+    line = b""
+    try:
+        while not line.endswith(b"\n") and len(line) <= _LONGEST and (each := os.read(0, 1)):
+            line += each
+    except OSError:
+        return ""
+    return _text(key, line)
+
+
+def _text(key: str, content: bytes) -> str:
+    if len(content) > _LONGEST:
+        raise ConfigError(setting=key, value=HIDDEN, reason="it is longer than 64 KiB")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text.isprintable():
+        raise ConfigError(setting=key, value=HIDDEN, reason="it is no single line of text")
+    return text
