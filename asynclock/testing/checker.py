@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
+    from asynclock.protocol.tenure import Tenure
     from asynclock.testing.store import Operation, SimulatedStore
     from asynclock.testing.virtual import Process
     from asynclock.testing.watched import Believer
@@ -65,6 +66,7 @@ class Checker:
         self._fenced_key = fenced_key
         self._holdings: list[Holding] = []
         self._leases: set[str] = set()
+        self._tenures: list[Tenure] = []
         # What a question schedules (the end of a lease that it finds expired) must not run.
         self._observer = store.loop.process("observer")
         self._observer.kill()
@@ -122,6 +124,8 @@ class Checker:
         holding = self.watch(who, process, lease)
         holding.overruled = holding.headless = overruled
         self._leases.add(lease.owner)
+        if holding.probe.tenure is not None:
+            self._tenures.append(vars(lease)["_tenure"])
         return holding
 
     def watch(self, who: str, process: Process, lease: Believer) -> Holding:
@@ -224,6 +228,12 @@ class Checker:
     def believers(self) -> list[Holding]:
         """Return who believes now."""
         return [holding for holding in self._holdings if self._held(holding)]
+
+    def forget(self) -> None:
+        """Let the leases of the dead be collected without a word, after the end."""
+        for tenure in self._tenures:
+            tenure.abandon("the history is over")
+        self._tenures.clear()
 
     def check_fenced(self) -> None:
         """At the end: every acknowledged write must be in the fenced object."""

@@ -8,6 +8,7 @@ A ``Plan`` says what takes part and what goes wrong; ``Simulation`` carries it o
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -112,11 +113,14 @@ class Simulation:
     def run(self) -> History:
         """Run to the end and return what happened."""
         try:
-            self.loop.run_until_complete(self._main())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)  # some users forget their lease
+                self.loop.run_until_complete(self._main())
         except DeadlockError as error:
             self.checker.violated(Invariant.NOTHING_LEFT, str(error))
         finally:
             lasted = self.loop.time()
+            self.checker.forget()
             self.loop.close()
         self.checker.check_fenced()
         for machine in self.machines:
@@ -146,8 +150,6 @@ class Simulation:
         await asyncio.sleep(self.ends)
         self._calm()
         await self._end()
-
-    # What goes wrong.
 
     def _troubles(self) -> list[Trouble]:
         plan, rng = self.plan, self._rng
@@ -268,8 +270,6 @@ class Simulation:
                 await lock.break_lock(status, force=True)
         except (BackendError, RecordCorruptError, LockChangedError) as error:
             self.checker.note("operator", f"break failed: {type(error).__name__}")
-
-    # The end: calm, takeover, farewell.
 
     def _calm(self) -> None:
         """Stop all faults; with an even chance the machines that hold die first."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from asynclock.testing.machines import Machine, Stage
     from asynclock.testing.watched import Holding
 
+FORGOTTEN: Final = 0.2
+"""Share of the leases that are dropped unreleased, by users whose loops are closed under them."""
 TOLD_WITHIN: Final = 1.0 + 1e-6
 """Seconds that the body of ``hold`` may run on after a loss: clocks are looked at once a second."""
 
@@ -97,7 +99,10 @@ class User:
                 self._got_nothing(error)
                 continue
             self.check_wait()
-            if lease is not None:
+            if lease is not None and plan.drops and rng.random() < FORGOTTEN:
+                run.checker.note(self.name, f"forgets owner={lease.owner[:8]}")
+                del lease
+            elif lease is not None:
                 await self.hold(lease, rng.uniform(*plan.holds) * self._unit)
 
     async def _acquire(self, lock: Lock) -> Lease | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -78,7 +79,14 @@ class Holding:
 
 
 def shallow_copy(original: Any) -> Any:  # noqa: ANN401  whatever it is given
-    """Return an object of the same class with the same attributes, not made by its constructor."""
-    copy = object.__new__(type(original))
+    """Return an object of the same kind with the same attributes, without constructor and finalizer."""
+    kind: type[Any] = type(original)
+    copy: Any = object.__new__(_without_finalizer(kind))
     vars(copy).update(vars(original))
     return copy
+
+
+@cache
+def _without_finalizer(kind: type[Any]) -> type[Any]:
+    # A lease that is collected before it was released is released; a copy of it is nobody's.
+    return type(kind.__name__, (kind,), {"__del__": lambda _: None}) if hasattr(kind, "__del__") else kind

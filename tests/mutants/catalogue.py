@@ -641,19 +641,27 @@ MUTANTS: Final = (
     ),
     Mutant(
         "tell nobody of a signal that is survived",
-        _CLIENT,
-        "if tenure.end_belief() if loss is None else tenure.give_up(loss):",
-        "if tenure.end_belief():",
+        _TENURE,
+        "if self.end_belief() if loss is None else self.give_up(loss):",
+        "if self.end_belief():",
         Invariant.LOSS_ENDS_BODY,
         "endings",
     ),
     Mutant(
         "release nothing at an exit",
-        _CLIENT,
-        "                    self._spawn(tenure.release())\n",
-        "                    pass\n",
+        _TENURE,
+        "            self._spawn(self.release())\n",
+        "            pass\n",
         LEFT,
         "endings",
+    ),
+    Mutant(
+        "keep a lease that nobody has any more",
+        _LEASE,
+        "            source=self,\n        )\n        self.let_go()\n",
+        "            source=self,\n        )\n",
+        Invariant.TAKEOVER_BOUND,
+        "closed-loops",
     ),
     # Fencing, fairness, the end.
     Mutant(
