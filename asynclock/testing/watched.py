@@ -81,7 +81,7 @@ class Holding:
 def shallow_copy(original: Any) -> Any:  # noqa: ANN401  whatever it is given
     """Return an object of the same kind with the same attributes, without constructor and finalizer."""
     kind: type[Any] = type(original)
-    copy: Any = object.__new__(_without_finalizer(kind))  # type: ignore[arg-type]  a class is hashable
+    copy: Any = object.__new__(_without_finalizer(kind))  # type: ignore[arg-type]  # a class is hashable
     vars(copy).update(vars(original))
     return copy
 
