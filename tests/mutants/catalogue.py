@@ -146,7 +146,7 @@ MUTANTS: Final = (
         _TENURE,
         "        if (left := self.remaining()) <= 0:\n            return error\n",
         "        if isinstance(error, BackendError):\n"
-        '            self._taken_over("the write was refused", None)\n            return None\n'
+        '            self._taken_over(Displaced("the write was refused"))\n            return None\n'
         "        left = 1.0\n",
         Invariant.NO_FALSE_LOSS,
         "single-faults",
@@ -187,7 +187,7 @@ MUTANTS: Final = (
         "give up a release that was not answered",
         _REAPER,
         "            pass  # even a refusal may pass: permissions and tokens come back\n",
-        "            return None, True\n",
+        "            return attempt\n",
         LEFT,
         "single-faults",
     ),
