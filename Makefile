@@ -17,12 +17,13 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation
 
-.PHONY: help demo test jar simulate mutants soak-kill soak-cut bench lint lock dist clean
+.PHONY: help demo test jar simulate attack mutants soak-kill soak-cut bench lint lock dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
 	@echo "make test                the whole test suite"
 	@echo "make simulate [SEEDS=n]  a million fenced updates and hostile records, then histories in virtual time"
+	@echo "make attack [SEEDS=n]    a second opinion: histories in a universe that shares no code with the simulator"
 	@echo "make mutants             planted mistakes that the simulator must find"
 	@echo "make soak-kill [KILLS=n] kill -9 of processes that contend for file:// locks"
 	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
@@ -40,6 +41,9 @@ simulate: $(VENV)/ready
 	@$(BIN)/python -m asynclock.testing.bank
 	@$(BIN)/python -m asynclock.testing.fuzz
 	@$(BIN)/python -m asynclock.testing.simulate $(if $(SEEDS),--seeds $(SEEDS))
+
+attack: $(VENV)/ready
+	@$(BIN)/python -m tests.laboratory.attack $(if $(SEEDS),--seeds $(SEEDS))
 
 mutants: $(VENV)/ready
 	@$(BIN)/python -m tests.mutants

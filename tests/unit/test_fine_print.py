@@ -626,6 +626,7 @@ async def test_closing_leaves_no_acquisition_of_unknown_outcome(world: World, cl
     assert world.store.body(KEY) is None or world.record().expired
 
 
+@pytest.mark.filterwarnings("ignore:the lease on:ResourceWarning")
 def test_a_release_on_a_loop_that_stopped_is_refused() -> None:
     """With renewal="loop" nothing waits for ever for an event loop that does not run any more."""
     client = asynclock.connect("memory://stopped", renewal="loop", settings=FAST)

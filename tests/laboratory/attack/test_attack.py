@@ -1,0 +1,146 @@
+"""The second opinion: histories by seed and by hand, and proof that its judge can say no."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asynclock import Lease, LeaseLostError
+from asynclock.client import LockClient
+from tests.laboratory.attack.by_hand import BY_HAND, broken_by_force
+from tests.laboratory.attack.history import History
+from tests.laboratory.attack.plan import draw
+from tests.laboratory.attack.scene import Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HISTORIES = 2000
+CHUNK = 250
+ENOUGH = 60
+"""Histories within which a planted violation is found."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Leave out what is logged of every lost lease."""
+    loggers = [logging.getLogger(name) for name in ("asynclock", "asyncio")]
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.CRITICAL)
+    yield
+    for each, level in zip(loggers, levels, strict=True):
+        each.setLevel(level)
+
+
+def found(alter: Callable[[History], object] = lambda _: None) -> set[str]:
+    """Return the rules that the first histories violate."""
+    rules: set[str] = set()
+    for seed in range(ENOUGH):
+        outcome = History(draw(seed), alter=alter).run()
+        rules |= {violation.split(":")[0] for violation in outcome.violations}
+    return rules
+
+
+@pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
+def test_no_history_violates_anything(first: int) -> None:
+    """Random histories hold every promise of docs/concepts/protocol.md."""
+    for seed in range(first, first + CHUNK):
+        outcome = History(draw(seed)).run()
+
+        assert not outcome.violations, "\n".join(
+            (*outcome.trace[-100:], f"python -m tests.laboratory.attack --seed {seed}")
+        )
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_history_made_by_hand(name: str) -> None:
+    """What once broke the lock breaks it no more."""
+    outcome = BY_HAND[name]()
+
+    assert not outcome.violations, "\n".join(outcome.trace[-100:])
+
+
+def test_a_history_can_be_replayed() -> None:
+    """A seed gives the same history again."""
+    for seed in range(10):
+        assert History(draw(seed)).run().trace == History(draw(seed)).run().trace
+
+
+def test_a_store_that_ignores_conditions_is_found() -> None:
+    """Two believers and lost updates are seen where the store ignores conditions."""
+
+    def break_it(history: History) -> None:
+        history.bucket.broken = True
+
+    assert {"believer", "update"} <= found(break_it)
+
+
+def test_a_belief_that_does_not_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease that believes for ever is seen beside its successor."""
+    monkeypatch.setattr(Lease, "held", property(lambda _: True))
+
+    assert "believer" in found()
+
+
+def test_a_token_that_falls_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that is not higher than every earlier one is seen."""
+    tokens = itertools.count(10**15, -1)
+    monkeypatch.setattr(Lease, "fencing_token", property(lambda _: next(tokens)))
+
+    assert "token" in found()
+
+
+def test_a_swallowed_loss_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release that returns well although another holds the lock is seen."""
+    release = Lease.release
+
+    async def swallow(self: Lease) -> None:
+        try:
+            await release(self)
+        except LeaseLostError:
+            return
+
+    monkeypatch.setattr(Lease, "release", swallow)
+
+    assert any(each.startswith("swallowed") for each in broken_by_force("release").violations)
+
+
+def test_a_client_that_does_not_close_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request after the end of a client, and a lease that outlives it, are seen."""
+
+    async def nothing(_: LockClient) -> None:
+        return
+
+    monkeypatch.setattr(LockClient, "aclose", nothing)
+
+    assert {"trespass", "closed"} <= found()
+
+
+def test_a_lock_that_is_never_freed_is_found() -> None:
+    """A dead holder's lock that nobody can take over is seen."""
+
+    def stop_the_clock(history: History) -> None:
+        began = history.bucket.node_time()
+        history.bucket.node_time = lambda: began  # type: ignore[method-assign]
+
+    assert "held for ever" in found(stop_the_clock)
+
+
+def test_a_record_that_nobody_can_read_is_found() -> None:
+    """A record out of bounds is seen when it lands."""
+    scene = Scene()
+    scene.hudi(expired=False, valid_for=9 * 86_400.0)
+
+    assert scene.run().violations[0].startswith("corrupt")
+
+
+def test_a_waiter_without_a_turn_is_found() -> None:
+    """A turn that comes too late is seen."""
+    plan = next(plan for plan in map(draw, itertools.count()) if plan.turns)
+    plan.patience = 0.01
+
+    assert any(each.startswith("starved") for each in History(plan).run().violations)
