@@ -24,7 +24,7 @@ from asynclock.fencing import FencedObject
 from asynclock.settings import LeaseSettings
 from asynclock.testing.clocks import VirtualClock
 from asynclock.testing.cores import spread
-from asynclock.testing.machines import NAME, URL
+from asynclock.testing.names import NAME, URL
 from asynclock.testing.simulate import quiet
 from asynclock.testing.store import SimulatedStore, StoreProfile
 from asynclock.testing.virtual import VirtualLoop

@@ -8,111 +8,31 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from asynclock.errors import LeaseTakenOverError
+from asynclock.testing.invariants import Invariant as Invariant  # noqa: PLC0414  its users find it here
+from asynclock.testing.invariants import Violation as Violation  # noqa: PLC0414  likewise
+from asynclock.testing.watched import Holding, Probe
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from asynclock.protocol.tenure import Tenure
     from asynclock.testing.store import Operation, SimulatedStore
     from asynclock.testing.virtual import Process
+    from asynclock.testing.watched import Believer
 
+COUNT_KEY: Final = "count"
+"""Key of a fenced object whose body is a number: the same bytes come from whoever counts."""
 MOST_VIOLATIONS: Final = 20
 """Kept per history; the first ones tell."""
+_TOKEN_STEPS: Final = 0.001
+"""Seconds: each acquisition within a microsecond moves the token on by one."""
 _FREE: Final = b'{"expired":true'
-
-
-class Invariant(StrEnum):
-    """What must hold in every history."""
-
-    ONE_BELIEVER = "at-most-one-believer"
-    """At no instant do two leases say ``held``."""
-    HEADS_CHAIN = "believer-heads-chain"
-    """The record of whoever believes is the one in the store: its version, or a later write of its own."""
-    LOSS_IS_FINAL = "loss-is-final"
-    """A lease that has told its user that it is lost is never held again."""
-    LOSS_ENDS_BODY = "loss-ends-the-body"
-    """The body of ``hold`` is cancelled soon after a loss, and ``hold`` says why."""
-    ONE_WRITE = "one-write-at-a-time"
-    """No lease sends a write beside another of its own (``break_lock``, an operator's, aside)."""
-    END_IS_KEPT = "no-renewal-after-the-end"
-    """For a lease that has ended no record is sent that claims the lock."""
-    NO_FALSE_LOSS = "no-false-loss"
-    """No lease is reported taken over while its own record stands in the store."""
-    TOKEN_RISES = "token-rises"  # noqa: S105  a fencing token
-    """Each acquisition hands out a higher fencing token than every earlier one."""
-    NO_WRITE_LOST = "no-fenced-write-lost"
-    """Every acknowledged fenced write is in the object, and its tokens never fall."""
-    TAKEOVER_BOUND = "takeover-bound"
-    """After the faults have stopped, somebody acquires within the bound."""
-    NOTHING_LEFT = "nothing-left-behind"
-    """After ``aclose`` no task, timer or reaper of a client is left, and no lock is held."""
-    FAIR = "fair"
-    """Nobody waits while others take turn after turn."""
-    NO_ERROR = "no-unexpected-error"
-    """Only documented errors are raised, and none in the background."""
-
-
-class Violation(NamedTuple):
-    """An invariant that did not hold.
-
-    Attributes:
-        at: True time, in seconds.
-        invariant: Which one.
-        detail: Who and what.
-    """
-
-    at: float
-    invariant: Invariant
-    detail: str
-
-
-class Believer(Protocol):
-    """Something that can say that it holds the lock."""
-
-    @property
-    def owner(self) -> str:
-        """The id it writes into the store."""
-        ...
-
-    @property
-    def held(self) -> bool:
-        """Whether it believes to hold the lock now."""
-        ...
-
-
-@dataclass(slots=True, eq=False)
-class Holding:
-    """A lease that was handed to somebody, watched until it is dropped.
-
-    Attributes:
-        who: Whose it is, for traces.
-        process: The process it lives in.
-        lease: The lease.
-        probe: Asks it.
-        believes: What it said last.
-        ended_at: True time at which it stopped believing; None while it has not.
-        stopped: It has told its user that it is lost.
-        overruled: An operator broke the lock under it; it may believe beside another.
-        headless: An operator deleted the object under it; it may believe without a record.
-    """
-
-    who: str
-    process: Process
-    lease: Believer
-    probe: _Probe
-    believes: bool = False
-    ended_at: float | None = None
-    stopped: bool = False
-    overruled: bool = False
-    headless: bool = False
 
 
 class Checker:
@@ -128,6 +48,8 @@ class Checker:
         events: (true time, who, what) for the trace.
         losses_are_true: Whether no lease may be reported taken over that was not; False where
             bodies are garbled.
+        store_time: Returns the latest time that the store's clocks may show, in epoch seconds; None
+            where its answers mislead about it.
         acquisitions: How many leases were handed out.
     """
 
@@ -136,12 +58,15 @@ class Checker:
         self.events: list[tuple[float, str, str]] = []
         self.acquisitions = 0
         self.losses_are_true = True
+        self.store_time: Callable[[], float] | None = None
+        self._store = store
         self._loop = store.loop
         self._asked_at = -1.0
         self._key = key
         self._fenced_key = fenced_key
         self._holdings: list[Holding] = []
         self._leases: set[str] = set()
+        self._tenures: list[Tenure] = []
         # What a question schedules (the end of a lease that it finds expired) must not run.
         self._observer = store.loop.process("observer")
         self._observer.kill()
@@ -157,8 +82,10 @@ class Checker:
         self._fenced_token = -1
         self._fenced_body = b""
         self._acknowledged: list[bytes] = []
+        self._counted = 0
         store.on_change = self._on_change
         store.on_send = self._on_send
+        store.on_use_after_close = self._on_use_after_close
 
     def note(self, who: str, what: str) -> None:
         """Add a line to the trace."""
@@ -191,14 +118,60 @@ class Checker:
                     Invariant.TOKEN_RISES, f"{who} got {token} after {self._highest_token} was handed out"
                 )
             self._highest_token = max(self._highest_token, token)
-        holding = Holding(who, process, lease, _Probe(lease), overruled=overruled, headless=overruled)
-        self._holdings.append(holding)
+            if self.store_time is not None and token > (self.store_time() + _TOKEN_STEPS) * 1e6:
+                ahead = token / 1e6 - self.store_time()
+                self.violated(Invariant.NOT_AHEAD, f"{who} got {token}, {ahead:.3f} s from the future")
+        holding = self.watch(who, process, lease)
+        holding.overruled = holding.headless = overruled
         self._leases.add(lease.owner)
+        if holding.probe.tenure is not None:
+            self._tenures.append(vars(lease)["_tenure"])
         return holding
+
+    def watch(self, who: str, process: Process, lease: Believer) -> Holding:
+        """Ask a lease from now on whether it believes, though it was not handed out anew."""
+        holding = Holding(who, process, lease, Probe(lease))
+        self._holdings.append(holding)
+        return holding
+
+    def holdings_of(self, process: Process) -> list[Holding]:
+        """Return the leases of a process that are watched."""
+        return [holding for holding in self._holdings if holding.process is process]
 
     def told_lost(self, holding: Holding) -> None:
         """Note that the lease has told its user that it is lost: it must never be held again."""
         holding.stopped = True
+
+    def not_handed_out(self) -> str | None:
+        """Return the machine whose live record stands in the store though nobody has its lease yet."""
+        head = self._head or {}
+        if head.get("expired") is not False or "holder" not in head or head.get("owner") in self._leases:
+            return None
+        return str(head["holder"]).partition(":")[0]
+
+    def gone(self, holding: Holding) -> bool:
+        """Whether a lease believes though its record is gone: its release must tell of a loss."""
+        return self._held(holding) and not self._heads(holding)
+
+    def told_at_release(self, holding: Holding, error: BaseException) -> None:
+        """Check the loss that a release has told of: its own free record is none."""
+        head = self._head or {}
+        freed = head.get("expired") is True and head.get("owner") == holding.lease.owner
+        if (
+            self.losses_are_true
+            and freed
+            and not holding.overruled
+            and isinstance(error, LeaseTakenOverError)
+        ):
+            self.violated(Invariant.NO_FALSE_LOSS, f"{holding.who} is told at its release: {error.reason}")
+
+    def closed(self, process: Process, *, closing: bool) -> None:
+        """Check that nothing of a client is held or under way when a call of its ``aclose`` returns."""
+        if closing:
+            self.violated(Invariant.CLOSED, f"aclose of {process.name} returned before it was done")
+        for holding in self.holdings_of(process):
+            if self._held(holding):
+                self.violated(Invariant.CLOSED, f"{holding.who} believes after aclose has returned")
 
     def dropped(self, holding: Holding) -> None:
         """Stop watching a lease: its user has let go of it."""
@@ -220,6 +193,10 @@ class Checker:
     def acknowledged(self, entry: bytes) -> None:
         """Remember a fenced write that was confirmed to its writer; ``entry`` is unique in it."""
         self._acknowledged.append(entry)
+
+    def counted(self) -> None:
+        """Remember an update of the fenced counter that was confirmed."""
+        self._counted += 1
 
     def after_step(self, process: Process) -> None:
         """Ask everybody who got a lease whether they believe to hold the lock."""
@@ -252,6 +229,12 @@ class Checker:
         """Return who believes now."""
         return [holding for holding in self._holdings if self._held(holding)]
 
+    def forget(self) -> None:
+        """Let the leases of the dead be collected without a word, after the end."""
+        for tenure in self._tenures:
+            tenure.abandon("the history is over")
+        self._tenures.clear()
+
     def check_fenced(self) -> None:
         """At the end: every acknowledged write must be in the fenced object."""
         lines = self._fenced_body.split(b"\n")
@@ -261,6 +244,13 @@ class Checker:
                 Invariant.NO_WRITE_LOST,
                 f"{len(missing)} of {len(self._acknowledged)} acknowledged writes are gone: {missing[0]!r}",
             )
+        if self._counted:
+            _, _, count = (self._store.body(COUNT_KEY) or b"").partition(b"\n")
+            if int(count or b"0") < self._counted:
+                detail = (
+                    f"{self._counted} updates of a counter were acknowledged, it says {int(count or b'0')}"
+                )
+                self.violated(Invariant.NO_WRITE_LOST, detail)
         twice = [entry for entry, count in Counter(lines).items() if count > 1 and entry]
         if twice:
             self.violated(Invariant.NO_WRITE_LOST, f"applied twice: {twice[0]!r}")
@@ -317,7 +307,7 @@ class Checker:
                 f"{holding.who} ({holding.lease.owner[:8]}) believes by a write that the store does not show",
             )
 
-    def _bears_out(self, probe: _Probe) -> bool:
+    def _bears_out(self, probe: Probe) -> bool:
         """Whether the head is what a lease goes by, or was sent later: a renewal may not be answered yet."""
         if probe.tenure is None:
             return True  # a Hudi writer, of which nothing more can be asked
@@ -343,6 +333,9 @@ class Checker:
                     detail = f"{holding.who} renews {owner[:8]}, which has ended"
                     self.violated(Invariant.END_IS_KEPT, detail)
         return True
+
+    def _on_use_after_close(self, who: str, kind: str) -> None:
+        self.violated(Invariant.CLOSED, f"{who} sends a {kind} after its backend was closed")
 
     def _on_change(self, operation: Operation) -> None:
         if operation.key == self._key:
@@ -375,35 +368,3 @@ def _fields(body: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         return {}
     return fields if isinstance(fields, dict) else {}
-
-
-class _Probe:
-    """Asks a lease whether it is held, and changes nothing by asking.
-
-    A lease that is asked past its deadline makes its loss final. A program that never asks must
-    be watched as it is, so a copy is asked. Only a step of its process, or of the world, changes
-    a lease: ``refresh`` the copy then.
-    """
-
-    __slots__ = ("_copy", "_original", "lease", "tenure")
-
-    def __init__(self, lease: Believer) -> None:
-        tenure = vars(lease).get("_tenure")
-        self.tenure: Tenure | None = None
-        if tenure is None:
-            self.lease, self._copy, self._original = lease, {}, {}
-            return
-        self.lease = _shallow(lease)
-        self.tenure = copy = _shallow(tenure)
-        vars(self.lease)["_tenure"] = copy
-        self._copy, self._original = vars(copy), vars(tenure)
-
-    def refresh(self) -> None:
-        """Bring the copy up to date."""
-        self._copy.update(self._original)
-
-
-def _shallow(original: Any) -> Any:  # noqa: ANN401  whatever it is given
-    copy = object.__new__(type(original))
-    vars(copy).update(vars(original))
-    return copy

@@ -12,7 +12,8 @@ from asynclock.client import LockClient
 from asynclock.settings import LeaseSettings
 from asynclock.testing.checker import Checker, Invariant
 from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.machines import FENCED_KEY, KEY, NAME, URL, SimulatedFaults
+from asynclock.testing.machines import SimulatedFaults
+from asynclock.testing.names import FENCED_KEY, KEY, NAME, URL
 from asynclock.testing.store import SimulatedStore, StoreProfile, is_answer
 from asynclock.testing.virtual import DeadlockError, Process, VirtualLoop
 

@@ -8,6 +8,7 @@ A ``Plan`` says what takes part and what goes wrong; ``Simulation`` carries it o
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,9 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock.errors import BackendError, LockChangedError, RecordCorruptError
 from asynclock.testing.checker import Checker, Invariant
 from asynclock.testing.clocks import EPOCH
+from asynclock.testing.endings import ROUND_TRIPS, Endings
 from asynclock.testing.faulty import Fault
-from asynclock.testing.machines import FENCED_KEY, KEY, NAME, JavaWriter, Machine
+from asynclock.testing.machines import Machine
+from asynclock.testing.names import FENCED_KEY, KEY, NAME
 from asynclock.testing.store import SimulatedStore, is_answer
+from asynclock.testing.users import JavaWriter
 from asynclock.testing.virtual import DeadlockError, VirtualLoop
 
 if TYPE_CHECKING:
@@ -29,8 +33,8 @@ if TYPE_CHECKING:
     from asynclock.testing.plan import Plan
     from asynclock.testing.store import Operation
 
-ROUND_TRIPS: Final = 2 * 2 * 0.06
-"""Two round trips on a calm network, in seconds."""
+WITNESSED: Final = 10.0
+"""Seconds within which a client whose wall clock is wrong has learned the store's time."""
 _EVEN: Final = 0.5
 
 Trouble = tuple[float, "Callable[[int], None]", int]
@@ -93,27 +97,34 @@ class Simulation:
         self.store = SimulatedStore(self.loop, Random(rng.getrandbits(64)), plan.store)
         self.checker = Checker(self.store, key=KEY, fenced_key=FENCED_KEY)
         self.checker.losses_are_true = not plan.faults.get(Fault.CORRUPT)
+        misled = plan.store.wrong_dates or {Fault.STALE_DATE, Fault.CLOCK_AHEAD} & plan.faults.keys()
+        if plan.store.dates and not misled and not plan.drifts:
+            ahead = EPOCH + max(plan.store.nodes) + plan.store.resolution
+            self.checker.store_time = lambda: self.loop.now + ahead
         self.loop.on_step = self.checker.after_step
-        self.unit = plan.settings[0].validity
+        self.unit = plan.unit or plan.settings[0].validity
         self.ends = plan.lifetimes * self.unit
         self.applied: Counter[str] = Counter()
-        self._retired: list[Machine] = []
         self._scenario, self._seed = scenario, seed
         self.machines = [Machine(self, index) for index in range(len(plan.settings))]
+        self.endings = Endings(self)
         self.java = [JavaWriter(self, index, Random(rng.getrandbits(64))) for index in range(plan.hudi_peers)]
 
     def run(self) -> History:
         """Run to the end and return what happened."""
         try:
-            self.loop.run_until_complete(self._main())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)  # some users forget their lease
+                self.loop.run_until_complete(self._main())
         except DeadlockError as error:
             self.checker.violated(Invariant.NOTHING_LEFT, str(error))
         finally:
             lasted = self.loop.time()
+            self.checker.forget()
             self.loop.close()
         self.checker.check_fenced()
         for machine in self.machines:
-            self._count(machine)
+            self.count(machine)
         self.applied["wrong-date"] += self.store.wrong_dates_sent
         self.applied[Fault.THROTTLED] += self.store.throttled
         return History(
@@ -130,7 +141,7 @@ class Simulation:
         )
 
     async def _main(self) -> None:
-        for at, act, index in self._troubles():
+        for at, act, index in self._troubles() + self.endings.troubles():
             self.loop.call_at(at, act, index)
         for machine in self.machines:
             machine.start()
@@ -139,8 +150,6 @@ class Simulation:
         await asyncio.sleep(self.ends)
         self._calm()
         await self._end()
-
-    # What goes wrong.
 
     def _troubles(self) -> list[Trouble]:
         plan, rng = self.plan, self._rng
@@ -174,7 +183,7 @@ class Simulation:
             troubles += [(rng.random() * self.ends * 0.9, act, 0) for _ in range(count)]
         return troubles
 
-    def _suffers(self, index: int, what: str) -> Machine | None:
+    def suffers(self, index: int, what: str) -> Machine | None:
         """Note a trouble of a machine; None if it is down."""
         machine = self.machines[index]
         if not machine.process.alive:
@@ -184,23 +193,24 @@ class Simulation:
         return machine
 
     def _crash(self, index: int) -> None:
-        if (machine := self._suffers(index, "crash")) is not None:
+        if (machine := self.suffers(index, "crash")) is not None:
             machine.process.kill()
-            self._count(machine)
-            self.loop.call_later(self._rng.random() * self.unit, self._restart, machine)
+            self.count(machine)
+            self.loop.call_later(self._rng.random() * self.unit, self.restart, machine)
 
-    def _restart(self, machine: Machine) -> None:
+    def restart(self, machine: Machine) -> None:
+        """Let a machine whose process has ended come back."""
         if self.loop.time() < self.ends:
             machine.boot()
             machine.start()
 
     def _pause(self, index: int) -> None:
-        self._stop(self._aimed(index), "pause", self._rng.random() * 2 * self.unit)
+        self._stop(self.aimed(index), "pause", self._rng.random() * 2 * self.unit)
 
     def _stall(self, index: int) -> None:
         self._stop(index, "stall", self._rng.random() * self.unit / 2)
 
-    def _aimed(self, index: int) -> int:
+    def aimed(self, index: int) -> int:
         """Return a machine that believes, if this trouble is aimed and there is one; else ``index``."""
         if self.plan.aim and self._rng.random() < self.plan.aim:
             believing = {holding.process for holding in self.checker.believers()}
@@ -208,25 +218,25 @@ class Simulation:
         return index
 
     def _stop(self, index: int, what: str, seconds: float) -> None:
-        if (machine := self._suffers(index, f"{what} for {seconds:.2f} s")) is not None:
+        if (machine := self.suffers(index, f"{what} for {seconds:.2f} s")) is not None:
             machine.process.pause()
             machine.runs_from = max(machine.runs_from, self.loop.time() + seconds)
             self.loop.call_later(seconds, machine.process.resume)
 
     def _suspend(self, index: int) -> None:
         seconds = self._rng.random() * 2 * self.unit
-        if (machine := self._suffers(index, f"suspend for {seconds:.2f} s")) is not None:
+        if (machine := self.suffers(index, f"suspend for {seconds:.2f} s")) is not None:
             machine.process.suspend(seconds)
             machine.runs_from = max(machine.runs_from, self.loop.time()) + seconds
 
     def _step(self, index: int) -> None:
         seconds = self._rng.uniform(-1, 1) * self.plan.step_by
-        if (machine := self._suffers(index, f"clock-step by {seconds:+.2f} s")) is not None:
+        if (machine := self.suffers(index, f"clock-step by {seconds:+.2f} s")) is not None:
             machine.clock.step(seconds)
 
     def _partition(self, index: int) -> None:
         seconds = self._rng.random() * 1.5 * self.unit
-        if (machine := self._suffers(self._aimed(index), f"partition for {seconds:.2f} s")) is not None:
+        if (machine := self.suffers(self.aimed(index), f"partition for {seconds:.2f} s")) is not None:
             self.store.cut_off.add(machine.process)
             self.loop.call_later(seconds, self.store.cut_off.discard, machine.process)
 
@@ -261,13 +271,11 @@ class Simulation:
         except (BackendError, RecordCorruptError, LockChangedError) as error:
             self.checker.note("operator", f"break failed: {type(error).__name__}")
 
-    # The end: calm, takeover, farewell.
-
     def _calm(self) -> None:
         """Stop all faults; with an even chance the machines that hold die first."""
         checker = self.checker
         checker.note("simulation", "--- faults stop")
-        if self._rng.random() < _EVEN and len(self.machines) > 1:
+        if self._rng.random() < self.plan.deaths and len(self.machines) > 1:
             for holding in checker.believers()[:1]:
                 holding.process.kill()
                 checker.note(holding.who, "*** killed for good")
@@ -278,8 +286,10 @@ class Simulation:
         self.store.cut_off.clear()
         self.store.calm = True
         for machine in self.machines:
-            machine.backend.calm()
+            for backend in machine.backends:
+                backend.calm()
             machine.process.resume()
+        self.endings.calm()
         if self.java:
             self._right_a_clock()
 
@@ -300,12 +310,13 @@ class Simulation:
         began = self.loop.time()
         for machine in alive:
             for user in machine.users:
+                user.check_wait()
                 user.stop()
         last = [machine.process.start(self._last_turn(machine), name="last turn") for machine in alive]
         if last:
             await self._taken_over(last, began)
         for machine in alive:
-            await machine.process.start(self._farewell(machine), name="farewell")
+            await self.endings.farewell(machine)
         if alive:
             self._check_left(alive)
 
@@ -321,7 +332,7 @@ class Simulation:
             self.checker.violated(
                 Invariant.TAKEOVER_BOUND, f"nobody acquired within {bound:.2f} s ({took:.2f} s)"
             )
-        _, waiting = await asyncio.wait(last, timeout=len(last) * (bound + 2 * self.unit))
+        _, waiting = await asyncio.wait(last, timeout=len(last) * (bound + 2 * self.unit) + WITNESSED)
         for task in waiting:
             self.checker.violated(Invariant.FAIR, "somebody never got the lock in the calm")
             task.cancel()
@@ -347,27 +358,32 @@ class Simulation:
         return bound + ROUND_TRIPS + self.plan.slack
 
     async def _last_turn(self, machine: Machine) -> None:
-        lease = await machine.client.lock(NAME).acquire()
-        await machine.users[0].hold(lease, 0.1 * self.unit)
-
-    async def _farewell(self, machine: Machine) -> None:
-        began = self.loop.time()
-        await machine.client.aclose()
-        took = self.loop.time() - began
-        if took > min(2.0, machine.settings.validity / 5) + ROUND_TRIPS:
-            self.checker.violated(Invariant.NOTHING_LEFT, f"aclose of {machine.name} took {took:.2f} s")
+        try:
+            lease = await machine.client.lock(NAME).acquire()
+        except RecordCorruptError as error:
+            self.unreadable(machine.name, error)
+        else:
+            await machine.users[0].hold(lease, 0.1 * self.unit)
 
     def _check_left(self, alive: list[Machine]) -> None:
-        for machine in alive:
-            left = [repr(task.get_coro()) for task in machine.process.tasks()]
-            left += [repr(timer) for timer in machine.process.timers() if not is_answer(timer)]
-            if left:
-                self.checker.violated(Invariant.NOTHING_LEFT, f"{machine.name} left {', '.join(left)}")
+        closed = [process for process, *_ in self.endings.closed]
+        for process in (*(machine.process for machine in alive), *closed):
+            if process.alive:
+                left = [repr(task.get_coro()) for task in process.tasks()]
+                left += [repr(timer) for timer in process.timers() if not is_answer(timer)]
+                if left:
+                    self.checker.violated(Invariant.NOTHING_LEFT, f"{process.name} left {', '.join(left)}")
         body = self.store.body(KEY)
         if not self.java and body is not None and b'"expired":true' not in body:
             self.checker.violated(Invariant.NOTHING_LEFT, f"the lock is still held: {body!r}")
 
-    def _count(self, machine: Machine) -> None:
+    def unreadable(self, who: str, error: RecordCorruptError) -> None:
+        """Check that a record that is corrupt to somebody was not ours."""
+        if not self.plan.faults.get(Fault.CORRUPT):
+            self.checker.violated(Invariant.READABLE, f"{who} finds the lock corrupt: {error.reason}")
+
+    def count(self, machine: Machine) -> None:
+        """Add up the faults of a machine's requests."""
         self.applied.update({str(fault): count for fault, count in machine.backend.applied.items()})
 
     def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

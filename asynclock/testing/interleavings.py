@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from asynclock.errors import BackendError, LeaseLostError
 from asynclock.testing.explore import INSTANT, Bench, Exploration
-from asynclock.testing.machines import NAME
+from asynclock.testing.names import NAME
 from asynclock.testing.store import SimulatedBackend, SimulatedStore
 
 if TYPE_CHECKING:

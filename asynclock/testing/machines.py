@@ -1,44 +1,31 @@
 # ruff: noqa: S311  reproducible on purpose
-"""The machines of a simulated history and the programs on them.
-
-They call ``Lock`` and ``Lease`` as any user does; the rules of the lock are nowhere in here.
-"""
+"""The machines of a simulated history: clocks, clients, and the way to the store."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from asynclock.client import LockClient
-from asynclock.errors import BackendError, LeaseLostError, RecordCorruptError, StaleTokenError
-from asynclock.fencing import FencedObject
-from asynclock.testing.checker import Invariant
 from asynclock.testing.clocks import VirtualClock
 from asynclock.testing.faulty import FaultyBackend
-from asynclock.testing.hudi_peer import HudiPeer
+from asynclock.testing.names import KEY, URL
+from asynclock.testing.users import User
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from asynclock.backend import Written
+    from asynclock.backend import Stored, Written
     from asynclock.clock import Clock
-    from asynclock.lease import Lease
-    from asynclock.lock import Lock
-    from asynclock.testing.checker import Checker, Holding
+    from asynclock.errors import RecordCorruptError
+    from asynclock.testing.checker import Checker
     from asynclock.testing.plan import Plan
     from asynclock.testing.store import SimulatedBackend, SimulatedStore
     from asynclock.testing.virtual import Process, VirtualLoop
 
 T = TypeVar("T")
-URL: Final = "memory://"
-NAME: Final = "lock"
-KEY: Final = "lock.json"
-FENCED_KEY: Final = "fenced"
 _OWNER: Final = re.compile(rb'"owner":"([^"]+)"')
-TOLD_WITHIN: Final = 1.0 + 1e-6
-"""Seconds that the body of ``hold`` may run on after a loss: clocks are looked at once a second."""
 
 
 class Stage(Protocol):
@@ -51,6 +38,10 @@ class Stage(Protocol):
     checker: Checker
     ends: float
 
+    def unreadable(self, who: str, error: RecordCorruptError) -> None:
+        """Check that a record that is corrupt to somebody was not ours."""
+        ...
+
 
 class SimulatedFaults(FaultyBackend):
     """Faults whose late writes travel on the network, not in the process that sent them."""
@@ -59,16 +50,34 @@ class SimulatedFaults(FaultyBackend):
 
     def __init__(self, inner: SimulatedBackend, *, seed: int = 0, clock: Clock | None = None) -> None:
         super().__init__(inner, seed=seed, clock=clock)
+        self._way = inner
         self._store = inner._store  # noqa: SLF001  the two are one machine's way to the store
         self._writing: list[str] = []
 
+    async def get(self, key: str) -> Stored | None:
+        """Read an object, perhaps spoiled."""
+        self._way.note_use("get")
+        return await super().get(key)
+
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create an object, perhaps spoiled."""
+        self._way.note_use("put_if_absent")
         return await self._watched(key, body, super().put_if_absent(key, body))
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace an object, perhaps spoiled."""
+        self._way.note_use("put_if_match")
         return await self._watched(key, body, super().put_if_match(key, body, version))
+
+    @property
+    def used(self) -> bool:
+        """Whether a request was ever sent."""
+        return self._way.used
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``aclose`` was called."""
+        return self._way.closed
 
     def spawn(self, stray: Coroutine[Any, Any, Any]) -> None:
         """Run a late write on the network."""
@@ -104,12 +113,14 @@ class Machine:
     """One machine: clocks that survive a crash, and the program that runs on it.
 
     Attributes:
+        clients: The client that locks, and where fenced objects are shared one beside it.
         runs_from: True time since which, or from which, it runs without being stopped.
     """
 
     def __init__(self, run: Stage, index: int) -> None:
         plan = run.plan
         self.name = f"client-{index}"
+        self._index = index
         self.settings = plan.settings[index]
         self.clock = VirtualClock(
             run.loop,
@@ -127,235 +138,42 @@ class Machine:
         """Start a new process with a new client."""
         run = self._run
         self._life += 1
-        process = self.process = run.loop.process(self.name, self.clock)
-        backend = SimulatedFaults(
-            run.store.backend(process), seed=self._rng.getrandbits(32), clock=self.clock
-        )
+        self.process = run.loop.process(self.name, self.clock)
+        self.backend = self._backend(self._rng)
+        self.client = self._client(self.backend, self._rng)
+        self.clients, self.backends = [self.client], [self.backend]
+        if run.plan.shared:
+            rng = Random(f"{run.label}/{self.name}/{self._life}/beside")
+            self.backends.append(self._backend(rng))
+            self.clients.append(self._client(self.backends[-1], rng))
+        users = run.plan.waiters[self._index] if run.plan.waiters else run.plan.users
+        self.users = [
+            User(run, self, f"{self.name}/{number}" if run.plan.users > 1 else self.name, self._rng)
+            for number in range(users)
+        ]
+
+    def _backend(self, rng: Random) -> SimulatedFaults:
+        run = self._run
+        backend = SimulatedFaults(run.store.backend(self.process), seed=rng.getrandbits(32), clock=self.clock)
         backend.network = run.store.network
         backend.delay = run.plan.delay
         backend.date_error = run.plan.date_error
         backend.storm(run.plan.faults)
-        self.backend = backend
-        with run.loop.running_as(process):
-            self.client = LockClient(
+        return backend
+
+    def _client(self, backend: SimulatedFaults, rng: Random) -> LockClient:
+        with self._run.loop.running_as(self.process):
+            return LockClient(
                 url=URL,
                 backend=backend,
                 settings=self.settings,
                 clock=self.clock,
                 renewal="loop",
-                rng=Random(self._rng.getrandbits(64)),
+                rng=Random(rng.getrandbits(64)),
                 holder=f"{self.name}:{self._life}:simulation",
             )
-        self.users = [
-            User(run, self, f"{self.name}/{number}" if run.plan.users > 1 else self.name, self._rng)
-            for number in range(run.plan.users)
-        ]
 
     def start(self) -> None:
         """Let the users begin."""
         for user in self.users:
             user.start()
-
-
-class User:
-    """A coroutine that wants the lock again and again."""
-
-    def __init__(self, run: Stage, machine: Machine, name: str, rng: Random) -> None:
-        self.name = name
-        self.holding = False
-        self.away_until = 0.0
-        self.task: asyncio.Task[None] | None = None
-        self._run = run
-        self._machine = machine
-        self._rng = Random(rng.getrandbits(64))
-        self._unit = machine.settings.validity
-        self._written = 0
-        self._stopped: set[asyncio.Task[Any] | None] = set()
-
-    def start(self, delay: float = 0.0) -> None:
-        """Begin, ``delay`` seconds from now."""
-        self.task = self._machine.process.start(self._live(delay), name=self.name)
-
-    def stop(self) -> None:
-        """Cancel it from outside."""
-        if self.task is not None:
-            self._stopped.add(self.task)
-            with self._run.loop.running_as(self._machine.process):
-                self.task.cancel()  # what it does then belongs to its process, and keeps its order
-
-    async def _live(self, delay: float) -> None:
-        run, rng, plan = self._run, self._rng, self._run.plan
-        lock = self._machine.client.lock(NAME)
-        loop = run.loop
-        await asyncio.sleep(delay)
-        while loop.time() < run.ends:
-            await asyncio.sleep(rng.uniform(*plan.idles) * self._unit)
-            if (away := self.away_until - loop.time()) > 0:
-                await asyncio.sleep(away)
-            began = loop.time()
-            if plan.bodies and rng.random() < plan.bodies:
-                await self._hold_body(lock)
-                continue
-            try:
-                lease = await self._acquire(lock)
-            except (TimeoutError, BackendError, RecordCorruptError) as error:
-                run.checker.note(self.name, f"got nothing: {type(error).__name__}")
-                continue
-            self._check_wait(began)
-            if lease is not None:
-                await self.hold(lease, rng.uniform(*plan.holds) * self._unit)
-
-    async def _acquire(self, lock: Lock) -> Lease | None:
-        rng, run = self._rng, self._run
-        if rng.random() >= run.plan.impatience:
-            return await lock.acquire()
-        if rng.random() < 0.1:  # noqa: PLR2004  a tenth
-            return await lock.try_acquire()
-        patience = self._patience()
-        if rng.random() < run.plan.cancels:
-            async with asyncio.timeout(rng.random() * patience):
-                return await lock.acquire(timeout=None)
-        return await lock.acquire(timeout=patience)
-
-    def _patience(self) -> float:
-        left = max(0.0, self._run.ends - self._run.loop.time())
-        return min(left, self._rng.choice((0.3, 1.0, 2.5, 10.0)) * self._unit)
-
-    def _check_wait(self, began: float) -> None:
-        most, waited = self._run.plan.longest_wait, (self._run.loop.time() - began) / self._unit
-        if most is not None and waited > most:
-            self._run.checker.violated(Invariant.FAIR, f"{self.name} waited for {waited:.1f} lifetimes")
-
-    async def hold(self, lease: Lease, seconds: float) -> None:
-        """Use a lease for ``seconds``, then release it; linger when it is lost."""
-        run, rng = self._run, self._rng
-        checker = run.checker
-        holding = checker.handed_out(self.name, self._machine.process, lease, token=lease.fencing_token)
-        self.holding = True
-        try:
-            await self._use(lease, holding, seconds)
-            if holding.stopped:
-                await asyncio.sleep(rng.random() * self._unit)
-        finally:
-            self.holding = False
-            checker.dropped(holding)
-
-    async def _use(self, lease: Lease, holding: Holding, seconds: float) -> None:
-        run, checker = self._run, self._run.checker
-        try:
-            async with lease:
-                await self._work(lease, run.loop.time() + seconds)
-                if not lease.held:
-                    checker.told_lost(holding)
-                checker.note(self.name, f"releases owner={lease.owner[:8]}")
-        except (LeaseLostError, BackendError) as error:
-            checker.note(self.name, f"has lost owner={lease.owner[:8]}: {type(error).__name__}")
-            checker.told_lost(holding)
-
-    async def _hold_body(self, lock: Lock) -> None:
-        """Hold the lock as most programs do: only its cancellation tells the body of a loss."""
-        run, rng, plan, checker = self._run, self._rng, self._run.plan, self._run.checker
-        began = run.loop.time()
-        patience = self._patience() if rng.random() < plan.impatience else None
-        cut = rng.random() * (patience or self._unit) if rng.random() < plan.cancels else None
-        holding: Holding | None = None
-        try:
-            async with asyncio.timeout(cut), lock.hold(timeout=patience) as lease:
-                self._check_wait(began)
-                self.holding = True
-                token = lease.fencing_token
-                holding = checker.handed_out(self.name, self._machine.process, lease, token=token)
-                await self._body(lease, holding)
-            if lease.lost is not None:
-                checker.violated(Invariant.LOSS_ENDS_BODY, f"{self.name} was not told: {lease.lost.reason}")
-        except asyncio.CancelledError:
-            if asyncio.current_task() not in self._stopped:
-                checker.violated(Invariant.LOSS_ENDS_BODY, f"{self.name} met a cancellation that is nobody's")
-            raise
-        except (TimeoutError, LeaseLostError, BackendError, RecordCorruptError) as error:
-            checker.note(self.name, f"leaves hold(): {type(error).__name__}")
-            if holding is not None:
-                checker.told_lost(holding)
-                await asyncio.sleep(rng.random() * self._unit)
-        finally:
-            self.holding = False
-            if holding is not None:
-                checker.dropped(holding)
-
-    async def _body(self, lease: Lease, holding: Holding) -> None:
-        """Work to the end, or after a loss without end, since nobody asks the lease."""
-        loop, rng = self._run.loop, self._rng
-        until = loop.time() + rng.uniform(*self._run.plan.holds) * self._unit
-        endless = rng.random() < 0.5  # noqa: PLR2004  a fair coin
-        while (left := until - loop.time()) > 0 or (endless and holding.ended_at is not None):
-            chance = rng.random()
-            if chance < 0.1:  # noqa: PLR2004  a tenth
-                await lease.confirm()
-            await asyncio.sleep(min(max(left, 0.1), (0.02 + chance * 0.4) * self._unit))
-            ended = holding.ended_at
-            if ended is not None and loop.time() - max(ended, self._machine.runs_from) > TOLD_WITHIN:
-                detail = f"{self.name} runs on in hold() {loop.time() - ended:.2f} s after its loss"
-                self._run.checker.violated(Invariant.LOSS_ENDS_BODY, detail)
-                return
-
-    async def _work(self, lease: Lease, until: float) -> None:
-        run, rng = self._run, self._rng
-        loop = run.loop
-        writes = rng.random() < run.plan.fenced
-        while lease.held and (left := until - loop.time()) > 0:
-            chance = rng.random()
-            if writes:
-                await self._write(lease)
-            elif chance < 0.2:  # noqa: PLR2004  a fifth
-                await lease.confirm()
-            await asyncio.sleep(min(left, (0.02 + chance * 0.4) * self._unit))
-
-    async def _write(self, lease: Lease) -> None:
-        self._written += 1
-        entry = f"{self.name}.{lease.owner[:8]}.{self._written}".encode()
-        fenced = FencedObject(self._machine.client, FENCED_KEY)
-        try:
-            await fenced.update(lambda body: (body or b"") + entry + b"\n", lease=lease)
-        except (StaleTokenError, RecordCorruptError, BackendError) as error:
-            self._run.checker.note(self.name, f"fenced write refused: {type(error).__name__}")
-        else:
-            self._run.checker.acknowledged(entry)
-
-
-class JavaWriter:
-    """A machine with a Hudi writer."""
-
-    def __init__(self, run: Stage, index: int, rng: Random) -> None:
-        self.name = f"hudi-{index}"
-        self._run = run
-        self._rng = rng
-        error = rng.uniform(*run.plan.hudi_clock)
-        self._clock = VirtualClock(run.loop, offset=error)
-        self.process = run.loop.process(self.name, self._clock)
-        self.task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Begin."""
-        self.task = self.process.start(self._live(), name=self.name)
-
-    async def _live(self) -> None:
-        run, rng, validity = self._run, self._rng, self._run.plan.hudi_validity
-        loop = run.loop
-        backend = run.store.backend(self.process)
-        while loop.time() < run.ends:
-            await asyncio.sleep(rng.uniform(*run.plan.hudi_idles) * validity)
-            # LockManager makes a new provider, with a new owner, for each transaction.
-            peer = HudiPeer(
-                backend, KEY, clock=self._clock, rng=rng, validity=validity, renew_interval=validity / 10
-            )
-            if not await peer.try_lock(min(validity, run.ends - loop.time())):
-                await peer.close()
-                continue
-            holding = run.checker.handed_out(self.name, self.process, peer, token=None)
-            try:
-                until = loop.time() + rng.uniform(*run.plan.hudi_holds) * validity
-                while peer.held and loop.time() < until:  # noqa: ASYNC110  work, not waiting
-                    await asyncio.sleep(min(0.1 * validity, max(0.0, until - loop.time())))
-                await peer.unlock()
-            finally:
-                run.checker.dropped(holding)

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from asynclock.testing.faulty import Fault
     from asynclock.testing.store import StoreProfile
 
-TROUBLES: Final = ("crash", "pause", "stall", "suspend", "clock-step", "partition", "break", "wrong-date")
+TROUBLES: Final = (
+    *("crash", "pause", "stall", "suspend", "clock-step", "partition", "break", "wrong-date"),
+    *("signal", "fork", "exit", "close", "drop"),
+)
 """What can go wrong beside the faults of single requests."""
 
 
@@ -25,8 +28,11 @@ class Plan:
     Attributes:
         settings: Of each client; there are as many machines.
         store: What kind of store it is.
-        lifetimes: Length of the turbulent part, in validities of the first client.
+        unit: Seconds that count as a lifetime in this plan; None: the validity of the first client,
+            and of each client for its users.
+        lifetimes: Length of the turbulent part.
         users: Coroutines per client that want the lock.
+        waiters: Likewise for each client, where they differ.
         hudi_peers: Java writers beside them.
         hudi_validity: Validity of the Java writers, seconds.
         hudi_clock: Least and most seconds by which their wall clocks are ahead.
@@ -46,6 +52,12 @@ class Plan:
         step_by: Most seconds of such a step.
         partitions: Rate of machines cut off.
         aim: Share of the pauses and partitions that hit whoever believes just then.
+        signals: Rate of signals that release everything and that the process survives.
+        forks: Rate of forks; the child abandons what it holds and lives on for a while.
+        exits: Rate of ends of the interpreter; the machine comes back with a new client.
+        closes: Rate of clients closed in the middle of everything, by two callers.
+        drops: Rate of users whose event loop is closed by force while they hold the lock.
+        deaths: Share of histories in which a holder dies when the faults stop.
         deletions: How often an operator deletes the object.
         breaks: How often an operator breaks the lock.
         cancels: Share of acquisitions that are cancelled at a random time.
@@ -53,6 +65,7 @@ class Plan:
         holds: Least and most lifetimes that a user holds the lock.
         idles: Least and most lifetimes that a user is idle.
         fenced: Share of holds that write to the fenced object.
+        shared: Share of these writes that two clients of one process make at the same time.
         impatience: Share of acquisitions with a timeout, or tried once.
         longest_wait: Lifetimes after which a waiting user counts as starved; None: never.
         slack: Seconds on top of ``takeover_bound``; no scenario has needed any.
@@ -60,8 +73,10 @@ class Plan:
 
     settings: tuple[LeaseSettings, ...]
     store: StoreProfile
+    unit: float | None = None
     lifetimes: float = 5.0
     users: int = 1
+    waiters: tuple[int, ...] = ()
     hudi_peers: int = 0
     hudi_validity: float = 10.0
     hudi_clock: tuple[float, float] = (-0.25, 0.25)
@@ -81,6 +96,12 @@ class Plan:
     step_by: float = 10.0
     partitions: float = 0.0
     aim: float = 0.0
+    signals: float = 0.05
+    forks: float = 0.0
+    exits: float = 0.0
+    closes: float = 0.0
+    drops: float = 0.0
+    deaths: float = 0.5
     deletions: int = 0
     breaks: int = 0
     cancels: float = 0.1
@@ -88,6 +109,7 @@ class Plan:
     holds: tuple[float, float] = (0.02, 1.2)
     idles: tuple[float, float] = (0.0, 0.3)
     fenced: float = 0.3
+    shared: float = 0.0
     impatience: float = 1.0
     longest_wait: float | None = None
     slack: float = 0.0

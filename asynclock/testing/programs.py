@@ -10,7 +10,7 @@ from asynclock.errors import BackendError, LeaseLostError, RecordCorruptError
 from asynclock.testing.checker import Invariant
 from asynclock.testing.explore import VALIDITY, Bench, Exploration
 from asynclock.testing.faulty import Fault
-from asynclock.testing.machines import NAME
+from asynclock.testing.names import NAME
 
 if TYPE_CHECKING:
     from asynclock.lease import Lease

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from asynclock.settings import LeaseSettings
 from asynclock.testing import draw
 from asynclock.testing.draw import HOUR, MINUTE, SKEW
+from asynclock.testing.edge_scenarios import EDGE_SCENARIOS
 from asynclock.testing.faulty import Fault
 from asynclock.testing.hudi_scenarios import HUDI_SCENARIOS
 from asynclock.testing.plan import Plan
@@ -138,6 +139,7 @@ def broken(rng: Random) -> Plan:
         settings=draw.settings(rng, clients),
         store=draw.store(rng),
         wall_errors=draw.walls(rng, clients),
+        users=rng.choice((1, 1, 2)),
         breaks=rng.randint(1, 3),
         holds=(0.2, 1.5),
         fenced=0.8,
@@ -357,5 +359,10 @@ SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "worst-clocks": worst_clocks,
     "turns": turns,
     **HUDI_SCENARIOS,
+    **EDGE_SCENARIOS,
 }
 """What takes part in a simulated history, and what goes wrong in it."""
+RARELY: Final = {"slow-waiter": 1, "hudi-short": 2, "shared-fence": 2}
+"""Those that come less often than three times in a cycle: their histories are long, or soon tell."""
+CYCLE: Final = [name for turn in range(3) for name in SCENARIOS if turn < RARELY.get(name, 3)]
+"""The scenarios of seeds in a row."""

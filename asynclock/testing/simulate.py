@@ -27,7 +27,7 @@ from asynclock.testing.cores import spread
 from asynclock.testing.faulty import Fault
 from asynclock.testing.history import Simulation
 from asynclock.testing.plan import TROUBLES
-from asynclock.testing.scenarios import SCENARIOS
+from asynclock.testing.scenarios import CYCLE, SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,8 +67,7 @@ def simulate(scenario: str, seed: int) -> History:
 
 def scenario_of(seed: int) -> str:
     """Return the scenario that a run over many seeds uses for ``seed``."""
-    names = list(SCENARIOS)
-    return names[seed % len(names)]
+    return CYCLE[seed % len(CYCLE)]
 
 
 def replay_command(scenario: str, seed: int) -> str:

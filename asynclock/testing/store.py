@@ -36,6 +36,8 @@ class StoreProfile:
         resolution: Seconds to which Dates and ``last_modified`` are cut short.
         dates: Whether answers bear a Date.
         last_modified: Whether objects bear the time of their last write.
+        undated: Share of answers that bear no Date all the same.
+        unmodified: Share of reads that show no ``last_modified`` all the same.
         wrong_dates: Share of answers whose Date is wrong.
         wrong_by: Least and most seconds by which such a Date is wrong, either way.
         versions: ``content``: a hash of the bytes, as S3; ``generation``: a counter, as GCS.
@@ -50,6 +52,8 @@ class StoreProfile:
     resolution: float = 0.0
     dates: bool = True
     last_modified: bool = True
+    undated: float = 0.0
+    unmodified: float = 0.0
     wrong_dates: float = 0.0
     wrong_by: tuple[float, float] = (30.0, 60.0)
     versions: Literal["content", "generation"] = "content"
@@ -118,6 +122,7 @@ class SimulatedStore:
         cut_off: Processes that the network does not reach; their requests and answers vanish.
         on_change: Called after every change of an object.
         on_send: Called before a client writes a lock object.
+        on_use_after_close: Called with a process and a method that it calls after ``aclose``.
         network: Process that carries requests; it never pauses.
     """
 
@@ -129,6 +134,7 @@ class SimulatedStore:
         self.cut_off: set[Process] = set()
         self.on_change: Callable[[Operation], object] | None = None
         self.on_send: OnSend | None = None
+        self.on_use_after_close: Callable[[str, str], object] | None = None
         self.network = loop.process("network")
         self.wrong_dates_sent = 0
         self.throttled = 0
@@ -203,7 +209,8 @@ class SimulatedStore:
             self._record(client, "get", key, base=None, version=None, applied=False, body=None)
             return _Missing(date)
         self._record(client, "get", key, base=None, version=found.version, applied=False, body=found.body)
-        return Stored(found.body, found.version, found.last_modified, date)
+        modified = None if self._omits(self.profile.unmodified) else found.last_modified
+        return Stored(found.body, found.version, modified, date)
 
     def _record(
         self,
@@ -226,7 +233,7 @@ class SimulatedStore:
         return nodes[int(self._draw() * len(nodes))]
 
     def _date(self, node: float) -> float | None:
-        if not self.profile.dates:
+        if not self.profile.dates or self._omits(self.profile.undated):
             return None
         date = EPOCH + self.loop.time() + node
         if self.profile.wrong_dates and not self.calm and self._draw() < self.profile.wrong_dates:
@@ -235,6 +242,9 @@ class SimulatedStore:
             wrong = least + self._draw() * (most - least)
             date += wrong if self._draw() < 0.5 else -wrong  # noqa: PLR2004  a fair coin
         return self._cut(date)
+
+    def _omits(self, share: float) -> bool:
+        return share > 0 and not self.calm and self._draw() < share
 
     def _cut(self, seconds: float) -> float:
         resolution = self.profile.resolution
@@ -263,6 +273,7 @@ class SimulatedBackend:
         self.min_write_interval = store.profile.write_interval
         self.sends_dates = store.profile.dates
         self.versions_may_repeat = store.profile.versions == "content"
+        self.used = self.closed = False
         self._store = store
         self._process = process
 
@@ -308,10 +319,17 @@ class SimulatedBackend:
         await self._send("delete", key, None, None)
 
     async def aclose(self) -> None:
-        """Do nothing: there is no connection."""
+        """Be closed: there is no connection, but every later use is told of."""
+        self.closed = True
+
+    def note_use(self, kind: str) -> None:
+        """Tell of a call of a closed backend; what travels on the network by then is no call."""
+        if self.closed and self._store.on_use_after_close is not None:
+            self._store.on_use_after_close(self._process.name, kind)
 
     def _send(self, kind: str, key: str, body: bytes | None, base: str | None) -> asyncio.Future[Any]:
         store = self._store
+        self.used = True
         answer: asyncio.Future[Any] = store.loop.create_future()
         if self._process not in store.cut_off:
             store.loop.call_later_as(store.network, store.way(), self._arrive, kind, key, body, base, answer)

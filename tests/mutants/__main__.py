@@ -61,10 +61,14 @@ def planted(mutant: Mutant, source: str) -> str:
     Raises:
         ValueError: The text to replace does not occur exactly once: the source has moved on.
     """
-    count = source.count(mutant.old)
-    if count != 1:
-        raise ValueError(f"{mutant.path}: the text of mutant {mutant.name!r} occurs {count} times, not once")
-    return source.replace(mutant.old, mutant.new)
+    for old, new in ((mutant.old, mutant.new), *mutant.also):
+        count = source.count(old)
+        if count != 1:
+            raise ValueError(
+                f"{mutant.path}: the text of mutant {mutant.name!r} occurs {count} times, not once"
+            )
+        source = source.replace(old, new)
+    return source
 
 
 def hunt(

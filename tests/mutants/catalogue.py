@@ -30,6 +30,7 @@ class Mutant:
         new: The mistake.
         invariant: What must be reported violated.
         scenario: Where.
+        also: More of the same mistake in the same file, where one place alone is made up for by another.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Mutant:
     new: str
     invariant: Invariant
     scenario: str
+    also: tuple[tuple[str, str], ...] = ()
 
 
 _ATTEMPTS = "protocol/attempts.py"
@@ -48,6 +50,9 @@ _ACQUIRE = "protocol/acquisition.py"
 _REAPER = "protocol/reaper.py"
 _CLOCK = "clock.py"
 _FENCING = "fencing.py"
+_TERMS = "protocol/terms.py"
+_LEASE = "lease.py"
+_CLIENT = "client.py"
 
 MUTANTS: Final = (
     # Writing: nonces, read-back, conditions.
@@ -131,8 +136,8 @@ MUTANTS: Final = (
     Mutant(
         "treat 409 and 412 as held by another",
         _ACQUIRE,
-        "        mine = self._attempts.find(seen)\n        if mine is not None:\n            await self._take",
-        "        mine = None\n        if mine is not None:\n            await self._take",
+        "        mine = self._attempts.find(seen)\n        if mine is not None and not mine.spent:\n",
+        "        mine = None\n        if mine is not None and not mine.spent:\n",
         Invariant.TAKEOVER_BOUND,
         "single-faults",
     ),
@@ -141,7 +146,7 @@ MUTANTS: Final = (
         _TENURE,
         "        if (left := self.remaining()) <= 0:\n            return error\n",
         "        if isinstance(error, BackendError):\n"
-        '            self._taken_over("the write was refused", None)\n            return None\n'
+        '            self._taken_over(Displaced("the write was refused"))\n            return None\n'
         "        left = 1.0\n",
         Invariant.NO_FALSE_LOSS,
         "single-faults",
@@ -182,7 +187,7 @@ MUTANTS: Final = (
         "give up a release that was not answered",
         _REAPER,
         "            pass  # even a refusal may pass: permissions and tokens come back\n",
-        "            return None, True\n",
+        "            return attempt\n",
         LEFT,
         "single-faults",
     ),
@@ -282,16 +287,16 @@ MUTANTS: Final = (
     Mutant(
         "trust a Date without a witness",
         _JUDGE,
-        "seen.date is not None and seen.date.by_wall:",
-        "seen.date is not None:",
+        "if expiry is not None and seen.date is not None and seen.date.by_wall:",
+        "if expiry is not None and seen.date is not None:",
         HEAD,
         "wrong-store-times",
     ),
     Mutant(
         "free by Dates that outvote the wall clock",
         _JUDGE,
-        "seen.date is not None and seen.date.by_wall:",
-        "seen.date is not None and seen.date.usable:",
+        "if expiry is not None and seen.date is not None and seen.date.by_wall:",
+        "if expiry is not None and seen.date is not None and seen.date.usable:",
         HEAD,
         "wrong-store-times",
     ),
@@ -365,8 +370,8 @@ MUTANTS: Final = (
     Mutant(
         "hand on before belief has ended",
         "core.py",
-        "        if not tenure.end_belief():\n            return False\n        with",
-        "        if tenure.remaining() <= 0:\n            return False\n        with",
+        "        if not tenure.end_belief():\n            return False\n        try:",
+        "        if tenure.remaining() <= 0:\n            return False\n        try:",
         HEAD,
         "hand-off",
     ),
@@ -515,6 +520,148 @@ MUTANTS: Final = (
         "            keep_token=True,\n",
         TOKEN,
         "hudi-turns",
+    ),
+    # What an independent attack found.
+    Mutant(
+        "make a second lease of one attempt",
+        _ACQUIRE,
+        "        if mine is not None and not mine.spent:\n",
+        "        if mine is not None:\n",
+        HEAD,
+        "hudi-endings",
+    ),
+    Mutant(
+        "keep a loss found at release to oneself",
+        _LEASE,
+        "        await self._end(self._tenure)\n        if self._tenure.lost is not None:\n",
+        "        if not await self._end(self._tenure) and self._tenure.lost is not None:\n",
+        Invariant.LOSS_IS_TOLD,
+        "broken",
+    ),
+    Mutant(
+        "take an operator's break for one's own release",
+        _REAPER,
+        "if seen.record is not None and attempts.has_released(seen, record.owner):",
+        "if seen.record is not None and seen.record.expired and seen.record.owner == record.owner:",
+        Invariant.LOSS_IS_TOLD,
+        "broken",
+    ),
+    Mutant(
+        "tell the giver nothing where its receiver finds the lock gone",
+        _ACQUIRE,
+        "            self._baton.displaced_by(displaced(seen, self._baton.owner))\n",
+        "            self._baton.taken_on()\n",
+        Invariant.LOSS_IS_TOLD,
+        "broken",
+    ),
+    Mutant(
+        "take a store for dateless until its first Date",
+        _STORE,
+        "        self.dateless = not backend.sends_dates\n",
+        "        type(self).dateless = property(lambda store: store.time._carried is None)\n",
+        Invariant.NOT_AHEAD,
+        "undated",
+    ),
+    Mutant(
+        "publish what every reader calls corrupt",
+        _TERMS,
+        "return min(validity / _REQUESTS_PER_LEASE, _LONGEST_REQUEST)",
+        "return validity / _REQUESTS_PER_LEASE",
+        Invariant.READABLE,
+        "any-validity",
+    ),
+    Mutant(
+        "leave no time for a request in the shortest leases",
+        _TERMS,
+        "if settings.validity - longest_request(settings.validity) < slack * (1 - _TOLERANCE):",
+        "if settings.validity < slack * (1 - _TOLERANCE):",
+        Invariant.NOT_AHEAD,
+        "hudi-short",
+        also=(
+            ("return min(max(1.0, self.slack), self.validity - self.slack)", "return max(1.0, self.slack)"),
+        ),
+    ),
+    Mutant(
+        "wait for ever for a last_modified of a Hudi record",
+        _JUDGE,
+        "        since = observation.first_date\n",
+        "        since = None\n",
+        Invariant.TAKEOVER_BOUND,
+        "hudi-undated",
+    ),
+    Mutant(
+        "let updates under one lease pass each other",
+        _LEASE,
+        "        async with self._updating:\n            return await start()\n",
+        "        return await start()\n",
+        Invariant.NO_WRITE_LOST,
+        "shared-fence",
+    ),
+    Mutant(
+        "let a second caller of aclose return at once",
+        _CLIENT,
+        "        if self._closing is None:\n            self._closing =",
+        "        if self._closing is not None:\n            return\n        if True:\n            self._closing =",
+        Invariant.CLOSED,
+        "endings",
+    ),
+    Mutant(
+        "send requests after the end of the client",
+        _STORE,
+        "        if self.closed is not None:\n            call.close()\n            raise self.closed\n",
+        "",
+        Invariant.CLOSED,
+        "endings",
+        also=(("            expire()\n\n", "            pass\n\n"),),
+    ),
+    Mutant(
+        "make way for as long as one's own poll interval says",
+        _TERMS,
+        "return max(self.poll_interval, default_poll_interval(self.validity))",
+        "return self.poll_interval",
+        Invariant.FAIR,
+        "slow-waiter",
+    ),
+    Mutant(
+        "poll slowly while the lock changes hands",
+        "protocol/turnover.py",
+        "return min(usual, default_poll_interval(record.lease_ms / 1000))",
+        "return usual",
+        Invariant.FAIR,
+        "slow-waiter",
+    ),
+    # Other ends of a process.
+    Mutant(
+        "believe in a forked child",
+        _TENURE,
+        "            self._ended = True\n            self.lost = self._error(LeaseLostError, reason)\n",
+        "            pass\n",
+        ONE,
+        "endings",
+    ),
+    Mutant(
+        "tell nobody of a signal that is survived",
+        _TENURE,
+        "if self.end_belief() if loss is None else self.give_up(loss):",
+        "if self.end_belief():",
+        Invariant.LOSS_ENDS_BODY,
+        "endings",
+    ),
+    Mutant(
+        "release nothing at an exit",
+        _TENURE,
+        "            self._spawn(self.release())\n",
+        "            pass\n",
+        LEFT,
+        "endings",
+    ),
+    Mutant(
+        "keep a lease that nobody has any more",
+        _LEASE,
+        "            source=self,\n        )\n        self.let_go()\n",
+        "            source=self,\n        )\n",
+        Invariant.TAKEOVER_BOUND,
+        "closed-loops",
     ),
     # Fencing, fairness, the end.
     Mutant(

@@ -34,8 +34,8 @@ def test_a_crash_is_no_kill(invariant: Invariant) -> None:
     crash = Mutant(
         "crash",
         "protocol/judgement.py",
-        "    expiry = _expiry(record, seen.last_modified, terms)\n",
-        "    expiry = _expiry(record, seen.last_modified, terms) + None\n",
+        "    expiry = _expiry(record, since, terms)\n",
+        "    expiry = _expiry(record, since, terms) + None\n",
         invariant,
         "contention",
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 import pytest
 
 from asynclock.errors import LeaseLostError
 from asynclock.testing.checker import Invariant
+from asynclock.testing.clocks import EPOCH
 from asynclock.testing.explore import Bench
-from asynclock.testing.machines import KEY, NAME
+from asynclock.testing.names import KEY, NAME
 
 
 @pytest.mark.parametrize("overwritten", [False, True])
@@ -35,3 +37,81 @@ def test_a_believer_whose_own_older_record_stands_in_the_store_is_seen(*, overwr
     violations = bench.run(main())
 
     assert (Invariant.HEADS_CHAIN in {each.invariant for each in violations}) is overwritten
+
+
+def test_a_call_of_a_closed_backend_is_seen() -> None:
+    """What is asked of the store after ``aclose`` is reported, with who asks."""
+    bench = Bench(1)
+
+    async def main() -> None:
+        await bench.start(0, bench.clients[0].lock(NAME).acquire())
+        await bench.clients[0].aclose()
+        await bench.backends[0].get(KEY)
+
+    violations = bench.run(main())
+
+    assert [each.invariant for each in violations] == [Invariant.CLOSED]
+    assert "client-0 sends a get" in violations[0].detail
+
+
+@pytest.mark.parametrize("behind", [0.0, 5.0])
+def test_a_token_from_the_future_is_seen(behind: float) -> None:
+    """A token that is handed out while every clock of the store shows an earlier time is reported."""
+    bench = Bench(1)
+    bench.checker.store_time = lambda: EPOCH + bench.loop.time() - behind
+
+    async def program() -> None:
+        lease = await bench.clients[0].lock(NAME).acquire()
+        await bench.hold(0, lease, asyncio.sleep(0))
+
+    async def main() -> None:
+        await bench.start(0, program())
+
+    violations = bench.run(main())
+
+    assert (Invariant.NOT_AHEAD in {each.invariant for each in violations}) is bool(behind)
+
+
+@pytest.mark.parametrize("overwritten", [False, True])
+def test_a_lease_whose_record_is_gone_is_known_before_its_release(*, overwritten: bool) -> None:
+    """Its release must tell of a loss if, and only if, another record stands there while it believes."""
+    bench = Bench(1)
+    gone: list[bool] = []
+
+    async def program() -> None:
+        lease = await bench.clients[0].lock(NAME).acquire()
+
+        async def work() -> None:
+            if overwritten:
+                bench.store.serve("nobody", "put", KEY, b'{"expired":true,"validUntil":0,"owner":"x"}', None)
+            gone.extend(bench.checker.gone(each) for each in bench.checker.holdings_of(bench.processes[0]))
+
+        with suppress(LeaseLostError):
+            await bench.hold(0, lease, work())
+
+    async def main() -> None:
+        await bench.start(0, program())
+
+    bench.run(main())
+
+    assert gone == [overwritten]
+
+
+def test_a_closed_client_that_still_believes_is_seen() -> None:
+    """Where a call of ``aclose`` returns, no lease of the client may say that it is held."""
+    bench = Bench(1)
+
+    async def program() -> None:
+        lease = await bench.clients[0].lock(NAME).acquire()
+
+        async def work() -> None:
+            bench.checker.closed(bench.processes[0], closing=False)
+
+        await bench.hold(0, lease, work())
+
+    async def main() -> None:
+        await bench.start(0, program())
+
+    violations = bench.run(main())
+
+    assert [each.invariant for each in violations] == [Invariant.CLOSED]

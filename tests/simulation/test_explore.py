@@ -13,7 +13,7 @@ from asynclock.errors import BackendError, BackendUnavailableError
 from asynclock.testing.checker import Invariant
 from asynclock.testing.faulty import Fault
 from asynclock.testing.interleavings import interleavings
-from asynclock.testing.machines import NAME
+from asynclock.testing.names import NAME
 from asynclock.testing.programs import PROGRAMS, alone, cancellations, single_faults
 
 if TYPE_CHECKING:

@@ -1,0 +1,59 @@
+"""What must hold in every simulated history."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Invariant(StrEnum):
+    """What must hold in every history."""
+
+    ONE_BELIEVER = "at-most-one-believer"
+    """At no instant do two leases say ``held``."""
+    HEADS_CHAIN = "believer-heads-chain"
+    """The record of whoever believes is the one in the store: its version, or a later write of its own."""
+    LOSS_IS_FINAL = "loss-is-final"
+    """A lease that has told its user that it is lost is never held again."""
+    LOSS_ENDS_BODY = "loss-ends-the-body"
+    """The body of ``hold`` is cancelled soon after a loss, and ``hold`` says why."""
+    ONE_WRITE = "one-write-at-a-time"
+    """No lease sends a write beside another of its own (``break_lock``, an operator's, aside)."""
+    END_IS_KEPT = "no-renewal-after-the-end"
+    """For a lease that has ended no record is sent that claims the lock."""
+    NO_FALSE_LOSS = "no-false-loss"
+    """No lease is reported taken over while its own record stands in the store."""
+    TOKEN_RISES = "token-rises"  # noqa: S105  a fencing token
+    """Each acquisition hands out a higher fencing token than every earlier one."""
+    NO_WRITE_LOST = "no-fenced-write-lost"
+    """Every acknowledged fenced write is in the object, and its tokens never fall."""
+    TAKEOVER_BOUND = "takeover-bound"
+    """After the faults have stopped, somebody acquires within the bound."""
+    NOTHING_LEFT = "nothing-left-behind"
+    """After ``aclose`` no task, timer or reaper of a client is left, and no lock is held."""
+    CLOSED = "closed-is-closed"
+    """Once any call of ``aclose`` has returned no lease believes, and nothing touches the backend."""
+    READABLE = "our-records-are-readable"
+    """No record that a client of ours wrote is corrupt to any client."""
+    LOSS_IS_TOLD = "loss-at-release-is-told"
+    """A release that finds the lock gone raises."""
+    NOT_AHEAD = "token-not-from-the-future"
+    """No token that is handed out is later than the store's latest clock."""
+    FAIR = "fair"
+    """Nobody waits while others take turn after turn."""
+    NO_ERROR = "no-unexpected-error"
+    """Only documented errors are raised, and none in the background."""
+
+
+class Violation(NamedTuple):
+    """An invariant that did not hold.
+
+    Attributes:
+        at: True time, in seconds.
+        invariant: Which one.
+        detail: Who and what.
+    """
+
+    at: float
+    invariant: Invariant
+    detail: str

@@ -1,0 +1,10 @@
+"""The names in the simulated store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+URL: Final = "memory://"
+NAME: Final = "lock"
+KEY: Final = "lock.json"
+FENCED_KEY: Final = "fenced"

@@ -1,0 +1,92 @@
+"""What the checker of a history watches: leases, and copies that are asked in their place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from asynclock.protocol.tenure import Tenure
+    from asynclock.testing.virtual import Process
+
+
+class Believer(Protocol):
+    """Something that can say that it holds the lock."""
+
+    @property
+    def owner(self) -> str:
+        """The id it writes into the store."""
+        ...
+
+    @property
+    def held(self) -> bool:
+        """Whether it believes to hold the lock now."""
+        ...
+
+
+class Probe:
+    """Asks a lease whether it is held, and changes nothing by asking.
+
+    A lease that is asked past its deadline makes its loss final. A program that never asks must
+    be watched as it is, so a copy is asked. Only a step of its process, or of the world, changes
+    a lease: ``refresh`` the copy then.
+    """
+
+    __slots__ = ("_copy", "_original", "lease", "tenure")
+
+    def __init__(self, lease: Believer) -> None:
+        tenure = vars(lease).get("_tenure")
+        self.tenure: Tenure | None = None
+        if tenure is None:
+            self.lease, self._copy, self._original = lease, {}, {}
+            return
+        self.lease = shallow_copy(lease)
+        self.tenure = copy = shallow_copy(tenure)
+        vars(self.lease)["_tenure"] = copy
+        self._copy, self._original = vars(copy), vars(tenure)
+
+    def refresh(self) -> None:
+        """Bring the copy up to date."""
+        self._copy.update(self._original)
+
+
+@dataclass(slots=True, eq=False)
+class Holding:
+    """A lease that was handed to somebody, watched until it is dropped.
+
+    Attributes:
+        who: Whose it is, for traces.
+        process: The process it lives in.
+        lease: The lease.
+        probe: Asks it.
+        believes: What it said last.
+        ended_at: True time at which it stopped believing; None while it has not.
+        stopped: It has told its user that it is lost.
+        overruled: An operator broke the lock under it; it may believe beside another.
+        headless: An operator deleted the object under it; it may believe without a record.
+    """
+
+    who: str
+    process: Process
+    lease: Believer
+    probe: Probe
+    believes: bool = False
+    ended_at: float | None = None
+    stopped: bool = False
+    overruled: bool = False
+    headless: bool = False
+
+
+def shallow_copy(original: Any) -> Any:  # noqa: ANN401  whatever it is given
+    """Return an object of the same kind with the same attributes, without constructor and finalizer."""
+    kind: type[Any] = type(original)
+    copy: Any = object.__new__(_without_finalizer(kind))  # type: ignore[arg-type]  # a class is hashable
+    vars(copy).update(vars(original))
+    return copy
+
+
+@cache
+def _without_finalizer(kind: type[Any]) -> type[Any]:
+    # A lease that is collected before it was released is released; a copy of it is nobody's.
+    return type(kind.__name__, (kind,), {"__del__": lambda _: None}) if hasattr(kind, "__del__") else kind
