@@ -101,7 +101,6 @@ class Acquisition:
         self._loop = asyncio.get_running_loop()
         self._owner = store.fresh_owner()
         self._attempts = Attempts()
-        self._token: Token | None = None
         self._tenure: Tenure | None = None
         self._least = 0.0
         self.predecessor: str | None = None
@@ -278,8 +277,7 @@ class Acquisition:
             lease_ms=math.ceil(self._terms.validity * 1000),
             holder=self._store.holder,
         )
-        attempt = Attempt(record, seen.version, now)
-        self._token = token
+        attempt = Attempt(record, seen.version, now, settled_at=token.settled_at)
         self.predecessor = seen.record.owner if seen.record else None
         self._state.freed = None
         self._attempts.add(attempt)
@@ -307,7 +305,7 @@ class Acquisition:
             key=self._key,
             landed=attempt,
             spawn=self._spawn,
-            settled_at=self._token.settled_at if self._token else None,
+            settled_at=attempt.settled_at,
         )
         if left <= self._terms.renew_interval:
             await tenure.renew()
@@ -369,14 +367,13 @@ class Acquisition:
 
     async def _reap(self, attempt: Attempt) -> None:
         base = attempt.base if attempt.version is None else attempt.version
-        settled_at = self._token.settled_at if self._token else None
         freed = await free(
             self._store,
             self._key,
             record=attempt.record,
             base=base,
             attempts=self._attempts,
-            keep_token=self._store.until_settled(settled_at) <= 0,
+            keep_token=self._store.until_settled(self._attempts.settled_at()) <= 0,
         )
         if not isinstance(freed, Attempt):
             # A write of the giver that was thought lost may have moved the base.

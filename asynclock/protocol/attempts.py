@@ -20,6 +20,7 @@ class Attempt:
         base: The version it is conditional on; None: on there being no object.
         sent: Before it was sent; belief counts from here, however late the answer.
         version: What it became; None while that is unknown or it was refused.
+        settled_at: Store time before which its token must not be handed out; None: at once.
         spent: A lease was made of it. Whatever became of that lease, the attempt makes no second one.
     """
 
@@ -28,6 +29,7 @@ class Attempt:
     sent: Instant
     version: str | None = None
     spent: bool = False
+    settled_at: float | None = None
 
 
 class Attempts:
@@ -71,6 +73,10 @@ class Attempts:
     def last(self) -> Attempt | None:
         """Return the latest attempt that is not forgotten, or None."""
         return next(reversed(self._by_nonce.values()), None)
+
+    def settled_at(self) -> float | None:
+        """Return the store time by which no token of these is from the future; None: none was."""
+        return max((each.settled_at for each in self._by_nonce.values() if each.settled_at), default=None)
 
     def forget(self) -> None:
         """Forget all: their base is gone."""

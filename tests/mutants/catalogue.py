@@ -712,4 +712,14 @@ MUTANTS: Final = (
         Invariant.LOSS_ENDS_BODY,
         "clock-chaos",
     ),
+    Mutant(
+        "let a token settle by the last attempt, whichever landed",
+        _ACQUIRE,
+        "        attempt = Attempt(record, seen.version, now, settled_at=token.settled_at)\n",
+        "        attempt = Attempt(record, seen.version, now, settled_at=token.settled_at)\n"
+        "        for each in self._attempts._by_nonce.values():\n"
+        "            each.settled_at = token.settled_at\n",
+        Invariant.NOT_AHEAD,
+        "hudi-endings",
+    ),
 )
