@@ -184,9 +184,9 @@ def hudi_short(rng: Random) -> Plan:
 
 
 def _shortest(skew: float, resolution: float) -> LeaseSettings:
-    """Return the settings of the shortest leases that a store allows."""
+    """Return the settings of the shortest leases that a store allows behind a Hudi writer."""
     for step in count():
-        validity = (skew + resolution) * (1 + step / 50)
+        validity = 1.25 * (skew + resolution) * (1 + step / 50)
         settings = LeaseSettings(
             validity=validity, safety_margin=validity / 10, max_clock_skew=skew, poll_interval=0.1
         )
