@@ -108,12 +108,11 @@ async def _hold(
 
 
 def _environment(lease: Lease, target: str) -> dict[str, str]:
-    record, _ = lease._tenure.head  # noqa: SLF001  no request for what is known
     return {
         "ASYNCLOCK_LOCK": target,
         "ASYNCLOCK_FENCING_TOKEN": str(lease.fencing_token),
         "ASYNCLOCK_OWNER": lease.owner,
-        "ASYNCLOCK_VALID_UNTIL_MS": str(record.valid_until_ms),
+        "ASYNCLOCK_VALID_UNTIL_MS": str(lease.valid_until_ms),
     }
 
 
