@@ -79,7 +79,7 @@ class Lease:
     @property
     def lost(self) -> LeaseLostError | None:
         """Why the lease was lost, or None."""
-        self._tenure.remaining()  # whoever looks first after the deadline makes it final
+        self._tenure.remaining()  # the first look after the deadline makes the loss final
         return self._tenure.lost
 
     @property

@@ -4,13 +4,13 @@ Guarantee: at most one lease on a lock is believed at any instant (``lease.held`
 writes are lost, late or repeated and whatever processes pause or die, provided that the nodes
 of the store agree within ``max_clock_skew``, that clocks drift by less than
 ``safety_margin / validity``, and that this machine's wall clock is not wrong by exactly the
-error of a wrong Date. ``break_lock`` stands outside of it.
+error of a wrong Date. ``break_lock`` is not covered.
 
-Not guaranteed: that a process that stopped believing has stopped *acting*. A write sent before
+Not guaranteed: that a process which no longer believes has stopped *acting*. A write sent before
 the loss may arrive after it. ``fencing_token``, checked by the resource, closes that gap;
 ``FencedObject`` does so for objects in the same store.
 
-Skew rule: another's lock is freed by the store's clock only, never by this machine's.
+Skew rule: only the store's clock frees a lock that another holds, never this machine's clock.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Lock:
         self._hooks = hooks
 
     async def acquire(self, *, timeout: float | None = None) -> Lease:
-        """Wait until the lock is ours.
+        """Wait until this client holds the lock.
 
         Args:
             timeout: Seconds; None waits for ever, 0 tries once.
@@ -98,7 +98,7 @@ class Lock:
         return await self._begun(tenure)
 
     async def try_acquire(self) -> Lease | None:
-        """Try one round without waiting in line; None if others hold it or this client makes way.
+        """Try once, without waiting in line; None if others hold the lock or this client makes way.
 
         Raises:
             BackendError: The store did not answer; the attempt has been cleaned up.
@@ -156,29 +156,29 @@ class Lock:
         return await run_on(self._home(), self._core.status)
 
     async def break_lock(self, status: LockStatus, *, force: bool = False) -> LockStatus:
-        """Free another's lock by hand: write ``expired``, token kept, if it is still as seen.
+        """Free a lock that another holds: write ``expired``, token kept, if it is still as seen.
 
-        This stands outside of "at most one believer": the old holder learns of it at its next
-        renewal or its deadline, and may act until then. Fencing covers that time, unless the
-        holder waits behind a Hudi writer for its token to settle (at most
-        ``2 * max_clock_skew + 2`` s): broken by force just then, a later token may be lower.
+        The guarantee of at most one believer does not cover this: the old holder learns of it at
+        its next renewal or its deadline, and may act until then. Fencing covers that time, with
+        one exception: after a Hudi writer a holder waits up to ``2 * max_clock_skew + 2`` s for
+        its token to settle. If the lock is broken by force in that time, a later token may be lower.
 
         Args:
             status: What the decision is based on; from ``status`` or ``list``.
             force: Break a live lock too.
 
         Returns:
-            The status afterwards; of a free lock unchanged, nothing is written.
+            The status afterwards. A free lock is left as it is, without a write.
 
         Raises:
-            LockChangedError: It is another version by now, or live without ``force``; nothing
-                was written.
+            LockChangedError: The lock has changed since ``status``, or is live and ``force`` is
+                not set; nothing was written.
             BackendError: The store did not answer.
         """
         return await run_on(self._home(), lambda: self._core.break_lock(status, force=force))
 
     async def lead(self, work: Callable[[Lease], Awaitable[T]], *, timeout: float | None = None) -> T:
-        """Run ``work(lease)`` while holding the lock; after a loss acquire again and run it again.
+        """Run ``work(lease)`` while holding the lock; after a loss, acquire and run it again.
 
         Args:
             work: Cancelled if the lease is lost.
@@ -188,7 +188,7 @@ class Lock:
             What ``work`` returned.
 
         Raises:
-            AcquireTimeoutError: An acquisition took too long.
+            AcquireTimeoutError: The lock was not acquired before the timeout.
         """
         while True:
             lease: Lease | None = None
@@ -297,7 +297,7 @@ def checked_timeout(timeout: float | None) -> float | None:
     """Return ``timeout``.
 
     Raises:
-        ConfigError: It is negative or not a number.
+        ConfigError: The timeout is negative or not a number.
     """
     if timeout is None or (isinstance(timeout, int | float) and timeout >= _MIN_TIMEOUT):
         return timeout

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 _BLOBS_KEPT: Final = 256
 _NO_NAME: Final = "this cannot be the name of a container"
 _NOT_PROCESSED: Final = frozenset({401, 416})
-"""Answers after which the SDK may send once more: with a token, or without a range."""
+"""Answers after which the SDK may send a second request: with a token, or without a range."""
 
 
 class AzureBackend(CloudBackend[Sdk]):
@@ -246,8 +246,8 @@ class AzureBackend(CloudBackend[Sdk]):
 class _OneRequestTransport(AioHttpTransport):  # type: ignore[misc]
     """Sends one request a call, and keeps the status and headers of its answer with the call.
 
-    A transport of one's own is a documented way into the SDK. What is not documented is relied on
-    here, and tested: the SDK calls ``send`` in the context of the caller, once for each request.
+    The SDK documents that its users may give a transport. It does not document that it calls
+    ``send`` once for each request and in the caller's context: see the hooks in ``docs/backends``.
     """
 
     async def send(self, request: Sdk, **options: Sdk) -> Sdk:

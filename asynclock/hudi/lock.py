@@ -1,12 +1,13 @@
-"""``table_lock``: the very lock that a Hudi writer takes for its commit.
+"""``table_lock``: the lock that a Hudi writer takes for its commit.
 
 Where Hudi leaves something open, this is stricter than ``StorageBasedLockProvider``:
 
 - a lease ends *before* ``validUntil`` and is never revived, however long the store does not answer;
-- another's lock is freed by the store's clock, not by this machine's, and 500 ms become S + R more;
-- a 412 after a lost answer is settled by reading back: Hudi 1.2 reports the lock as another's;
+- the store's clock, not this machine's, decides when a lock of another holder is free, and waits for
+  ``max_clock_skew`` and the clock's resolution on top of Hudi's 500 ms;
+- a 412 after a lost answer is settled by reading back, where Hudi 1.2 takes the lock for another's;
 - a damaged lock file is an error in more cases (a number in quotes, duplicate keys, …);
-- ``async with`` counts how often it was entered; ``try_lock`` and ``unlock`` do not, as Hudi's.
+- ``async with`` counts how often it was entered; ``try_lock`` and ``unlock`` do not, as in Hudi.
 
 Source: Apache Hudi RFC-91 with its update of November 2025, ``StorageBasedLockProvider`` 1.2.0.
 """
@@ -52,8 +53,8 @@ class TableLockStatus(LockStatus):
 
     Attributes:
         table_version: ``hoodie.table.version``, or None where it could not be found.
-        since_ms: When the holder acquired the lock, epoch ms by its own clock, as its audit trail
-            tells; None without one. The lock file does not tell.
+        since_ms: When the holder acquired the lock, in epoch ms by its own clock. Taken from its
+            audit trail, since the lock file does not contain it; None without a trail.
         warning: Why the holder may go on after it has lost the lock, or None.
     """
 
@@ -71,24 +72,24 @@ def table_lock(
 ) -> TableLock:
     """Return the lock of a Hudi table, for ``async with``; no I/O.
 
-    For holding a table *still*: copying its files, maintenance, looking on. Never write to the
-    table through Hudi while holding it: Hudi takes this lock at its commit, and the two would
-    wait for each other.
+    Use it to keep a table *unchanged*: to copy its files, to maintain or to inspect it. Never
+    write to the table through Hudi while holding it: Hudi takes this lock at its commit, and the
+    two would wait for each other.
 
     Args:
         base_path: The table, such as ``s3a://bucket/warehouse/orders``. Trailing slashes and the
             spelling of the scheme make no difference; Hudi up to 1.1 locks another object where
             its own base path ends in a slash.
         options: The options of the Hudi writers, by Hudi's names: validity, renew interval, wait
-            time and credentials are taken, the rest is left alone. What Hudi has no name for is
-            set as ``asynclock.<option>``: those of the backend, such as ``asynclock.endpoint_url``,
-            and ``asynclock.max_clock_skew``, ``asynclock.poll_interval``.
+            time and credentials are used, all others are ignored. Options that Hudi does not have
+            are named ``asynclock.<option>``: those of the backend, such as
+            ``asynclock.endpoint_url``, and ``asynclock.max_clock_skew``, ``asynclock.poll_interval``.
         timeout: Seconds that ``async with`` waits; None: ``hoodie.write.lock.wait_time_ms``, 60 s.
         fencing: Give a fencing token. After a Hudi writer, which drops the token, this holds the
             lock for ``2 * max_clock_skew + 2`` s (6 s) before it is handed out.
 
     Raises:
-        ConfigError: The base path cannot be locked so, or an option breaks Hudi's rules.
+        ConfigError: This lock does not work for the base path, or an option breaks Hudi's rules.
     """
     table = TablePath.parse(base_path)
     return TableLock(
@@ -97,11 +98,11 @@ def table_lock(
 
 
 class TableLock:
-    """The lock of one Hudi table; as one Hudi provider it is one holder: each task has its own.
+    """The lock of one Hudi table. Like a Hudi provider it is one holder: each task needs its own.
 
-    ``async with`` acquires, cancels the body if the lease is lost, releases and closes; entered
-    again by its holder it gives the same lease, and the outermost exit releases. ``try_lock`` and
-    ``unlock`` are Hudi's: call ``aclose`` when done with them. Usable again after that.
+    ``async with`` acquires, cancels the body if the lease is lost, releases and closes. Entered
+    again inside of its body it gives the same lease, and the outermost exit releases. ``try_lock``
+    and ``unlock`` are Hudi's: call ``aclose`` after them. The lock can be used again after that.
 
     Attributes:
         base_path: The table, without trailing slashes.
@@ -131,7 +132,7 @@ class TableLock:
         await self.leave(kind, error, trace)
 
     async def enter(self, *, cancel_body: bool) -> Lease:
-        """Acquire as ``async with`` does; its first half, for the blocking twin.
+        """Acquire as ``async with`` does. For ``asynclock.sync``.
 
         Args:
             cancel_body: Cancel the calling task if the lease is lost.
@@ -158,7 +159,7 @@ class TableLock:
     async def leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave what ``enter`` entered; the outermost exit releases what its ``enter`` acquired.
+        """Undo one ``enter``; the outermost one releases what its ``enter`` acquired.
 
         Raises:
             LeaseLostError: The lease was lost before; nothing was written.
@@ -174,14 +175,14 @@ class TableLock:
 
     @property
     def lease(self) -> Lease | None:
-        """The lease, from its acquisition until it is released; it may be lost meanwhile."""
+        """The lease, from its acquisition until its release; it may have been lost since."""
         return self._lease
 
     async def try_lock(self, timeout: float | None = None) -> bool:
-        """Hudi's ``tryLock``: return whether the lock is ours now; True without I/O if it was.
+        """Hudi's ``tryLock``: return whether this holds the lock; True without I/O if it already did.
 
         Args:
-            timeout: Seconds to go on trying; None tries once; 0 does not try, as Hudi's.
+            timeout: Seconds to go on trying; None tries once; 0 does not try, as in Hudi.
 
         Raises:
             ConfigError: There is no such Hudi table.
@@ -204,9 +205,9 @@ class TableLock:
         return self._lease is not None
 
     async def renew_lock(self) -> bool:
-        """Hudi's ``renewLock``, now instead of at the next interval: return whether it is still ours.
+        """Hudi's ``renewLock``: renew now, not at the next interval; return whether the lock is still held.
 
-        True also where the store did not answer, as Hudi's, but only until the lease's deadline.
+        True also if the store did not answer, as in Hudi, but only until the lease's deadline.
 
         Raises:
             AccessDeniedError: The store refused; nothing was written, and the lease holds until its
@@ -226,14 +227,14 @@ class TableLock:
         """Hudi's ``unlock``: free the lock; a no-op without one.
 
         Raises:
-            LeaseLostError: It was lost before; nothing was written.
+            LeaseLostError: The lease was lost before; nothing was written.
         """
         lease, self._lease = self._lease, None
         if lease is not None:
             await lease.release()
 
     async def status(self) -> TableLockStatus:
-        """Read the lock, the table's version and, if audited, since when; writes nothing.
+        """Read the lock, the table's version and, from the audit trail, since when; writes nothing.
 
         Raises:
             ConfigError: There is no such Hudi table.
@@ -305,7 +306,7 @@ class TableLock:
 
 
 class _Opened:
-    """A client of the table's lock, the lock, and what is done beside each of its leases."""
+    """A client for the table's folder, and its lock with the hooks that run beside each lease."""
 
     def __init__(self, table: TablePath, options: LockOptions, *, fencing: bool) -> None:
         self.client = connect(table.url, settings=options.settings, events=self._on_event, **options.backend)

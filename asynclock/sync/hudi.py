@@ -81,7 +81,7 @@ class TableLock:
     close = aclose
     """What ``contextlib.closing`` calls."""
 
-    async def _undo(self, locked: bool) -> None:  # noqa: FBT001  a result that came too late
+    async def _undo(self, locked: bool) -> None:  # noqa: FBT001  the result of an interrupted call
         if locked:
             await self._lock.unlock()
 
