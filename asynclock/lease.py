@@ -79,8 +79,13 @@ class Lease:
     @property
     def lost(self) -> LeaseLostError | None:
         """Why the lease was lost, or None."""
-        self._tenure.remaining()  # whoever looks first after the deadline makes it final
+        self._tenure.remaining()  # the first look after the deadline makes the loss final
         return self._tenure.lost
+
+    @property
+    def valid_until_ms(self) -> int:
+        """The ``validUntil`` written last, in epoch ms; no I/O. For the rest of the package."""
+        return self._tenure.head[0].valid_until_ms
 
     def remaining(self) -> float:
         """Return seconds until we stop believing; 0.0 once lost or released."""

@@ -41,6 +41,8 @@ ASYNC_ONLY = {
     "watch",
     "enter",
     "leave",
+    "core",
+    "valid_until_ms",
 }
 """Public to the rest of the package, no part of the pinned surface."""
 

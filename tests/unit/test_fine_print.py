@@ -217,7 +217,7 @@ def test_two_threads_that_name_a_lock_at_once_stand_in_one_line(monkeypatch: pyt
     monkeypatch.setattr(asynclock.client, "LockCore", made_at_once)
     client = asynclock.connect("memory://")
     cores: list[LockCore] = []
-    threads = [threading.Thread(target=lambda: cores.append(client._core("orders"))) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: cores.append(client.core("orders"))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
