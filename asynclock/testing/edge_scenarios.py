@@ -116,6 +116,8 @@ def any_validity(rng: Random) -> Plan:
         crashes=0.05 if validity <= MINUTE else 0.0,
         faults={Fault.REPLY_LOST: 0.01},
         delay=(0.0, 0.1 * unit),
+        # Until three Dates, a second apart, have agreed, a machine whose clock is wrong has none to go by.
+        slack=4.0 if abs(walls[0]) > MINUTE / 2 else 0.0,
     )
 
 
