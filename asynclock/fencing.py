@@ -15,7 +15,7 @@ from asynclock.errors import (
     RecordCorruptError,
     StaleTokenError,
 )
-from asynclock.host import run_on
+from asynclock.portal import run_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import asynclock
 from asynclock import LeaseSettings, sync
-from asynclock.host import Host
+from asynclock.portal import Host
 from benchmarks.measure import Line, interleaved, microseconds
 
 if TYPE_CHECKING:
