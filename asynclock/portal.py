@@ -264,9 +264,9 @@ class Call(Generic[T]):
             self.abort().begin_alone()
 
     async def _abort(self) -> None:
-        # After its first step: a release that was cancelled before it would leave its lease behind.
-        await asyncio.sleep(0)
         if self._task is not None:
+            # It has made its first step, since a loop begins its tasks in order: a release that
+            # was cancelled before it began would leave its lease behind.
             cancel_once(self._task)
             await asyncio.wait([self._task])
         undo, self._undo = self._undo, None
