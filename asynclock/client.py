@@ -21,8 +21,8 @@ from asynclock.clock import SystemClock
 from asynclock.core import LockCore
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
-from asynclock.host import Host, run_on, runs, uninterrupted
 from asynclock.lock import Lock
+from asynclock.portal import Host, run_on, runs, uninterrupted
 from asynclock.probe import is_probe
 from asynclock.protocol.store import Store
 from asynclock.protocol.terms import Terms

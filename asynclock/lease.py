@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from asynclock._mutex import Mutex
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.events import logger
-from asynclock.host import Call, run_on
+from asynclock.portal import run_on, start_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -161,13 +161,9 @@ class Lease:
 
     def let_go(self) -> None:
         """Release in the background, where nobody can wait: from any thread, a finalizer too."""
-        tenure, end, loop = self._tenure, self._end, self._loop
-
-        def release() -> None:
-            Call(loop, lambda: end(tenure), here=True).begin()
-
+        tenure, end = self._tenure, self._end
         with suppress(RuntimeError):  # that loop is closed: the lock frees itself, or at exit
-            loop.call_soon_threadsafe(release)
+            start_on(self._loop, lambda: end(tenure))
 
     def __del__(self) -> None:
         if self._tenure.ended:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
 from weakref import WeakMethod
 
 from asynclock.errors import ConfigError, LeaseLostError
-from asynclock.host import run_on
 from asynclock.lease import Lease, was_dropped
+from asynclock.portal import run_on
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

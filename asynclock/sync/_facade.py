@@ -11,8 +11,8 @@ import asynclock.fencing
 import asynclock.lease
 import asynclock.lock
 from asynclock.errors import ConfigError, LeaseLostError
-from asynclock.host import Call, Host
 from asynclock.lock import checked_timeout
+from asynclock.portal import Host, block_on
 from asynclock.probe import probe as _probe
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def block(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return Call(Host.get().loop, start, undo).result()
+        return block_on(Host.get().loop, start, undo)
     raise RuntimeError(
         f"asynclock.sync.{name} would block the event loop running in this thread; "
         f"use: await asynclock.{name}"
