@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock import sync
 from asynclock.spark import Splice, load_spec, session
 from asynclock.spark.options import MERGER_CLASS_KEY, write_options
-from asynclock.spark.source import Source
+from asynclock.spark.source import ARRIVAL, FILE, LINE, RAW, REASON, Source, settled
 from asynclock.spark.splice import stream_lock
 from benchmarks.measure import SCRATCH, Line, interleaved, ratio
 
@@ -104,11 +104,19 @@ def lines() -> Iterator[Line]:
             },
             rounds=ROUNDS,
         )
+        reading = {
+            f"{reader} {form}": read
+            for form in FORMATS
+            for reader, read in readers(spark, folder, form).items()
+        }
         readings = interleaved(
+            {name: lambda read=read: timed(discard, read) for name, read in reading.items()}, rounds=ROUNDS
+        )
+        whole = interleaved(
             {
-                f"{reader} {form}": lambda read=read: timed(discard, read)
-                for form in FORMATS
-                for reader, read in readers(spark, folder, form).items()
+                name: lambda read=read: timed(lambda read: stream_batch(read, wide), read)
+                for name, read in reading.items()
+                if not name.startswith("bare")
             },
             rounds=ROUNDS,
         )
@@ -128,12 +136,25 @@ def lines() -> Iterator[Line]:
     )
 
     for form in FORMATS:
-        strict, loose = readings[f"strict {form}"], readings[f"loose {form}"]
+        strict = readings[f"strict {form}"]
         yield Line(name=f"{form}: strict reading of {FILES * FILE_ROWS} rows", unit="s", samples=strict)
         yield ratio(
-            f"{form}: strict reading, rows per second over Spark's own reader and try_cast",
-            loose,
+            f"{form}: strict reading, rows per second over Spark's reader with casts and the same columns",
+            readings[f"lenient {form}"],
             strict,
+            target=LEAST_READING,
+            bound="least",
+        )
+        yield ratio(
+            f"{form}: strict reading, rows per second over Spark's reader with casts alone",
+            readings[f"bare {form}"],
+            strict,
+        )
+        yield Line(name=f"{form}: read and spliced as one batch", unit="s", samples=whole[f"strict {form}"])
+        yield ratio(
+            f"{form}: rows per second of such a batch over one of Spark's reader with casts",
+            whole[f"lenient {form}"],
+            whole[f"strict {form}"],
             target=LEAST_READING,
             bound="least",
         )
@@ -164,7 +185,12 @@ def events(spark: SparkSession, *, rows: int, keys: int, at: int) -> DataFrame:
 
 
 def readers(spark: SparkSession, folder: Path, form: str) -> dict[str, Callable[[], DataFrame]]:
-    """Two ways of reading the same files into typed rows with a reason beside each bad one."""
+    """Ways of reading the same files into typed rows with a reason beside each bad one.
+
+    ``strict`` is a stream's. ``lenient`` gives the same columns by Spark's own reader, as a stream might that
+    trusts its sources: the place of each row, what is wrong with it and the row as it was. ``bare`` gives
+    values, file and reason alone.
+    """
     made = events(spark, rows=FILES * FILE_ROWS, keys=SMALL, at=0).repartition(FILES)
     made.write.format(form).option("header", "true").save(str(folder / form))
     path = folder / f"{form}.toml"
@@ -174,23 +200,61 @@ def readers(spark: SparkSession, folder: Path, form: str) -> dict[str, Callable[
     texts = ", ".join(f"{name} {TYPES[name] if form == 'parquet' else 'string'}" for name in TYPES)
     options = {"header": "true", "enforceSchema": "false"} if form == "csv" else {}
 
-    def loose() -> DataFrame:
-        raw = spark.read.format(form).schema(texts).options(**options).load(str(folder / form))
+    values = [F.expr(f"try_cast({name} AS {kind})").alias(name) for name, kind in TYPES.items()]
+
+    def raw() -> DataFrame:
+        return spark.read.format(form).schema(texts).options(**options).load(str(folder / form))
+
+    def bare() -> DataFrame:
         complaints = [
             F.when(F.col(name).isNotNull() & F.expr(f"try_cast({name} AS {kind})").isNull(), name)
             for name, kind in TYPES.items()
         ]
-        values = [F.expr(f"try_cast({name} AS {kind})").alias(name) for name, kind in TYPES.items()]
-        return raw.withColumn("file", F.col("_metadata.file_path")).select(
-            *values, "file", F.concat_ws("; ", *complaints).alias("reason")
+        reason = F.concat_ws("; ", *complaints).alias("reason")
+        return raw().select(*values, F.col("_metadata.file_path").alias("file"), reason)
+
+    def lenient() -> DataFrame:
+        complaints = [
+            F.when(F.col(name).isNull() | (F.col(name).cast("string") == ""), F.lit(f"{name} is missing"))
+            for name in ("k", "at")
+        ]
+        for name, kind in TYPES.items():
+            text = F.col(name).cast("string")
+            wrong = F.col(name).isNotNull() & (text != "") & F.expr(f"try_cast({name} AS {kind})").isNull()
+            complaints.append(F.when(wrong, F.concat(F.lit(f"{name} is no {kind}: "), text)))
+        place = F.struct(
+            F.col("_metadata.file_modification_time").alias("modified"),
+            F.col("_metadata.file_path").alias("file"),
+            F.col("_metadata.file_block_start").alias("block"),
+            F.monotonically_increasing_id().alias("row"),
+        )
+        file = F.regexp_replace(F.col("_metadata.file_path"), "^file:/+", "file:///")
+        reason = F.concat_ws("; ", *complaints)
+        return (
+            raw()
+            .select("*", file.alias(FILE), place.alias(ARRIVAL))
+            .withColumn(REASON, F.when(reason != "", reason))
+            .withColumn(RAW, F.when(F.col(REASON).isNotNull(), F.to_json(F.struct(*TYPES))))
+            .select(*values, ARRIVAL, FILE, REASON, RAW)
         )
 
-    return {"strict": lambda: source.parse(source.all()), "loose": loose}
+    return {"strict": lambda: source.parse(source.all()), "lenient": lenient, "bare": bare}
 
 
 def discard(read: Callable[[], DataFrame]) -> None:
     """Compute every row and column."""
     read().write.format("noop").mode("overwrite").save()
+
+
+def stream_batch(read: Callable[[], DataFrame], write: Callable[[DataFrame], object]) -> None:
+    """Read and write as a stream does in each batch."""
+    parsed = read().persist()
+    try:
+        whole = settled(parsed) if LINE in parsed.columns else parsed
+        whole.agg(F.count("*"), F.count(REASON)).collect()
+        write(whole.where(F.col(REASON).isNull()).select(*TYPES, ARRIVAL))
+    finally:
+        parsed.unpersist()
 
 
 @contextmanager

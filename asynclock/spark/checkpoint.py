@@ -15,7 +15,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.load import misplaced
-from asynclock.spark.source import FILE, plain_path
+from asynclock.spark.source import FILE
+from asynclock.spark.source_files import plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable

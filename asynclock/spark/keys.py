@@ -51,36 +51,24 @@ def unfit(table: TableSpec, name: str, kind: str) -> list[tuple[str, str]]:
     value = f"`{name}`"
     # Bytes that are no UTF-8 all become the same replacement character, and with them rows one row.
     readable = f"decode(CAST({value} AS BINARY), 'UTF-8')"
-    found = [(f"{value} <> {readable}", f"'{name} is not UTF-8'")]
-    if name in table.partition_by:
-        escaped = f"length({value}) - length(translate({value}, {_literal(_ESCAPED)}, ''))"
-        size = f"{len(name) + 1} + octet_length({value}) + 2 * ({escaped})"
-        rest = f"{size}, ' bytes, {_MAX_NAME_BYTES} are allowed'"
-        found += [
-            (
-                f"{value} = '{_NULL_PARTITION}'",
-                f"'{name} is {_NULL_PARTITION}, which a partition has for null'",
-            ),
-            (f"contains({value}, {_literal(chr(0))})", f"'{name} has the character NUL'"),
-            (
-                f"{size} > {_MAX_NAME_BYTES}",
-                f"concat('{name} is too long for the name of a folder: ', {rest})",
-            ),
-        ]
-    return found
+    return [(f"{value} <> {readable}", f"'{name} is not UTF-8'"), *_unfit_partition(table, name, kind)]
 
 
 def refuse_unfit(parsed: DataFrame, spec: Spec, *, reason: str, record: str) -> DataFrame:
     """Parsed rows, those with an unfit key or partition among the bad ones.
 
     Args:
-        parsed: Rows with the key and partition columns.
+        parsed: Rows with the key and partition columns, whose texts are known to be UTF-8.
         spec: The spec.
         reason: The column that says why a row is bad; null for a good one.
         record: The column that holds a bad row as it was; null for a good one.
     """
     table = spec.table
-    cases = [case for name in table.shared_columns for case in unfit(table, name, spec.shared_type(name))]
+    cases = [
+        case
+        for name in table.shared_columns
+        for case in _unfit_partition(table, name, spec.shared_type(name))
+    ]
     if not cases:
         return parsed
     whens = " ".join(f"WHEN {wrong} THEN {why}" for wrong, why in cases)
@@ -88,6 +76,20 @@ def refuse_unfit(parsed: DataFrame, spec: Spec, *, reason: str, record: str) -> 
     values = F.to_json(F.struct(*(name for name in parsed.columns if not name.startswith("_asynclock"))))
     whole = F.when(said.isNotNull(), F.coalesce(F.col(record), values))
     return parsed.withColumns({record: whole, reason: said})
+
+
+def _unfit_partition(table: TableSpec, name: str, kind: str) -> list[tuple[str, str]]:
+    if name not in table.partition_by or kind != "string":
+        return []
+    value = f"`{name}`"
+    escaped = f"length({value}) - length(translate({value}, {_literal(_ESCAPED)}, ''))"
+    size = f"{len(name) + 1} + octet_length({value}) + 2 * ({escaped})"
+    rest = f"{size}, ' bytes, {_MAX_NAME_BYTES} are allowed'"
+    return [
+        (f"{value} = '{_NULL_PARTITION}'", f"'{name} is {_NULL_PARTITION}, which a partition has for null'"),
+        (f"contains({value}, {_literal(chr(0))})", f"'{name} has the character NUL'"),
+        (f"{size} > {_MAX_NAME_BYTES}", f"concat('{name} is too long for the name of a folder: ', {rest})"),
+    ]
 
 
 def _literal(text: str) -> str:

@@ -6,13 +6,14 @@ import re
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock.spark.source_files import plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import SparkSession
 
 _SMALL: Final = ("int8", "int16", "uint8", "uint16")
@@ -59,7 +60,7 @@ def rows(files: DataFrame, types: Mapping[str, str], required: Sequence[str]) ->
     found = DataFrame(jvm.io.asynclock.source.SourceFiles.footers(files._jdf, list(types)), spark)  # noqa: SLF001
     good: dict[tuple[str, ...], list[str]] = {}
     bad: list[tuple[str, int, str]] = []
-    for footer in found.sort("modified", "file").collect():
+    for footer in sorted(found.collect(), key=lambda footer: (footer["modified"], footer["file"])):
         reason = footer["reason"] or _misfit(dict(zip(types, footer["types"] or (), strict=False)), types)
         if reason is None:
             good.setdefault(tuple(footer["types"]), []).append(footer["path"])
@@ -111,29 +112,34 @@ def _read(
     for name, kind in found.items():
         value = F.col(name)
         if name in required:
-            missing = value.isNull() | (value.cast("string") == "")
+            missing = (value.isNull() | (value == "")) if kind == "string" else value.isNull()
             complaints.append(F.when(missing, F.lit(f"{name} is missing")))
         if kind == "string":
-            readable = F.decode(value.cast("binary"), "utf-8")
-            complaints.append(F.when(value != readable, F.lit(f"{name} has bytes that are not utf-8")))
+            unreadable = ~_is_utf8(value, spark)
+            complaints.append(F.when(unreadable, F.lit(f"{name} has bytes that are not utf-8")))
         if kind == _NANOS:
             reason = F.concat(F.lit(f"{name} has nanoseconds: "), value.cast("string"))
             complaints.append(F.when(value % 1000 != 0, reason))
-    reason = F.concat_ws("; ", *complaints)
-    is_bad = reason != ""
+    is_bad = F.coalesce(*complaints).isNotNull()
     metadata = F.col("_metadata")
     return frame.select(
         *(_converted(name, kind, types[name]).alias(name) for name, kind in found.items()),
-        metadata["file_path"].alias("_asynclock_file"),
+        plain_path(metadata["file_path"]).alias("_asynclock_file"),
         F.unix_micros(metadata["file_modification_time"]).alias("_asynclock_modified"),
         (metadata["row_index"] + 1).alias("_asynclock_line"),
         metadata["row_index"].alias("_asynclock_row"),
-        F.when(is_bad, reason).alias("_asynclock_reason"),
+        F.when(is_bad, F.concat_ws("; ", *complaints)).alias("_asynclock_reason"),
         F.when(is_bad, F.to_json(F.struct(*found), {"ignoreNullFields": "false"})).alias("_asynclock_record"),
     )
 
 
-def _converted(name: str, found: str, declared: str) -> SparkColumn:
+def _is_utf8(text: Column, spark: SparkSession) -> Column:
+    jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
+    # To decode each text and compare would take longer than all other reading.
+    return Column(jvm.io.asynclock.source.SourceFiles.isUtf8(text.cast("binary")._jc))  # noqa: SLF001
+
+
+def _converted(name: str, found: str, declared: str) -> Column:
     if found == _NANOS:
         return F.expr(f"timestamp_micros(`{name}` div 1000)")
     return F.col(name).cast(declared)

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock.spark import parquet
 from asynclock.spark.keys import refuse_unfit
 from asynclock.spark.load import local_path, misplaced, missing_source
+from asynclock.spark.source_files import plain_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import SparkSession
 
     from asynclock.spark.spec import Spec, StreamSpec
@@ -91,8 +91,7 @@ class Source:
             F.col(FILE).alias("file"),
             F.col(_PLACE).alias("row"),
         )
-        file = plain_path(F.col(FILE)).alias(FILE)
-        parsed = rows.select(*self._types, arrival.alias(ARRIVAL), file, LINE, REASON, RAW)
+        parsed = rows.select(*self._types, arrival.alias(ARRIVAL), FILE, LINE, REASON, RAW)
         return refuse_unfit(parsed, self._spec, reason=REASON, record=RAW)
 
     def good(self, parsed: DataFrame) -> DataFrame:
@@ -168,15 +167,10 @@ def settled(parsed: DataFrame) -> DataFrame:
     return parsed.where(~F.col(FILE).isin(files) | F.col(LINE).isNull()) if files else parsed
 
 
-def plain_path(path: SparkColumn) -> SparkColumn:
-    """Spark writes one local file as ``file:/x`` or ``file:///x``, depending on who asks."""
-    return F.regexp_replace(path, "^file:/+", "file:///")
-
-
 def _located(frame: DataFrame) -> DataFrame:
     # The content is not asked for, hence not read: the files may be of any size.
     modified = F.unix_micros(F.col("_metadata.file_modification_time"))
-    return frame.select(F.col("_metadata.file_path").alias("file"), modified.alias("modified"))
+    return frame.select(plain_path(F.col("_metadata.file_path")).alias("file"), modified.alias("modified"))
 
 
 def _plain_files(system: Any, found: list[Any]) -> list[str]:  # noqa: ANN401  py4j

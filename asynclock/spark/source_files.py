@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
 
 _LOCAL: Final = re.compile("^file:/+")
+_LONGEST: Final = 1 << 20  # characters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +69,14 @@ def source_files(spark: SparkSession, source: str) -> list[SourceFile]:
         for status in statuses
         if not status.isDirectory() and not status.getPath().getName().startswith(("_", "."))
     ]
+
+
+def plain_path(url: Column) -> Column:
+    """A column of what :func:`plain_url` makes of each URL."""
+    has_one_slash = url.startswith("file:/") & ~url.startswith("file://")
+    # A regular expression for every row would take as long as all else of the reading.
+    longer = F.concat(F.lit("file:///"), url.substr(len("file:/") + 1, _LONGEST))
+    return F.when(has_one_slash, longer).otherwise(url)
 
 
 def plain_url(url: str) -> str:

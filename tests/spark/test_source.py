@@ -7,6 +7,7 @@ import datetime as dt
 import gzip
 import io
 import json
+import random
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -108,6 +109,26 @@ def table(**columns: Any) -> pa.Table:  # noqa: ANN401  what pyarrow takes
     """A parquet file of one good row, with some columns of its own."""
     row = {"k": ["N1"], "at": pa.array([1], pa.int64()), "x": pa.array([1], pa.int32()), "note": ["n"]}
     return pa.table({name: value for name, value in (row | columns).items() if value is not None})
+
+
+@pytest.mark.parametrize(("line_end", "quoting"), [("\r\n", csv.QUOTE_MINIMAL), ("\n", csv.QUOTE_NONNUMERIC)])
+def test_it_does_not_matter_where_the_readers_buffer_ends(
+    read: Callable[..., Outcome], line_end: str, quoting: int
+) -> None:
+    """Quotes, separators and line ends come back from a file of many buffers, and so do long fields."""
+    rng = random.Random(13)
+    texts = [
+        "".join(rng.choices('abcäß€😀,"\r\n', weights=[40, 40, 40, 1, 1, 1, 1, 2, 2, 1, 1], k=length))
+        for length in [rng.randrange(1, 90) for _ in range(5_000)] + [70_000, 140_000]
+    ]
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator=line_end, quoting=quoting)
+    writer.writerow(["k", "at", "x", "note"])
+    writer.writerows([f"N{number}", number, -number, text] for number, text in enumerate(texts))
+
+    outcome = read(file.getvalue())
+
+    assert outcome == Outcome([(f"N{n}", n, -n, text) for n, text in enumerate(texts)], [])
 
 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
@@ -532,3 +553,36 @@ def test_damaged_parquet_and_its_bytes_are_told(read: Callable[..., Outcome]) ->
     assert [entry[:2] for entry in outcome.bad] == [("0.parquet", None), ("2.parquet", 1), ("3.parquet", 1)]
     assert "truncated or damaged" in outcome.reasons[0]
     assert outcome.reasons[1:] == ["k has bytes that are not utf-8", "k is missing"]
+
+
+def test_texts_beyond_ascii_are_looked_at_in_parquet(read: Callable[..., Outcome]) -> None:
+    """Text in any script is good; overlong forms, surrogates and cut sequences are bad rows."""
+    good = ["ü", "€", "😀", "a\u0000b", "\U0010ffff", "\ufffd", ""]
+    bad = [b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"ab\xe2\x82", b"\x80"]
+    data = pa.array([*(text.encode() for text in good), *bad])
+    note = pa.Array.from_buffers(pa.string(), len(data), data.buffers())
+    rows = len(data)
+
+    outcome = read(
+        pa.table({
+            "k": [f"N{number}" for number in range(rows)],
+            "at": pa.array(range(rows), pa.int64()),
+            "x": pa.array(range(rows), pa.int32()),
+            "note": note,
+        }),
+        "parquet",
+    )  # fmt: skip
+
+    assert [row[3] for row in outcome.good] == good
+    assert outcome.reasons == ["note has bytes that are not utf-8"] * len(bad)
+
+
+@pytest.mark.parametrize("files", [2, 20])
+def test_footers_are_looked_at_however_many_files_there_are(read: Callable[..., Outcome], files: int) -> None:
+    """A few footers are read at once, many by a job: each misfit is found."""
+    tables = {f"{number:02}.parquet": table(at=pa.array([number], pa.int64())) for number in range(files)}
+
+    outcome = read({**tables, "90.parquet": table(x=pa.array([0.5])), "91.parquet": b"none"}, "parquet")
+
+    assert [row[1] for row in outcome.good] == list(range(files))
+    assert [entry[:2] for entry in outcome.bad] == [("90.parquet", None), ("91.parquet", None)]

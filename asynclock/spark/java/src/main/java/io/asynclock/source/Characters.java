@@ -54,6 +54,21 @@ final class Characters implements AutoCloseable {
     return next < limit || decode() ? buffer[next] : END;
   }
 
+  /** How many characters are decoded already and come before the first of {@code stops}. */
+  int run(boolean[] stops) {
+    int end = next;
+    while (end < limit && !stops[buffer[end]]) {
+      end++;
+    }
+    return end - next;
+  }
+
+  /** Read so many characters of a {@link #run}. */
+  void read(char[] target, int from, int count) {
+    System.arraycopy(buffer, next, target, from, count);
+    next += count;
+  }
+
   /** Whether bytes could not be decoded between the last call and the character read last. */
   boolean replacedSome() {
     boolean some = false;

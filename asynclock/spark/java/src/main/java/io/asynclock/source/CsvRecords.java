@@ -19,6 +19,9 @@ final class CsvRecords implements Records {
   private final List<String> header = new ArrayList<>();
   private final int[] wanted;
   private final boolean[] isText;
+  // By character: whether a run of plain text ends before it, inside of quotes and outside.
+  private final boolean[] endsQuoted = new boolean[Character.MAX_VALUE + 1];
+  private final boolean[] endsUnquoted = new boolean[Character.MAX_VALUE + 1];
 
   // The record: its characters, those of its fields without quotes and escapes, and where each field ends.
   private char[] text = new char[256];
@@ -42,6 +45,12 @@ final class CsvRecords implements Records {
     this.dialect = dialect;
     this.isText = isText;
     this.wanted = new int[isText.length];
+    for (int character : new int[] {dialect.separator, dialect.quote, dialect.escape, '\r', '\n'}) {
+      if (character >= 0) { // a dialect may have no quote
+        endsUnquoted[character] = true;
+        endsQuoted[character] = character == dialect.quote || character == dialect.escape || character == '\n';
+      }
+    }
     if (!scan()) {
       return;
     }
@@ -160,6 +169,7 @@ final class CsvRecords implements Records {
   /** Read up to a separator or a line end; returns what is broken. */
   private String readUnquoted() throws BadFile {
     quote(false);
+    keepRun(endsUnquoted);
     while (!isFieldEnd(source.peek())) {
       int character = source.read();
       append(character);
@@ -170,6 +180,7 @@ final class CsvRecords implements Records {
         return "the escape character outside of quotes";
       }
       keep(character);
+      keepRun(endsUnquoted);
     }
     return null;
   }
@@ -179,6 +190,7 @@ final class CsvRecords implements Records {
     quote(true);
     append(source.read());
     while (true) {
+      keepRun(endsQuoted);
       int character = source.peek();
       if (character == Characters.END || character == '\n' && !dialect.multiline) {
         return "a quote that is never closed";
@@ -229,15 +241,29 @@ final class CsvRecords implements Records {
     textLength -= endsInCrLf ? 1 : 0;
   }
 
+  /** Take over plain text, as far as it is decoded. */
+  private void keepRun(boolean[] stops) throws BadFile {
+    int length = source.run(stops);
+    makeRoom(length);
+    source.read(text, textLength, length);
+    System.arraycopy(text, textLength, fields, fieldsLength, length);
+    textLength += length;
+    fieldsLength += length;
+  }
+
   private void append(int character) throws BadFile {
-    if (textLength == Characters.LONGEST) {
+    makeRoom(1);
+    text[textLength++] = (char) character;
+  }
+
+  private void makeRoom(int length) throws BadFile {
+    if (textLength + length > Characters.LONGEST) {
       throw new BadFile("the record at line " + line + " is longer than " + Characters.LONGEST + " characters");
     }
-    if (textLength == text.length) {
-      text = Arrays.copyOf(text, 2 * textLength);
-      fields = Arrays.copyOf(fields, 2 * textLength); // never longer than the text
+    if (textLength + length > text.length) {
+      text = Arrays.copyOf(text, Math.max(2 * text.length, textLength + length));
+      fields = Arrays.copyOf(fields, text.length); // never longer than the text
     }
-    text[textLength++] = (char) character;
   }
 
   private void keep(int character) {

@@ -2,19 +2,26 @@ package io.asynclock.source;
 
 import java.io.IOException;
 import java.net.URI;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.api.java.function.MapFunction;
+import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
+import org.apache.spark.sql.types.AbstractDataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SerializableConfiguration;
+import scala.collection.JavaConverters;
+import scala.collection.Seq;
 
 /**
  * Source files read strictly, one file in one task; called from Python.
@@ -23,6 +30,9 @@ import org.apache.spark.util.SerializableConfiguration;
  * stands for a bad file, whose other rows the caller drops.
  */
 public final class SourceFiles {
+
+  /** A Spark job takes longer than to read so many footers one after the other. */
+  private static final int FEW = 8;
 
   private SourceFiles() {
   }
@@ -72,7 +82,7 @@ public final class SourceFiles {
    * @return for each file its URL, its path, the types of the columns as {@link ParquetFooter} names them, and the
    *     reason if it is a bad file
    */
-  public static Dataset<Row> footers(Dataset<Row> files, List<String> names) {
+  public static Dataset<Row> footers(Dataset<Row> files, List<String> names) throws Exception {
     SerializableConfiguration conf = configuration(files);
     List<String> wanted = List.copyOf(names);
     MapFunction<Row, Row> read =
@@ -94,7 +104,23 @@ public final class SourceFiles {
             .add("modified", DataTypes.LongType)
             .add("types", DataTypes.createArrayType(DataTypes.StringType))
             .add("reason", DataTypes.StringType);
-    return files.map(read, Encoders.row(schema));
+    List<Row> found = files.collectAsList();
+    if (found.size() > FEW) {
+      return files.sparkSession().createDataset(found, files.encoder()).map(read, Encoders.row(schema));
+    }
+    List<Row> footers = new ArrayList<>();
+    for (Row file : found) {
+      footers.add(read.call(file));
+    }
+    return files.sparkSession().createDataset(footers, Encoders.row(schema));
+  }
+
+  /** Whether the bytes of a binary column are UTF-8. */
+  public static Column isUtf8(Column bytes) {
+    Seq<Expression> arguments = JavaConverters.asScalaBuffer(List.of(bytes.expr())).toList();
+    Seq<AbstractDataType> unconverted = JavaConverters.asScalaBuffer(List.<AbstractDataType>of()).toList();
+    return new Column(
+        new StaticInvoke(Utf8.class, DataTypes.BooleanType, "isValid", arguments, unconverted, true, false, true));
   }
 
   static Path path(String url) {

@@ -121,9 +121,6 @@ enum Value {
   private static final long FIRST_SECOND = LocalDate.of(1, 1, 1).toEpochDay() * SECONDS_A_DAY;
   private static final long LAST_SECOND = LocalDate.of(10_000, 1, 1).toEpochDay() * SECONDS_A_DAY - 1;
   private static final int LARGEST_OFFSET = 18 * 60;
-  private static final Pattern NUMBER =
-      Pattern.compile("[+-]?(?:[0-9]+(?:\\.[0-9]*)?|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?");
-  private static final Pattern ZERO = Pattern.compile("[+-]?[0.]+(?:[eE].*)?");
   private static final Pattern NAME = Pattern.compile("([+-]?)(?:(nan)|inf|infinity)", Pattern.CASE_INSENSITIVE);
   private static final String DAY_TEXT = "(?<year>[0-9]{4})-(?<month>[0-9]{2})-(?<day>[0-9]{2})";
   private static final Pattern DAY = Pattern.compile(DAY_TEXT);
@@ -144,11 +141,9 @@ enum Value {
   abstract Object read(String text, int precision, int scale);
 
   private static Long whole(String text) {
-    int first = text.startsWith("+") || text.startsWith("-") ? 1 : 0;
-    boolean isNumber = text.length() > first && text.length() <= LONGEST_NUMBER;
-    for (int index = first; isNumber && index < text.length(); index++) {
-      isNumber = text.charAt(index) >= '0' && text.charAt(index) <= '9';
-    }
+    int first = afterSign(text, 0);
+    int end = afterDigits(text, first);
+    boolean isNumber = end > first && end == text.length() && end <= LONGEST_NUMBER;
     try {
       return isNumber ? Long.valueOf(text) : null;
     } catch (NumberFormatException outOfRange) {
@@ -157,11 +152,46 @@ enum Value {
   }
 
   private static boolean isNumber(String text) {
-    return text.length() <= LONGEST_NUMBER && NUMBER.matcher(text).matches();
+    int first = afterSign(text, 0);
+    int end = afterDigits(text, first);
+    int digits = end - first;
+    if (isAt(text, end, '.', '.')) {
+      int fraction = end + 1;
+      end = afterDigits(text, fraction);
+      digits += end - fraction;
+    }
+    boolean isWhole = true;
+    if (isAt(text, end, 'e', 'E')) {
+      int exponent = afterSign(text, end + 1);
+      end = afterDigits(text, exponent);
+      isWhole = end > exponent;
+    }
+    return digits > 0 && isWhole && end == text.length() && end <= LONGEST_NUMBER;
   }
 
+  private static int afterSign(String text, int at) {
+    return isAt(text, at, '+', '-') ? at + 1 : at;
+  }
+
+  private static int afterDigits(String text, int from) {
+    int end = from;
+    while (end < text.length() && text.charAt(end) >= '0' && text.charAt(end) <= '9') {
+      end++;
+    }
+    return end;
+  }
+
+  private static boolean isAt(String text, int at, char one, char other) {
+    return at < text.length() && (text.charAt(at) == one || text.charAt(at) == other);
+  }
+
+  /** Whether all digits of a number before its exponent are 0. */
   private static boolean isZero(String number) {
-    return ZERO.matcher(number).matches();
+    int index = afterSign(number, 0);
+    while (isAt(number, index, '0', '.')) {
+      index++;
+    }
+    return index == number.length() || isAt(number, index, 'e', 'E');
   }
 
   private static Double notFinite(String text) {
