@@ -100,15 +100,13 @@ class StoreTime:
     Args:
         skew: ``max_clock_skew`` of the store, in seconds.
         resolution: By how much a Date may be cut short, in seconds.
-        longest_trip: A Date whose round trip took longer, in seconds, is not carried; default
-            ``max(1, skew + resolution)``.
     """
 
-    def __init__(self, *, skew: float, resolution: float, longest_trip: float | None = None) -> None:
+    def __init__(self, *, skew: float, resolution: float) -> None:
         self._skew = skew
         self._resolution = resolution
         self._slack = skew + resolution
-        self._longest_trip = max(1.0, skew + resolution) if longest_trip is None else longest_trip
+        self._longest_trip = max(1.0, skew + resolution)
         self._agreed_at: float | None = None
         self._carried: Date | None = None
         self._recent: deque[Date] = deque(maxlen=WITNESSES_KEPT)

@@ -15,7 +15,6 @@ from asynclock.errors import (
     RecordCorruptError,
     StaleTokenError,
 )
-from asynclock.host import run_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,10 +94,7 @@ class FencedObject:
             StaleTokenError: A newer holder has written; nothing was written.
             BackendError: The store did not answer; it may have been written.
         """
-        home = self._client.home()
-        # One update at a time under one lease, whichever client it goes through: an object with our
-        # token and our body is then the result of this update.
-        return await lease.in_turn(lambda: run_on(home, lambda: self._update(change, lease)))
+        return await self._client.run(lambda: self._in_turn(change, lease))
 
     async def _read(self) -> FencedValue | None:
         stored = await self._client.request("get", self.key, self._client.backend.get(self.key))
@@ -110,6 +106,12 @@ class FencedObject:
         if header is None:
             raise RecordCorruptError(key=self.key, reason="no fencingToken line", version=stored.version)
         return FencedValue(stored.body[header.end() :], int(header[1]), stored.version)
+
+    async def _in_turn(self, change: Callable[[bytes | None], bytes], lease: Lease) -> FencedValue:
+        # One update at a time under one lease, whichever client it goes through: an object with our
+        # token and our body is then the result of this update.
+        async with lease.updating:
+            return await self._update(change, lease)
 
     async def _update(self, change: Callable[[bytes | None], bytes], lease: Lease) -> FencedValue:
         token = lease.fencing_token

@@ -8,8 +8,9 @@ import sys
 import threading
 import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from asynclock._mutex import Mutex
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.events import logger
 from asynclock.host import Call, run_on
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from asynclock.protocol.tenure import Tenure
-
-T = TypeVar("T")
 
 
 class Lease:
@@ -53,7 +52,8 @@ class Lease:
         self._loop = loop
         self._end = release
         self._fencing = fencing
-        self._updating = asyncio.Lock()
+        self.updating = Mutex()
+        """Held by one update of a fenced object at a time (``FencedObject``)."""
 
     @property
     def fencing_token(self) -> int:
@@ -129,14 +129,6 @@ class Lease:
         await self._end(self._tenure)
         if self._tenure.lost is not None:
             self._raise()
-
-    async def in_turn(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine on the lease's loop while no other runs under this lease (``FencedObject``)."""
-        return await run_on(self._loop, lambda: self._in_turn(start))
-
-    async def _in_turn(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        async with self._updating:
-            return await start()
 
     def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Call ``callback(loss)`` once when the lease is lost, at once if it has been.

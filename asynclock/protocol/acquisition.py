@@ -10,6 +10,7 @@ from asynclock.errors import (
     AccessDeniedError,
     BackendError,
     BackendUnavailableError,
+    ConfigError,
     UnsupportedBackendError,
 )
 from asynclock.protocol.attempts import Attempt, Attempts
@@ -236,6 +237,8 @@ class Acquisition:
         """Return the token to write; None: no usable Date yet, read again."""
         now = self._store.now()
         if not self._store.dateless:
+            if seen.record is not None and seen.record.epoch is None:
+                self._require_time_to_settle()
             bounds = self._store.time.bounds(now)
             return None if bounds is None else next_token(seen.record, bounds, self._terms)
         token = next_token_without_dates(seen.record, now.wall)
@@ -248,6 +251,17 @@ class Acquisition:
                 "Date to make a new one from; use a store whose answers do",
             )
         return token
+
+    def _require_time_to_settle(self) -> None:
+        """Refuse settings under which no token can be made after a Hudi writer (rule 11)."""
+        if self._terms.longest_trip_for_future < self._terms.request_timeout:
+            least = 1.25 * self._terms.slack
+            raise ConfigError(
+                setting="validity",
+                value=self._terms.validity,
+                reason="a Hudi writer dropped the fencing token; to make a new one the validity must be at "
+                f"least 1.25 * (max_clock_skew + the store's clock resolution) = {least:g} s",
+            )
 
     def _no_date(self) -> BackendError:
         return BackendUnavailableError(

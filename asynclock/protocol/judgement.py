@@ -178,12 +178,18 @@ class Token(NamedTuple):
     settled_at: float | None = None
 
 
-def next_token(predecessor: LockRecord | None, bounds: tuple[float, float], terms: Terms) -> Token:
-    """Apply rule 11 where the store's time is known, within ``bounds`` (earliest, latest)."""
+def next_token(predecessor: LockRecord | None, bounds: tuple[float, float], terms: Terms) -> Token | None:
+    """Apply rule 11 where the store's time is known, within ``bounds`` (earliest, latest).
+
+    Returns:
+        None: The bounds are too far apart for a token after a Hudi writer, read again.
+    """
     earliest, latest = bounds
     if predecessor is None:
         return Token(_micros(earliest + terms.resolution))
     if predecessor.epoch is None:
+        if latest - earliest - terms.resolution > terms.longest_trip_for_future:
+            return None  # a holder that died while it settled could be followed by a lower token
         # Unknown how high the dropped token was: not higher than store time can have been.
         settled_at = latest + terms.slack
         return Token(_micros(settled_at), settled_at)

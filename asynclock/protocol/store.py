@@ -6,6 +6,7 @@ import asyncio
 import math
 from contextvars import Context
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakSet
 
 from asynclock.backend import MissingDate, bounded, missing_date
 from asynclock.clock import Instant, StoreTime
@@ -53,7 +54,7 @@ class Store:
         self.terms = terms
         self.events = events
         self.holder = holder
-        self.time = StoreTime(skew=terms.skew, resolution=terms.resolution, longest_trip=terms.longest_trip)
+        self.time = StoreTime(skew=terms.skew, resolution=terms.resolution)
         self.dateless = not backend.sends_dates
         """The store never sends a Date. One answer without a Date does not make it so."""
         self._backend = backend
@@ -64,7 +65,8 @@ class Store:
         """The tasks that have a write under way."""
         self.closed: ConfigError | None = None
         """Why nothing is asked of the backend any more."""
-        self._expiries: set[Callable[[], object]] = set()
+        # Weak: a request whose loop was closed by force is collected, and the lease in its frame with it.
+        self._expiries: WeakSet[Callable[[], object]] = WeakSet()
 
     def close(self, error: ConfigError) -> None:
         """Ask nothing of the backend any more, and end what is under way: its outcome is unknown."""

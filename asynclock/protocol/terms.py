@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from asynclock.settings import LeaseSettings
 
 _RUN_POLLS: Final = 20
-_TOLERANCE: Final = 1e-9
 _REQUESTS_PER_LEASE: Final = 5
 _LONGEST_REQUEST: Final = 3600.0
 """So that ``validUntil``, which allows for requests under way, stays within the bounds of rule 9."""
@@ -53,15 +52,14 @@ class Terms:
         """Combine settings with the resolution of a backend's clock.
 
         Raises:
-            ConfigError: The validity is shorter than skew, resolution and one request together (rule 11).
+            ConfigError: The validity is shorter than skew and resolution together (rule 11).
         """
-        slack = settings.max_clock_skew + resolution
-        if settings.validity - longest_request(settings.validity) < slack * (1 - _TOLERANCE):
+        if settings.validity < settings.max_clock_skew + resolution:
+            least = settings.max_clock_skew + resolution
             raise ConfigError(
                 setting="validity",
                 value=settings.validity,
-                reason="must be at least max_clock_skew + the backend's clock resolution + the time of a "
-                f"request, here {slack * _REQUESTS_PER_LEASE / (_REQUESTS_PER_LEASE - 1):g} s",
+                reason=f"must be at least max_clock_skew + the backend's clock resolution = {least:g} s",
             )
         assert settings.renew_interval is not None  # noqa: S101  filled by LeaseSettings
         assert settings.safety_margin is not None  # noqa: S101  filled by LeaseSettings
@@ -91,9 +89,12 @@ class Terms:
         return longest_request(self.validity)
 
     @property
-    def longest_trip(self) -> float:
-        """The longest round trip of a Date that is carried: a token made of it lies less than L ahead."""
-        return min(max(1.0, self.slack), self.validity - self.slack)
+    def longest_trip_for_future(self) -> float:
+        """The longest round trip of a Date that makes a token from the future (rule 11).
+
+        Store time has reached such a token before its lease can be taken over from a dead holder.
+        """
+        return self.validity - self.slack
 
     @property
     def reap_for(self) -> float:

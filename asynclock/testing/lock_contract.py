@@ -210,7 +210,7 @@ class LockContract:
     ) -> None:
         """The store's own times tell a newcomer at once that the holder has long been dead."""
         skew, resolution = self.settings.max_clock_skew, backend.clock_resolution
-        validity = max(1.25 * (skew + resolution), 10 * backend.min_write_interval, 1.0)
+        validity = max(skew + resolution, 10 * backend.min_write_interval, 1.0)
         settings = LeaseSettings(validity=validity, max_clock_skew=skew, poll_interval=0.1)
         name = key.removesuffix(".json")
         holder, heir = (self._client(each, clock, "either", settings) for each in (faulty, backend))

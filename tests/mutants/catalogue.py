@@ -573,13 +573,10 @@ MUTANTS: Final = (
     Mutant(
         "leave no time for a request in the shortest leases",
         _TERMS,
-        "if settings.validity - longest_request(settings.validity) < slack * (1 - _TOLERANCE):",
-        "if settings.validity < slack * (1 - _TOLERANCE):",
+        "        return self.validity - self.slack\n",
+        "        return 2 * self.validity\n",
         Invariant.NOT_AHEAD,
         "hudi-short",
-        also=(
-            ("return min(max(1.0, self.slack), self.validity - self.slack)", "return max(1.0, self.slack)"),
-        ),
     ),
     Mutant(
         "wait for ever for a last_modified of a Hudi record",

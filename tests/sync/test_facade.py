@@ -35,7 +35,7 @@ ASYNC_ONLY = {
     "home",
     "release_all",
     "abandon",
-    "in_turn",
+    "updating",
     "let_go",
     "release_elsewhere",
     "watch",
