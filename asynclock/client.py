@@ -21,8 +21,8 @@ from asynclock.clock import SystemClock
 from asynclock.core import LockCore
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
-from asynclock.host import Host, run_on, runs, uninterrupted
 from asynclock.lock import Lock
+from asynclock.portal import Host, run_on, runs, uninterrupted
 from asynclock.probe import is_probe
 from asynclock.protocol.store import Store
 from asynclock.protocol.terms import Terms
@@ -151,9 +151,10 @@ class LockClient:
         Raises:
             ConfigError: The name is not like that.
         """
-        return Lock(self._core(checked_name(name)), self.home)
+        return Lock(self.core(checked_name(name)), self.home)
 
-    def _core(self, name: str) -> LockCore:
+    def core(self, name: str) -> LockCore:
+        """Return what all locks of that name share; for the rest of the package."""
         core = self._cores.get(name)
         if core is None:
             # setdefault: two threads that name it at once must stand in one line.
@@ -188,13 +189,12 @@ class LockClient:
         ]
         found: dict[str, LockStatus] = {}
         limit = anyio.CapacityLimiter(_LISTED_AT_ONCE)
-
         errors: builtins.list[AsyncLockError] = []
 
         async def read(name: str) -> None:
             try:
                 async with limit:
-                    found[name] = await self._core(name).status()
+                    found[name] = await self.core(name).status()
             except AsyncLockError as error:
                 errors.append(error)
                 tasks.cancel_scope.cancel()

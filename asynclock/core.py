@@ -12,8 +12,8 @@ from asynclock.errors import (
     LockChangedError,
     RecordCorruptError,
 )
-from asynclock.host import running_call, uninterrupted
 from asynclock.line import Line, Turn, Turns
+from asynclock.portal import cancel_once, current_task, uninterrupted
 from asynclock.protocol.acquisition import Acquisition, LockState, is_passing
 from asynclock.protocol.attempts import Attempt
 from asynclock.protocol.judgement import judge
@@ -21,7 +21,6 @@ from asynclock.record import LockRecord
 from asynclock.status import corrupt_status, own_status, seen_status
 
 if TYPE_CHECKING:
-    from asynclock.host import Call
     from asynclock.protocol.judgement import Seen, Verdict
     from asynclock.protocol.store import Store
     from asynclock.protocol.tenure import Spawn, Tenure
@@ -45,7 +44,7 @@ class LockCore:
         self._line = Line(self._orphaned)
         self._turns = Turns(store.terms)
         self._tenure: Tenure | None = None
-        self._acquiring: set[Call[Any]] = set()
+        self._acquiring: set[asyncio.Task[Any]] = set()
         self._releasing: set[asyncio.Task[object]] = set()
         self._handed: tuple[Acquisition, asyncio.Task[Any]] | None = None
         """The acquisition that was handed the lock last, and the task it runs in."""
@@ -60,21 +59,19 @@ class LockCore:
             AcquireTimeoutError: The time is out.
             ConfigError: The client was closed.
         """
-        call = running_call()
-        assert call is not None  # noqa: S101  a lock's methods go by run_on
-        self._acquiring.add(call)
+        task = current_task()
+        self._acquiring.add(task)
         try:
-            return await self._acquire(call.task, timeout=timeout, once=once, fencing=fencing)
+            return await self._acquire(timeout=timeout, once=once, fencing=fencing)
         except asyncio.CancelledError as error:
             if self._closed is not None:
                 raise self._closed from error
             raise
         finally:
-            self._acquiring.discard(call)
+            self._acquiring.discard(task)
+            del task  # an error that keeps this frame would let go of it in the caller's thread
 
-    async def _acquire(
-        self, task: asyncio.Task[Any], *, timeout: float | None, once: bool, fencing: bool
-    ) -> Tenure | None:
+    async def _acquire(self, *, timeout: float | None, once: bool, fencing: bool) -> Tenure | None:
         if self._closed is not None:
             raise self._closed
         loop = asyncio.get_running_loop()
@@ -97,7 +94,7 @@ class LockCore:
                 held_back=self._held_back,
             )
             if turn.baton is not None:
-                self._handed = acquisition, task
+                self._handed = acquisition, current_task()
             set_out = loop.time()
             may_try = turn.baton is not None or await self._make_way(until, once=once)
             tenure = await acquisition.run() if may_try else None
@@ -165,9 +162,9 @@ class LockCore:
     def close(self, error: ConfigError) -> list[asyncio.Task[object]]:
         """Let everybody who waits for the lock fail; returns what is still cleaning up."""
         self._closed = error
-        for call in self._acquiring:
-            call.cancel()
-        return [call.task for call in self._acquiring]
+        for task in self._acquiring:
+            cancel_once(task)
+        return list(self._acquiring)
 
     @property
     def ending(self) -> set[asyncio.Task[object]]:

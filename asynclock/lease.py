@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from asynclock._mutex import Mutex
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.events import logger
-from asynclock.host import Call, run_on
+from asynclock.portal import run_on, start_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -79,8 +79,13 @@ class Lease:
     @property
     def lost(self) -> LeaseLostError | None:
         """Why the lease was lost, or None."""
-        self._tenure.remaining()  # whoever looks first after the deadline makes it final
+        self._tenure.remaining()  # the first look after the deadline makes the loss final
         return self._tenure.lost
+
+    @property
+    def valid_until_ms(self) -> int:
+        """The ``validUntil`` written last, in epoch ms; no I/O. For the rest of the package."""
+        return self._tenure.head[0].valid_until_ms
 
     def remaining(self) -> float:
         """Return seconds until we stop believing; 0.0 once lost or released."""
@@ -156,13 +161,9 @@ class Lease:
 
     def let_go(self) -> None:
         """Release in the background, where nobody can wait: from any thread, a finalizer too."""
-        tenure, end, loop = self._tenure, self._end, self._loop
-
-        def release() -> None:
-            Call(loop, lambda: end(tenure), here=True).begin()
-
+        tenure, end = self._tenure, self._end
         with suppress(RuntimeError):  # that loop is closed: the lock frees itself, or at exit
-            loop.call_soon_threadsafe(release)
+            start_on(self._loop, lambda: end(tenure))
 
     def __del__(self) -> None:
         if self._tenure.ended:

@@ -4,25 +4,25 @@ Guarantee: at most one lease on a lock is believed at any instant (``lease.held`
 writes are lost, late or repeated and whatever processes pause or die, provided that the nodes
 of the store agree within ``max_clock_skew``, that clocks drift by less than
 ``safety_margin / validity``, and that this machine's wall clock is not wrong by exactly the
-error of a wrong Date. ``break_lock`` stands outside of it.
+error of a wrong Date. ``break_lock`` is not covered.
 
-Not guaranteed: that a process that stopped believing has stopped *acting*. A write sent before
+Not guaranteed: that a process which no longer believes has stopped *acting*. A write sent before
 the loss may arrive after it. ``fencing_token``, checked by the resource, closes that gap;
 ``FencedObject`` does so for objects in the same store.
 
-Skew rule: another's lock is freed by the store's clock only, never by this machine's.
+Skew rule: only the store's clock frees a lock that another holds, never this machine's clock.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
 from weakref import WeakMethod
 
 from asynclock.errors import ConfigError, LeaseLostError
-from asynclock.host import run_on
 from asynclock.lease import Lease, was_dropped
+from asynclock.portal import run_on
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,56 +36,81 @@ T = TypeVar("T")
 _MIN_TIMEOUT: Final = 0.0
 
 
+class LeaseHooks(Protocol):
+    """What is to happen beside every lease of a lock; both run on the client's loop."""
+
+    async def begin(self, tenure: Tenure) -> None:
+        """Run once the lock is held, before the lease is handed out; an exception releases the lock."""
+        ...
+
+    async def end(self, release: Callable[[], Awaitable[bool]]) -> bool:
+        """Release the lock by awaiting ``release()``, and return its result."""
+        ...
+
+
 class Lock:
     """A lock of a client. Not re-entrant: a second ``acquire`` by the same task waits.
 
     Coroutines and threads of one client that wait for one lock form a fair line. After a long
     run of its own a client makes way for other processes for two poll intervals.
 
+    Args:
+        core: The lock on the client's loop.
+        loop: Returns the client's loop.
+        fencing: Give every lease a fencing token.
+        hooks: What is to happen beside every lease; None: nothing.
+
     Attributes:
         name: Name of the lock.
         key: Key of its object under the client's URL.
     """
 
-    def __init__(self, core: LockCore, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    def __init__(
+        self,
+        core: LockCore,
+        loop: Callable[[], asyncio.AbstractEventLoop],
+        *,
+        fencing: bool = True,
+        hooks: LeaseHooks | None = None,
+    ) -> None:
         self.name = core.name
         self.key = core.key
         self._core = core
         self._home = loop
+        self._fencing = fencing
+        self._hooks = hooks
 
     async def acquire(self, *, timeout: float | None = None) -> Lease:
-        """Wait until the lock is ours.
+        """Wait until this client holds the lock.
 
         Args:
             timeout: Seconds; None waits for ever, 0 tries once.
 
         Raises:
-            AcquireTimeoutError: Others held it; nothing of this attempt is left behind.
+            AcquireTimeoutError: Others held it until the timeout; the attempt has been cleaned up.
             RecordCorruptError: The object is no lock record; nothing was written.
             AccessDeniedError: The store refused; nothing was written.
             ConfigError: The timeout is negative, the client is closed, or the backend cannot be
-                opened as it was set up; nothing was written.
+                opened with its options; nothing was written.
         """
         tenure = await self._acquire(timeout=checked_timeout(timeout))
         assert tenure is not None  # noqa: S101  only try_acquire gives None
-        return self._lease(tenure)
+        return await self._begun(tenure)
 
     async def try_acquire(self) -> Lease | None:
-        """Try one round without waiting in line; None if others hold it or this client makes way.
+        """Try once, without waiting in line; None if others hold the lock or this client makes way.
 
         Raises:
-            BackendError: The store did not answer; nothing is left behind.
+            BackendError: The store did not answer; the attempt has been cleaned up.
             RecordCorruptError: The object is no lock record; nothing was written.
         """
         tenure = await self._acquire(timeout=None, once=True)
-        return None if tenure is None else self._lease(tenure)
+        return None if tenure is None else await self._begun(tenure)
 
-    async def _acquire(
-        self, *, timeout: float | None, once: bool = False, fencing: bool = True
-    ) -> Tenure | None:
+    async def _acquire(self, *, timeout: float | None, once: bool = False) -> Tenure | None:
         return await run_on(
             self._home(),
-            lambda: self._core.acquire(timeout=timeout, once=once, fencing=fencing),
+            lambda: self._core.acquire(timeout=timeout, once=once, fencing=self._fencing),
             undo=self._undo,
         )
 
@@ -93,26 +118,34 @@ class Lock:
         if tenure is not None:
             await self._core.release(tenure)
 
-    def _lease(self, tenure: Tenure, *, fencing: bool = True) -> Lease:
-        return Lease(
-            tenure,
-            name=self.name,
-            loop=self._home(),
-            release=self._core.release,
-            fencing=fencing,
-        )
+    async def _begun(self, tenure: Tenure) -> Lease:
+        hooks = self._hooks
+        release = self._core.release if hooks is None else self._release
+        lease = Lease(tenure, name=self.name, loop=self._home(), release=release, fencing=self._fencing)
+        if hooks is not None:
+            try:
+                await run_on(self._home(), lambda: hooks.begin(tenure))
+            except BaseException:  # also a cancellation: the caller will never get the lease
+                if lease.held:
+                    await lease.release()
+                raise
+        return lease
+
+    async def _release(self, tenure: Tenure) -> bool:
+        assert self._hooks is not None  # noqa: S101  only then is it a lease's release
+        return await self._hooks.end(lambda: self._core.release(tenure))
 
     def hold(self, *, timeout: float | None = None) -> AbstractAsyncContextManager[Lease]:
         """Hold the lock for the body of ``async with``.
 
         If the lease is lost, the body's task is cancelled once and the statement raises
         ``LeaseLostError`` in place of that cancellation. A cancellation from outside wins; so
-        does an exception of the body, which then bears the loss as a note.
+        does an exception of the body, to which the loss is added as a note.
 
         Args:
             timeout: As of ``acquire``.
         """
-        return _Hold(self, checked_timeout(timeout))
+        return Hold(self, checked_timeout(timeout))
 
     async def status(self) -> LockStatus:
         """Read the lock once; writes nothing.
@@ -123,29 +156,29 @@ class Lock:
         return await run_on(self._home(), self._core.status)
 
     async def break_lock(self, status: LockStatus, *, force: bool = False) -> LockStatus:
-        """Free another's lock by hand: write ``expired``, token kept, if it is still as seen.
+        """Free a lock that another holds: write ``expired``, token kept, if it is still as seen.
 
-        This stands outside of "at most one believer": the old holder learns of it at its next
-        renewal or its deadline, and may act until then. Fencing covers that time, unless the
-        holder waits behind a Hudi writer for its token to settle (at most
-        ``2 * max_clock_skew + 2`` s): broken by force just then, a later token may be lower.
+        The guarantee of at most one believer does not cover this: the old holder learns of it at
+        its next renewal or its deadline, and may act until then. Fencing covers that time, with
+        one exception: after a Hudi writer a holder waits up to ``2 * max_clock_skew + 2`` s for
+        its token to settle. If the lock is broken by force in that time, a later token may be lower.
 
         Args:
             status: What the decision is based on; from ``status`` or ``list``.
             force: Break a live lock too.
 
         Returns:
-            The status afterwards; of a free lock unchanged, nothing is written.
+            The status afterwards. A free lock is left as it is, without a write.
 
         Raises:
-            LockChangedError: It is another version by now, or live without ``force``; nothing
-                was written.
+            LockChangedError: The lock has changed since ``status``, or is live and ``force`` is
+                not set; nothing was written.
             BackendError: The store did not answer.
         """
         return await run_on(self._home(), lambda: self._core.break_lock(status, force=force))
 
     async def lead(self, work: Callable[[Lease], Awaitable[T]], *, timeout: float | None = None) -> T:
-        """Run ``work(lease)`` while holding the lock; after a loss acquire again and run it again.
+        """Run ``work(lease)`` while holding the lock; after a loss, acquire and run it again.
 
         Args:
             work: Cancelled if the lease is lost.
@@ -155,7 +188,7 @@ class Lock:
             What ``work`` returned.
 
         Raises:
-            AcquireTimeoutError: An acquisition took too long.
+            AcquireTimeoutError: The lock was not acquired before the timeout.
         """
         while True:
             lease: Lease | None = None
@@ -173,12 +206,20 @@ class Lock:
         return f"<Lock {self._core.url!r}>"
 
 
-class _Hold(AbstractAsyncContextManager[Lease]):
-    """``async with lock.hold()``: the structure of ``asyncio.timeout``, with a lease as the deadline."""
+class Hold(AbstractAsyncContextManager[Lease]):
+    """``async with lock.hold()``: the structure of ``asyncio.timeout``, with a lease as the deadline.
 
-    def __init__(self, lock: Lock, timeout: float | None) -> None:
+    Args:
+        lock: The lock to hold.
+        timeout: As of ``Lock.acquire``.
+        cancel_body: Cancel the task that enters if the lease is lost. Without it, enter and exit may
+            be different tasks; ``asynclock.sync`` holds a lock for a thread in this way.
+    """
+
+    def __init__(self, lock: Lock, timeout: float | None, *, cancel_body: bool = True) -> None:
         self._lock = lock
         self._timeout = timeout
+        self._cancel_body = cancel_body
         self._lease: Lease | None = None
         self._cancelled = False
         self._over = False
@@ -186,21 +227,26 @@ class _Hold(AbstractAsyncContextManager[Lease]):
     async def __aenter__(self) -> Lease:
         if self._lease is not None:
             raise RuntimeError("hold() can be entered once; call hold() again")
-        self._lease = await self._lock.acquire(timeout=self._timeout)
+        self._lease = lease = await self._lock.acquire(timeout=self._timeout)
+        if self._cancel_body:
+            self._tie(lease)
+        return lease
+
+    def _tie(self, lease: Lease) -> None:
+        """Tie the lease to the running task: a loss cancels the task."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  we are in a coroutine
         self._task = task
         self._cancelling = task.cancelling()
-        self._lease.enter()
+        lease.enter()
         loop, cancel = asyncio.get_running_loop(), WeakMethod(self._cancel)
 
         def lost(_: LeaseLostError) -> None:
-            # Weak: the lease of a body that was dropped is collected, and released by that.
+            # A weak reference: if the body's coroutine is dropped, its lease is collected and released.
             if (cancel_body := cancel()) is not None and not loop.is_closed():
                 loop.call_soon_threadsafe(cancel_body)
 
-        self._lease.watch(lost)
-        return self._lease
+        lease.watch(lost)
 
     def _cancel(self) -> None:
         if not self._over:
@@ -230,10 +276,10 @@ class _Hold(AbstractAsyncContextManager[Lease]):
         error.add_note(str(lost))
 
     async def _take_back(self, error: BaseException | None) -> BaseException | None:
-        """Take our cancellation back and return what is left: None, or what came from outside."""
+        """Take our cancellation back; return the error that is left: None, or one that is not ours."""
         outside = self._task.uncancel() > self._cancelling
         if error is None:
-            # The body ended before the cancellation reached it: it is still on its way.
+            # The body ended before the cancellation reached it: it arrives at the next await.
             try:
                 await asyncio.sleep(0)
             except asyncio.CancelledError:
@@ -251,7 +297,7 @@ def checked_timeout(timeout: float | None) -> float | None:
     """Return ``timeout``.
 
     Raises:
-        ConfigError: It is negative or not a number.
+        ConfigError: The timeout is negative or not a number.
     """
     if timeout is None or (isinstance(timeout, int | float) and timeout >= _MIN_TIMEOUT):
         return timeout

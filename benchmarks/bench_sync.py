@@ -7,10 +7,12 @@ import itertools
 import time
 from typing import TYPE_CHECKING
 
+from anyio.from_thread import start_blocking_portal
+
 import asynclock
 from asynclock import LeaseSettings, sync
-from asynclock.host import Host
-from benchmarks.measure import Line, interleaved, microseconds
+from asynclock.portal import Host, block_on
+from benchmarks.measure import Line, interleaved, microseconds, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,15 +20,15 @@ if TYPE_CHECKING:
 ROUNDS = 25
 PAIRS = 200
 HOPS_OF_A_PAIR = 2
-MOST = 1.3
+MOST = 1.5
 SETTINGS = LeaseSettings(max_clock_skew=0)
 
 
 def lines() -> Iterator[Line]:
-    """A pair of calls through the facade less the same pair awaited on the host's loop, over bare hops."""
+    """A bare call through the portal; and what the facade adds to a pair of calls, in bare hops."""
     loop = Host.get().loop
     numbers = itertools.count()
-    with sync.connect("memory://", settings=SETTINGS) as blocking:
+    with sync.connect("memory://", settings=SETTINGS) as blocking, start_blocking_portal() as anyio_portal:
         awaited = asynclock.connect("memory://", settings=SETTINGS)
 
         def through_facade() -> float:
@@ -46,11 +48,34 @@ def lines() -> Iterator[Line]:
                 asyncio.run_coroutine_threadsafe(nothing(), loop).result()
             return (time.perf_counter() - began) / PAIRS
 
-        samples = interleaved({"facade": through_facade, "host": on_host, "hop": bare_hops}, rounds=ROUNDS)
+        def bare_calls() -> float:
+            began = time.perf_counter()
+            for _ in range(PAIRS):
+                block_on(loop, nothing)
+            return (time.perf_counter() - began) / PAIRS
+
+        def anyio_calls() -> float:
+            began = time.perf_counter()
+            for _ in range(PAIRS):
+                anyio_portal.call(nothing)
+            return (time.perf_counter() - began) / PAIRS
+
+        contenders = {
+            "facade": through_facade,
+            "host": on_host,
+            "hop": bare_hops,
+            "call": bare_calls,
+            "anyio": anyio_calls,
+        }
+        samples = interleaved(contenders, rounds=ROUNDS)
         asyncio.run_coroutine_threadsafe(awaited.aclose(), loop).result()
     yield microseconds("sync acquire+release, facade", samples["facade"])
     yield microseconds("sync acquire+release, awaited on the host's loop", samples["host"])
     yield microseconds("bare run_coroutine_threadsafe", samples["hop"])
+    yield microseconds("bare call through the portal", samples["call"])
+    yield microseconds("bare call through anyio's BlockingPortal", samples["anyio"])
+    yield ratio("portal over anyio's BlockingPortal", samples["call"], samples["anyio"], target=1.0)
+    yield ratio("portal over a bare hop", samples["call"], samples["hop"], target=MOST)
     added = zip(samples["facade"], samples["host"], samples["hop"], strict=True)
     yield Line(
         name="sync facade over a bare hop",

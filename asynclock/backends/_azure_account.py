@@ -1,4 +1,4 @@
-"""Which Azure account a URL, the options or the environment name, and how it lets us in."""
+"""Which Azure account a URL, the options or the environment name, and the credential for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Sdk: TypeAlias = Any
-"""Something of the SDK, which has no types here."""
+"""An object of the SDK, which is not type-checked here."""
 _SUFFIX: Final = "core.windows.net"
 _DEVELOPMENT: Final = (
     "http://127.0.0.1:10000/devstoreaccount1",
@@ -29,14 +29,18 @@ _DEVELOPMENT: Final = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Account:
-    """Where the account is and how to be let in; no repr, it bears secrets."""
+    """The address of an account and the credential for it; no repr, since it contains secrets."""
 
     url: str
     credential: Sdk | None
 
 
 def find_account(host: str, taken: Mapping[str, Sdk]) -> Account:
-    """Return the account that URL, options or environment name, in this order."""
+    """Return the account that the URL, the options or the environment name.
+
+    Raises:
+        ConfigError: Nothing names an account, or more than one credential is given.
+    """
     given = {name: taken.get(name) for name in ("connection_string", "sas_token", "credential")}
     if sum(value is not None for value in given.values()) > 1:
         raise ConfigError(
@@ -82,8 +86,8 @@ def _check_credential(credential: Sdk) -> None:
 def _host_address(host: str) -> str | None:
     """Return the blob address of ``account.dfs.core.windows.net`` and the like; None without a host.
 
-    A URL often comes from elsewhere: it may choose an account, but nobody else than Azure to
-    receive a credential.
+    A URL often comes from somebody else: it may choose an account, but it must not choose who
+    receives a credential, other than Azure.
     """
     if not host:
         return None

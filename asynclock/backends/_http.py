@@ -1,8 +1,8 @@
 """What the three cloud backends share: one request a call, its answer, its failures.
 
-Vendor exceptions never leave a backend, and neither do their texts: they quote headers,
-presigned queries and signatures. An error names the status, the provider's code and our own
-words, nothing else.
+Exceptions of the SDKs never leave a backend, and neither do their texts, which quote headers,
+presigned queries and signatures. Our errors contain the status, the provider's code and a text of
+this package, nothing else.
 """
 
 from __future__ import annotations
@@ -88,11 +88,14 @@ def note_sent() -> None:
 
 
 def without_resend(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
-    """Stop a session from sending a PUT again after a lost connection, and return it.
+    """Stop a session from sending a request again after a lost connection, and return it.
 
-    aiohttp does so once, below every SDK setting, on GET, PUT and DELETE: the copy meets our own
-    first write and reports a false conflict. There is no public switch (aiohttp#10790), so a
-    test counts what reaches the server.
+    aiohttp repeats a GET, PUT or DELETE once, below every setting of an SDK. A repeated PUT meets
+    its own first copy and reports a false conflict (rule 1 of the protocol). There is no public
+    switch (aiohttp#10790); this one is in the table of hooks in ``docs/backends``.
+
+    Raises:
+        ConfigError: This aiohttp has no such switch.
     """
     if not hasattr(session, "_retry_connection"):
         raise ConfigError(
@@ -100,13 +103,13 @@ def without_resend(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
             value=type(session).__module__,
             reason="this aiohttp cannot be kept from sending a write twice; install the pinned one",
         )
-    session._retry_connection = False  # noqa: SLF001  the only switch there is
+    session._retry_connection = False  # noqa: SLF001  aiohttp has no public switch
     return session
 
 
 @lru_cache(maxsize=64)
 def http_date(text: str) -> float | None:
-    """Return an HTTP date as epoch seconds, or None if it is none."""
+    """Return an HTTP date as epoch seconds, or None if the text is no date."""
     parsed = parsedate_tz(text)
     try:
         return None if parsed is None else float(mktime_tz(parsed))
@@ -137,7 +140,7 @@ async def read_capped(read: Callable[[int], Awaitable[bytes]], close: Callable[[
 
 
 def is_loopback(host: str | None) -> bool:
-    """Say whether a host name is this machine by its form alone; no look-up."""
+    """Return whether a host name is this machine, by its form alone; no look-up."""
     if host is None:
         return False
     try:
@@ -150,18 +153,18 @@ def check_endpoint(setting: str, value: str, *, allow_http: bool, with_path: boo
     """Check the address of a service and return it without a trailing slash.
 
     Raises:
-        ConfigError: It is no plain http(s) address, or sends secrets over plain http.
+        ConfigError: It is no plain http(s) address, or would send secrets over plain http.
     """
 
     def refuse(reason: str) -> NoReturn:
-        # The value is left out: an address may bear a password or a token.
+        # The value is left out: an address may contain a password or a token.
         raise ConfigError(setting=setting, value="...", reason=reason)
 
     try:
         parts = urlsplit(value)
         parts.port  # noqa: B018  raises where the port is no number
     except ValueError:
-        parts = None  # its text, which would go along as the context, may quote a secret
+        parts = None  # refused below, so that this error, which may quote a secret, is not its context
     if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
         refuse("must be like https://host:443")
     if "@" in parts.netloc or parts.query or parts.fragment:
@@ -178,7 +181,7 @@ class Joined(Generic[T]):
 
     Args:
         fetch: Gets a new value.
-        limit: Seconds after which a hanging fetch is given up, so that the next caller starts anew.
+        limit: Seconds after which a fetch that hangs is cancelled, so that the next caller starts a new one.
     """
 
     def __init__(self, fetch: Callable[[], Awaitable[T]], *, limit: float = 30.0) -> None:
@@ -190,7 +193,7 @@ class Joined(Generic[T]):
         """Return the running fetch, or start one."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._bounded())
-            # A failure nobody waited for is no news: the next call meets it again.
+            # If nobody waits for the fetch, its failure needs no report: the next call fails again.
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self._task
 
@@ -210,7 +213,7 @@ class Joined(Generic[T]):
 
 
 class _Call:
-    """One call of a backend: its exchange, and its failure as one of ours."""
+    """One call of a backend: holds its exchange, and turns its failure into an error of this package."""
 
     __slots__ = ("_backend", "_current", "_key", "_operation")
 
@@ -231,17 +234,20 @@ class _Call:
                 try:
                     raise failure from None
                 finally:
-                    failure.__context__ = None  # not kept at all: the vendor's text may bear secrets
-                    del failure, error  # it bears this frame
+                    failure.__context__ = None  # the SDK's text may contain secrets
+                    del failure, error  # their tracebacks refer to this frame: a reference cycle
         finally:
-            exchange.set(None)  # not reset, which fails where a loop ends in the middle of the call
+            exchange.set(None)  # reset() would fail if a loop ends in the middle of the call
 
 
 class CloudBackend(ABC, Generic[C]):
-    """A bucket behind an SDK whose client is made on first use, on the loop that uses it.
+    """A bucket behind an SDK, whose client is made on first use, on the loop that uses it.
 
     Attributes:
-        clock_resolution: HTTP dates have whole seconds.
+        name: Name of the backend in errors.
+        clock_resolution: 1.0, since HTTP dates have whole seconds.
+        codes: What the provider's error codes become.
+        hints: What to do, by error code or status.
     """
 
     name: str
@@ -258,7 +264,7 @@ class CloudBackend(ABC, Generic[C]):
         self._client: C | None = None
         self._opening = asyncio.Lock()
         self._closed = False
-        self._told = False
+        self._warned = False
 
     async def aclose(self) -> None:
         """Free connections and descriptors; twice is a no-op."""
@@ -288,18 +294,18 @@ class CloudBackend(ABC, Generic[C]):
         return self._client
 
     def _call(self, operation: str, key: str) -> _Call:
-        """Turn every failure inside into ours."""
+        """Turn every failure of the SDK inside of a ``with`` block into an error of this package."""
         return _Call(self, operation, key)
 
     def note_cancelled(self, current: Exchange) -> None:
-        """Say, once, that a call was given up before anything was sent."""
-        if not (current.sent or self._told):
-            # The SDKs try again by themselves, for longer than a request may take.
-            self._told = True
+        """Log, once, that a call was cancelled before anything was sent."""
+        if not (current.sent or self._warned):
+            # The SDKs retry a fetch of credentials for longer than a request may take.
+            self._warned = True
             _logger.warning("%s: no credentials came in time, nothing was sent", self.name)
 
     def failure(self, operation: str, key: str, error: Exception, current: Exchange) -> BackendError:
-        """Return what a failure of the SDK is called here; nothing of its text is taken over."""
+        """Return the error for a failure of the SDK; it contains nothing of the SDK's text."""
         status, code, transport = self._read_failure(error)
         if isinstance(error, RedirectRefusedError) or (status or 0) // 100 == _REDIRECT:
             kind: type[BackendError] = UnsupportedBackendError
@@ -318,7 +324,7 @@ class CloudBackend(ABC, Generic[C]):
         return kind(backend=self.name, operation=operation, key=key, detail=detail)
 
     def _answered(self, status: int | None, code: str) -> tuple[type[BackendError], str]:
-        # The code first: S3 tells of a lost race as 200, 409, 412 or 500, always with the code.
+        # The code first: S3 reports a lost race as 200, 409, 412 or 500, always with the code.
         kind = self.codes.get(code)
         if kind is None:
             kind = _BY_STATUS.get(status or 0, OutcomeUnknownError)
@@ -328,7 +334,7 @@ class CloudBackend(ABC, Generic[C]):
 
 
 def _failed_to_connect(error: BaseException) -> bool:
-    import aiohttp  # noqa: PLC0415  the SDKs bring it; importing asynclock must not
+    import aiohttp  # noqa: PLC0415  comes with the SDKs; asynclock is imported without it
 
     return isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
 

@@ -1,4 +1,4 @@
-"""Host names, looked up as long as the process lives."""
+"""Looks up host names, also while the process exits."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LOOK_UPS: Final = 4
 class Resolver(AbstractResolver):
     """Asks the operating system, on threads of its own.
 
-    aiohttp's asks in the loop's executor, which refuses once the interpreter shuts down; a lock
-    that is renewed every 30 s has by then neither a connection (kept for 15 s) nor an address
-    (kept for 10 s), and could not be released.
+    aiohttp's resolver uses the loop's executor, which takes no work once the interpreter shuts
+    down. A lock that is renewed every 30 s has by then neither a connection (kept for 15 s) nor
+    an address (kept for 10 s), and could not be released (rule 18 of the protocol).
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Resolver(AbstractResolver):
         """Return the addresses of ``host``.
 
         Raises:
-            OSError: It has none, or nobody could be asked.
+            OSError: It has none, or no name server answered.
         """
         return await self._workers.run(lambda: _look_up(host, port, family))
 
@@ -44,7 +44,7 @@ def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[Resolve
     return [
         ResolveResult(
             hostname=host,
-            # Unlike the bare address it has the scope of a link-local one in it.
+            # Unlike the address alone, this text has the scope of a link-local address.
             host=socket.getnameinfo(address, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0],
             port=port,
             family=kind,

@@ -1,8 +1,8 @@
-"""``gs://``: Google Cloud Storage, through gcloud-aio-storage.
+"""``gs://``: Google Cloud Storage, with credentials from gcloud-aio-auth.
 
-gcloud-aio-storage brings the credentials and the session; its ``upload()`` and ``download()``
-drop the answer's headers, so the requests of the JSON API are sent here, each once and without
-following redirects. What an answer means:
+The requests of the JSON API are sent here, through aiohttp, each once and without following
+redirects: an SDK's ``upload()`` and ``download()`` would drop the headers of the answer, which
+a lock needs. What an answer means:
 
 ===============================================  ===========================
 Answer                                           Becomes
@@ -19,9 +19,9 @@ no connection, no token yet                      ``BackendUnavailableError``
 the file of credentials cannot be read           ``AccessDeniedError``
 ===============================================  ===========================
 
-A read has no outcome that could be unknown: there ``OutcomeUnknownError`` is
-``BackendUnavailableError``. Objects are written with ``Cache-Control: no-store``, since a
-publicly readable object may be answered from a cache otherwise.
+The outcome of a read is never unknown: it raises ``BackendUnavailableError`` instead of
+``OutcomeUnknownError``. Objects are written with ``Cache-Control: no-store``, since a publicly
+readable object may otherwise be answered from a cache.
 
 Source: Cloud Storage JSON API, "Objects: insert"; "Request preconditions".
 """
@@ -35,7 +35,6 @@ from urllib.parse import quote
 
 import aiohttp
 import orjson
-from gcloud.aio.storage import Storage
 from yarl import URL
 
 from asynclock.backend import Entry, Stored, Written, bounded, note_date
@@ -78,7 +77,7 @@ _FAILURE: Final = 300
 """The first status that is no success: redirects are not followed."""
 
 
-class GcsBackend(CloudBackend[Storage]):
+class GcsBackend(CloudBackend[aiohttp.ClientSession]):
     """Objects in one bucket of Cloud Storage under a prefix."""
 
     name = "gcs"
@@ -114,7 +113,7 @@ class GcsBackend(CloudBackend[Storage]):
     ) -> None:
         super().__init__(prefix=prefix, min_write_interval=min_write_interval)
         self._endpoint = endpoint_url
-        # Without a token a loopback address is an emulator, which knows no credentials.
+        # A loopback address without a token is an emulator, which takes no credentials.
         self._anonymous = token is None and endpoint_url.startswith("http://")
         self._token = token
         self._trust_env = trust_env
@@ -123,8 +122,7 @@ class GcsBackend(CloudBackend[Storage]):
         self._if_bounded = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT)
         self._billed = f"&userProject={quote(user_project, safe='')}" if user_project else ""
         self._objects = f"{endpoint_url}/storage/v1/b/{bucket}/o"
-        self._host = URL(endpoint_url)
-        self._uploads = f"/upload/storage/v1/b/{bucket}/o"
+        self._uploads = f"{endpoint_url}/upload/storage/v1/b/{bucket}/o"
 
     async def get(self, key: str) -> Stored | None:
         """Read an object, body and generation of one answer; see ``Backend.get``."""
@@ -169,19 +167,12 @@ class GcsBackend(CloudBackend[Storage]):
 
     async def _put(self, operation: str, key: str, body: bytes, condition: str) -> Written:
         with self._call(operation, key):
-            # From its parts, so that no write parses its address anew.
-            address = URL.build(
-                scheme=self._host.scheme,
-                authority=self._host.raw_authority,
-                path=self._uploads,
-                query_string=f"uploadType=multipart{condition}{self._billed}",
-                encoded=True,
-            )
+            address = URL(f"{self._uploads}?uploadType=multipart{condition}{self._billed}", encoded=True)
             answer = await self._send("POST", address, _multipart(self._prefix + key, body))
             if answer.status >= _FAILURE:
                 async with answer:
                     await _check(answer)
-            # Read to its end it frees its connection by itself.
+            # A body that is read to its end frees its connection.
             written = orjson.loads(await answer.read())
             return Written(str(written["generation"]), server_time(answer.headers))
 
@@ -209,17 +200,16 @@ class GcsBackend(CloudBackend[Storage]):
                     await _check(answer)
 
     def _object(self, key: str, query: str) -> URL:
-        # Encoded here: yarl would take %2F in a name for a separator.
+        # Encoded here: yarl would decode %2F in a name and make it a separator.
         name = quote(self._prefix + key, safe="")
         return URL(f"{self._objects}/{name}?{query}{self._billed}", encoded=True)
 
     async def _send(self, method: str, address: URL, data: bytes | None = None) -> aiohttp.ClientResponse:
-        storage = await self._ready()
-        headers = {} if self._anonymous else {"Authorization": f"Bearer {await storage.token.get()}"}
+        session = await self._ready()
+        headers = {} if self._token is None else {"Authorization": f"Bearer {await self._token.get()}"}
         if data is not None:
             headers["Content-Type"] = _MULTIPART
         note_sent()
-        session: aiohttp.ClientSession = storage.session.session
         return await session.request(
             method,
             address,
@@ -229,7 +219,7 @@ class GcsBackend(CloudBackend[Storage]):
             timeout=self._if_bounded if bounded.get() else self._timeout,
         )
 
-    async def _open(self) -> Storage:
+    async def _open(self) -> aiohttp.ClientSession:
         session = without_resend(
             aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(resolver=self._resolver),
@@ -238,19 +228,17 @@ class GcsBackend(CloudBackend[Storage]):
             )
         )
         try:
-            token = self._token
-            if token is None and not self._anonymous:
-                token = await default_token(session)
-            # api_is_dev must be said: any api_root else turns credentials and TLS checks off.
-            return Storage(session=session, token=token, api_root=self._endpoint, api_is_dev=self._anonymous)
+            if self._token is None and not self._anonymous:
+                self._token = await default_token(session)
         except BaseException:
             await session.close()
             raise
+        return session
 
-    async def _close(self, client: Storage) -> None:
-        if isinstance(client.token, SharedToken):
-            await client.token.close()
-        await client.session.session.close()
+    async def _close(self, client: aiohttp.ClientSession) -> None:
+        if isinstance(self._token, SharedToken):  # any other source of tokens belongs to the caller
+            await self._token.close()
+        await client.close()
         await self._resolver.close()
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:

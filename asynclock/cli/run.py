@@ -33,9 +33,9 @@ _FORWARDED: Final = tuple(
 )
 _INTERRUPTING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 _GRACE_SHARE: Final = 0.8
-"""Of the safety margin: SIGKILL has done its work before others may take over."""
+"""Share of the safety margin: SIGKILL has ended the command before others may take over."""
 _BROKEN_GRACE: Final = 1.0
-"""Longest grace where others may hold the lock already."""
+"""Seconds of grace at most if others may already hold the lock."""
 
 
 @click.command("run")
@@ -88,7 +88,7 @@ async def _run(client: LockClient, target: str, command: Sequence[str], wait: fl
 async def _hold(
     client: LockClient, lease: Lease, target: str, command: Sequence[str], signals: _Signals
 ) -> int:
-    if signals.interrupted:  # at the very instant of the acquisition
+    if signals.interrupted:  # the signal came together with the acquisition
         return SIGNALLED + signals.interrupted
     margin = client.settings.safety_margin
     assert margin is not None  # noqa: S101  filled by LeaseSettings
@@ -108,12 +108,11 @@ async def _hold(
 
 
 def _environment(lease: Lease, target: str) -> dict[str, str]:
-    record, _ = lease._tenure.head  # noqa: SLF001  no request for what is known
     return {
         "ASYNCLOCK_LOCK": target,
         "ASYNCLOCK_FENCING_TOKEN": str(lease.fencing_token),
         "ASYNCLOCK_OWNER": lease.owner,
-        "ASYNCLOCK_VALID_UNTIL_MS": str(record.valid_until_ms),
+        "ASYNCLOCK_VALID_UNTIL_MS": str(lease.valid_until_ms),
     }
 
 
@@ -131,7 +130,7 @@ class _Watch:
     async def until_end(self, child: Child) -> int:
         """Return the command's exit code, or that of a loss once nothing of the command is left."""
         lost: asyncio.Future[Any] = asyncio.ensure_future(self._lost.wait())
-        # A suspended machine may learn of the loss long after the deadline: it is noted beforehand.
+        # Read before the loss: a machine that was suspended sees the loss long after the deadline.
         deadline = self._deadline()
         while not lost.done() and not child.ended.done():
             deadline = self._deadline() or deadline

@@ -1,12 +1,13 @@
-"""``table_lock``: the very lock that a Hudi writer takes for its commit.
+"""``table_lock``: the lock that a Hudi writer takes for its commit.
 
 Where Hudi leaves something open, this is stricter than ``StorageBasedLockProvider``:
 
 - a lease ends *before* ``validUntil`` and is never revived, however long the store does not answer;
-- another's lock is freed by the store's clock, not by this machine's, and 500 ms become S + R more;
-- a 412 after a lost answer is settled by reading back: Hudi 1.2 reports the lock as another's;
+- the store's clock, not this machine's, decides when a lock of another holder is free, and waits for
+  ``max_clock_skew`` and the clock's resolution on top of Hudi's 500 ms;
+- a 412 after a lost answer is settled by reading back, where Hudi 1.2 takes the lock for another's;
 - a damaged lock file is an error in more cases (a number in quotes, duplicate keys, …);
-- ``async with`` counts how often it was entered; ``try_lock`` and ``unlock`` do not, as Hudi's.
+- ``async with`` counts how often it was entered; ``try_lock`` and ``unlock`` do not, as in Hudi.
 
 Source: Apache Hudi RFC-91 with its update of November 2025, ``StorageBasedLockProvider`` 1.2.0.
 """
@@ -14,7 +15,6 @@ Source: Apache Hudi RFC-91 with its update of November 2025, ``StorageBasedLockP
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NoReturn
 
@@ -27,14 +27,12 @@ from asynclock.errors import (
     PreconditionFailedError,
 )
 from asynclock.events import logger
-from asynclock.hudi import register
 from asynclock.hudi.audit import start_of
 from asynclock.hudi.options import LockOptions
 from asynclock.hudi.paths import AUDIT_FOLDER, LOCK_NAME, TablePath
 from asynclock.hudi.table import read_table
-from asynclock.hudi.trail import Trail, wall_ms
-from asynclock.lease import Lease
-from asynclock.lock import Lock, checked_timeout
+from asynclock.hudi.trail import TableHooks
+from asynclock.lock import Hold, Lock, checked_timeout
 from asynclock.status import LockStatus
 
 if TYPE_CHECKING:
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
     from asynclock.client import LockClient
     from asynclock.events import Event
     from asynclock.hudi.table import TableProperties
-    from asynclock.protocol.tenure import Tenure
+    from asynclock.lease import Lease
 
 _NO_ANSWER = (BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError)
 
@@ -55,8 +53,8 @@ class TableLockStatus(LockStatus):
 
     Attributes:
         table_version: ``hoodie.table.version``, or None where it could not be found.
-        since_ms: When the holder acquired the lock, epoch ms by its own clock, as its audit trail
-            tells; None without one. The lock file does not tell.
+        since_ms: When the holder acquired the lock, in epoch ms by its own clock. Taken from its
+            audit trail, since the lock file does not contain it; None without a trail.
         warning: Why the holder may go on after it has lost the lock, or None.
     """
 
@@ -74,24 +72,24 @@ def table_lock(
 ) -> TableLock:
     """Return the lock of a Hudi table, for ``async with``; no I/O.
 
-    For holding a table *still*: copying its files, maintenance, looking on. Never write to the
-    table through Hudi while holding it: Hudi takes this lock at its commit, and the two would
-    wait for each other.
+    Use it to keep a table *unchanged*: to copy its files, to maintain or to inspect it. Never
+    write to the table through Hudi while holding it: Hudi takes this lock at its commit, and the
+    two would wait for each other.
 
     Args:
         base_path: The table, such as ``s3a://bucket/warehouse/orders``. Trailing slashes and the
             spelling of the scheme make no difference; Hudi up to 1.1 locks another object where
             its own base path ends in a slash.
         options: The options of the Hudi writers, by Hudi's names: validity, renew interval, wait
-            time and credentials are taken, the rest is left alone. What Hudi has no name for is
-            set as ``asynclock.<option>``: those of the backend, such as ``asynclock.endpoint_url``,
-            and ``asynclock.max_clock_skew``, ``asynclock.poll_interval``.
+            time and credentials are used, all others are ignored. Options that Hudi does not have
+            are named ``asynclock.<option>``: those of the backend, such as
+            ``asynclock.endpoint_url``, and ``asynclock.max_clock_skew``, ``asynclock.poll_interval``.
         timeout: Seconds that ``async with`` waits; None: ``hoodie.write.lock.wait_time_ms``, 60 s.
         fencing: Give a fencing token. After a Hudi writer, which drops the token, this holds the
             lock for ``2 * max_clock_skew + 2`` s (6 s) before it is handed out.
 
     Raises:
-        ConfigError: The base path cannot be locked so, or an option breaks Hudi's rules.
+        ConfigError: This lock does not work for the base path, or an option breaks Hudi's rules.
     """
     table = TablePath.parse(base_path)
     return TableLock(
@@ -100,11 +98,11 @@ def table_lock(
 
 
 class TableLock:
-    """The lock of one Hudi table; as one Hudi provider it is one holder: each task has its own.
+    """The lock of one Hudi table. Like a Hudi provider it is one holder: each task needs its own.
 
-    ``async with`` acquires, cancels the body if the lease is lost, releases and closes; entered
-    again by its holder it gives the same lease, and the outermost exit releases. ``try_lock`` and
-    ``unlock`` are Hudi's: call ``aclose`` when done with them. Usable again after that.
+    ``async with`` acquires, cancels the body if the lease is lost, releases and closes. Entered
+    again inside of its body it gives the same lease, and the outermost exit releases. ``try_lock``
+    and ``unlock`` are Hudi's: call ``aclose`` after them. The lock can be used again after that.
 
     Attributes:
         base_path: The table, without trailing slashes.
@@ -119,9 +117,9 @@ class TableLock:
         self._wait = options.wait if timeout is None else timeout
         self._fencing = fencing
         self._mutex = threading.Lock()
-        self._file: _LockFile | None = None
+        self._opened: _Opened | None = None
         self._lease: Lease | None = None
-        self._hold: AbstractAsyncContextManager[Lease] | None = None
+        self._hold: Hold | None = None
         self._depth = 0
         self._seen = False
 
@@ -134,13 +132,13 @@ class TableLock:
         await self.leave(kind, error, trace)
 
     async def enter(self, *, cancel_body: bool) -> Lease:
-        """Acquire as ``async with`` does; its first half, for the blocking twin.
+        """Acquire as ``async with`` does. For ``asynclock.sync``.
 
         Args:
             cancel_body: Cancel the calling task if the lease is lost.
 
         Raises:
-            AcquireTimeoutError: Others held it; nothing of this attempt is left behind.
+            AcquireTimeoutError: Others held it until the timeout; the attempt has been cleaned up.
             ConfigError: There is no such Hudi table.
             RecordCorruptError: The lock file is damaged; nothing was written.
             LeaseLostError: The lease that was entered before is lost.
@@ -148,8 +146,8 @@ class TableLock:
         lease = self._lease
         if lease is None or (self._depth == 0 and not lease.held):
             try:
-                file = await self._ready()
-                self._hold = file.hold(timeout=self._wait) if cancel_body else _Hold(file, self._wait)
+                opened = await self._ready()
+                self._hold = Hold(opened.lock, self._wait, cancel_body=cancel_body)
                 lease = self._lease = await self._hold.__aenter__()
             except BaseException:
                 await self.aclose()
@@ -161,7 +159,7 @@ class TableLock:
     async def leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave what ``enter`` entered; the outermost exit releases what its ``enter`` acquired.
+        """Undo one ``enter``; the outermost one releases what its ``enter`` acquired.
 
         Raises:
             LeaseLostError: The lease was lost before; nothing was written.
@@ -177,14 +175,14 @@ class TableLock:
 
     @property
     def lease(self) -> Lease | None:
-        """The lease, from its acquisition until it is released; it may be lost meanwhile."""
+        """The lease, from its acquisition until its release; it may have been lost since."""
         return self._lease
 
     async def try_lock(self, timeout: float | None = None) -> bool:
-        """Hudi's ``tryLock``: return whether the lock is ours now; True without I/O if it was.
+        """Hudi's ``tryLock``: return whether this holds the lock; True without I/O if it already did.
 
         Args:
-            timeout: Seconds to go on trying; None tries once; 0 does not try, as Hudi's.
+            timeout: Seconds to go on trying; None tries once; 0 does not try, as in Hudi.
 
         Raises:
             ConfigError: There is no such Hudi table.
@@ -197,8 +195,8 @@ class TableLock:
         if wait == 0:
             return False
         try:
-            file = await self._ready()
-            self._lease = await (file.try_acquire() if wait is None else file.acquire(timeout=wait))
+            lock = (await self._ready()).lock
+            self._lease = await (lock.try_acquire() if wait is None else lock.acquire(timeout=wait))
         except AcquireTimeoutError:
             return False
         except _NO_ANSWER as error:
@@ -207,9 +205,9 @@ class TableLock:
         return self._lease is not None
 
     async def renew_lock(self) -> bool:
-        """Hudi's ``renewLock``, now instead of at the next interval: return whether it is still ours.
+        """Hudi's ``renewLock``: renew now, not at the next interval; return whether the lock is still held.
 
-        True also where the store did not answer, as Hudi's, but only until the lease's deadline.
+        True also if the store did not answer, as in Hudi, but only until the lease's deadline.
 
         Raises:
             AccessDeniedError: The store refused; nothing was written, and the lease holds until its
@@ -229,26 +227,27 @@ class TableLock:
         """Hudi's ``unlock``: free the lock; a no-op without one.
 
         Raises:
-            LeaseLostError: It was lost before; nothing was written.
+            LeaseLostError: The lease was lost before; nothing was written.
         """
         lease, self._lease = self._lease, None
         if lease is not None:
             await lease.release()
 
     async def status(self) -> TableLockStatus:
-        """Read the lock, the table's version and, if audited, since when; writes nothing.
+        """Read the lock, the table's version and, from the audit trail, since when; writes nothing.
 
         Raises:
             ConfigError: There is no such Hudi table.
             BackendError: It could not be read.
         """
-        opened = self._file is None
-        file = self._open()
+        was_closed = self._opened is None
+        opened = self._open()
+        client = opened.client
         try:
-            status = await file.status()
-            properties, since = await file.client.run(lambda: self._look_around(file.client, status.owner))
+            status = await opened.lock.status()
+            properties, since = await client.run(lambda: self._look_around(client, status.owner))
         finally:
-            if opened:
+            if was_closed:
                 await self.aclose()
         warning = _warning(status, properties)
         if warning is not None:
@@ -263,33 +262,32 @@ class TableLock:
     async def aclose(self) -> None:
         """Release what is held and close the connections; a later call opens them again."""
         with self._mutex:
-            file, self._file = self._file, None
+            opened, self._opened = self._opened, None
         lease, self._lease = self._lease, None
         try:
             if lease is not None and lease.held:
                 await lease.release()
         finally:
-            if file is not None:
-                await file.stop()
-                await file.client.aclose()
+            if opened is not None:
+                await opened.aclose()
 
-    def _open(self) -> _LockFile:
+    def _open(self) -> _Opened:
         with self._mutex:
-            if self._file is None:
-                self._file = _LockFile(self._table, self._options, fencing=self._fencing)
-            return self._file
+            if self._opened is None:
+                self._opened = _Opened(self._table, self._options, fencing=self._fencing)
+            return self._opened
 
-    async def _ready(self) -> _LockFile:
-        """Open the table; at the first time see that there is one."""
-        file = self._open()
+    async def _ready(self) -> _Opened:
+        """Open the table; the first time, check that there is one."""
+        opened = self._open()
         if not self._seen:
             try:
-                await file.client.run(lambda: read_table(file.client.backend, self._table))
+                await opened.client.run(lambda: read_table(opened.client.backend, self._table))
             except BaseException:
                 await self.aclose()
                 raise
             self._seen = True
-        return file
+        return opened
 
     async def _look_around(self, client: LockClient, owner: str | None) -> tuple[TableProperties, int | None]:
         properties = await read_table(client.backend, self._table)
@@ -307,78 +305,23 @@ class TableLock:
         return f"<TableLock {self.base_path!r} {state}>"
 
 
-class _LockFile(Lock):
-    """The lock object of a table, with its audit trail and its entry in the register."""
+class _Opened:
+    """A client for the table's folder, and its lock with the hooks that run beside each lease."""
 
     def __init__(self, table: TablePath, options: LockOptions, *, fencing: bool) -> None:
-        self.client = connect(table.url, settings=options.settings, events=self._told, **options.backend)
-        super().__init__(self.client._core(LOCK_NAME), self.client.home)  # noqa: SLF001  one more kind of its locks
-        self._table = table
-        self._fencing = fencing
-        self._timeout = options.settings.validity / 5
-        self._trail: Trail | None = None
+        self.client = connect(table.url, settings=options.settings, events=self._on_event, **options.backend)
+        self._hooks = TableHooks(table, self.client.backend, timeout=options.settings.validity / 5)
+        self.lock = Lock(self.client.core(LOCK_NAME), self.client.home, fencing=fencing, hooks=self._hooks)
 
-    async def acquire(self, *, timeout: float | None = None) -> Lease:
-        tenure = await self._acquire(timeout=checked_timeout(timeout), fencing=self._fencing)
-        assert tenure is not None  # noqa: S101  only try_acquire gives None
-        return await self._begun(tenure)
+    def _on_event(self, event: Event) -> None:
+        if event.kind == "renewed":
+            self._hooks.renewed()
 
-    async def try_acquire(self) -> Lease | None:
-        tenure = await self._acquire(timeout=None, once=True, fencing=self._fencing)
-        return None if tenure is None else await self._begun(tenure)
-
-    def _told(self, event: Event) -> None:
-        """Hear of a renewal, on the lease's loop."""
-        if event.kind == "renewed" and self._trail is not None:
-            self._trail.renewed()
-
-    async def stop(self) -> None:
-        """Wait for the audit record that is being written."""
-        trail, self._trail = self._trail, None
-        if trail is not None:
+    async def aclose(self) -> None:
+        """Wait for the audit record that is being written and close the client."""
+        if (trail := self._hooks.take_trail()) is not None:
             await self.client.run(trail.stop)
-
-    async def _begun(self, tenure: Tenure) -> Lease:
-        lease = Lease(tenure, name=self.name, loop=self._home(), release=self._release, fencing=self._fencing)
-        register.note(self._table, lease)
-        try:
-            await self.client.run(lambda: self._begin(tenure))
-        except BaseException:  # cancelled: the caller will never have the lease
-            if lease.held:
-                await lease.release()
-            raise
-        return lease
-
-    async def _begin(self, tenure: Tenure) -> None:
-        trail = Trail(self.client.backend, tenure, timeout=self._timeout)
-        self._trail = trail if await trail.begin() else None
-
-    async def _release(self, tenure: Tenure) -> bool:
-        trail, self._trail = self._trail, None
-        ended_ms = wall_ms()
-        released = await self._core.release(tenure)
-        if trail is not None:
-            await (trail.end(ended_ms) if released else trail.stop())
-        return released
-
-
-class _Hold(AbstractAsyncContextManager[Lease]):
-    """Holds a lock for a body that nobody can cancel."""
-
-    def __init__(self, lock: Lock, timeout: float) -> None:
-        self._lock = lock
-        self._timeout = timeout
-        self._lease: Lease | None = None
-
-    async def __aenter__(self) -> Lease:
-        self._lease = await self._lock.acquire(timeout=self._timeout)
-        return self._lease
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._lease is not None  # noqa: S101  entered
-        await self._lease.__aexit__(kind, error, trace)
+        await self.client.aclose()
 
 
 def _warning(status: LockStatus, properties: TableProperties) -> str | None:

@@ -1,7 +1,8 @@
-"""Which tables this process holds, so that it can be kept from waiting for itself.
+"""Which tables this process holds, so that it never waits for itself.
 
 A Spark write takes Hudi's lock at its commit. In a process that holds the same lock through
-Python the two would wait for each other until one times out. Other processes cannot be seen.
+Python the two would wait for each other until one times out. What other processes hold is not
+known here.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ from asynclock.errors import ConfigError
 from asynclock.hudi.paths import TablePath
 
 if TYPE_CHECKING:
-    from asynclock.lease import Lease
+    from asynclock.protocol.tenure import Tenure
 
 _mutex: Final = threading.Lock()
-_leases: Final[dict[str, WeakSet[Lease]]] = {}
+_held: Final[dict[str, WeakSet[Tenure]]] = {}
 
 
-def note(table: TablePath, lease: Lease) -> None:
-    """Remember a lease on a table; one that ends needs no word."""
+def note(table: TablePath, tenure: Tenure) -> None:
+    """Remember that a table is held; the end of the lease need not be reported."""
     with _mutex:
-        leases = _leases.setdefault(table.identity, WeakSet())
-        leases.add(lease)
+        _held.setdefault(table.identity, WeakSet()).add(tenure)
 
 
 def held_here(base_path: str) -> bool:
@@ -32,10 +32,10 @@ def held_here(base_path: str) -> bool:
     try:
         table = TablePath.parse(base_path)
     except ConfigError:
-        return False  # not lockable, so not locked
+        return False  # a path that cannot be locked is not held
     with _mutex:
-        leases = list(_leases.get(table.identity, ()))
-    return any(lease.held for lease in leases)
+        tenures = list(_held.get(table.identity, ()))
+    return any(tenure.remaining() > 0 for tenure in tenures)
 
 
 def refuse_if_held(base_path: str) -> None:

@@ -1,4 +1,4 @@
-"""Writing the audit trail of one holder, beside its lease."""
+"""Writing the audit trail of a table's lock, beside its leases."""
 
 from __future__ import annotations
 
@@ -8,12 +8,57 @@ from typing import TYPE_CHECKING
 
 from asynclock.errors import BackendError
 from asynclock.events import logger
+from asynclock.hudi import register
 from asynclock.hudi.audit import encode, file_name, is_enabled
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from asynclock.backend import Backend
     from asynclock.hudi.audit import State
+    from asynclock.hudi.paths import TablePath
     from asynclock.protocol.tenure import Tenure
+
+
+class TableHooks:
+    """``LeaseHooks`` of a table's lock: each lease is registered and, if audited, has a trail.
+
+    Args:
+        table: The table.
+        backend: The store of the table.
+        timeout: Seconds that one request of a trail may take.
+    """
+
+    def __init__(self, table: TablePath, backend: Backend, *, timeout: float) -> None:
+        self._table = table
+        self._backend = backend
+        self._timeout = timeout
+        self._trail: Trail | None = None
+
+    async def begin(self, tenure: Tenure) -> None:
+        """Register the table as held and begin a trail if auditing is switched on."""
+        register.note(self._table, tenure)
+        trail = Trail(self._backend, tenure, timeout=self._timeout)
+        self._trail = trail if await trail.begin() else None
+
+    def renewed(self) -> None:
+        """Note in the trail that the lease was renewed."""
+        if self._trail is not None:
+            self._trail.renewed()
+
+    async def end(self, release: Callable[[], Awaitable[bool]]) -> bool:
+        """Release the lock and note in the trail that the lease has ended."""
+        trail = self.take_trail()
+        ended_ms = wall_ms()
+        released = await release()
+        if trail is not None:
+            await (trail.end(ended_ms) if released else trail.stop())
+        return released
+
+    def take_trail(self) -> Trail | None:
+        """Return the trail of the present lease, to which nothing is added from now on."""
+        trail, self._trail = self._trail, None
+        return trail
 
 
 class Trail:
@@ -31,13 +76,13 @@ class Trail:
         self._backend = backend
         self._tenure = tenure
         self._timeout = timeout
-        # Hudi's own holders tell the time by their machine's clock; so must the files side by side.
+        # Hudi's own holders write their machine's time; files in one folder must be comparable.
         self._start = wall_ms()
         self._lines = b""
         self._writing: asyncio.Task[None] | None = None
 
     async def begin(self) -> bool:
-        """Write START if the table's switch is on; False: it is off, or could not be read."""
+        """Write START if auditing is switched on; False: it is off, or the switch was not readable."""
         try:
             async with asyncio.timeout(self._timeout):
                 if not await is_enabled(self._backend):
@@ -54,12 +99,16 @@ class Trail:
         self._add("RENEW", wall_ms())
 
     async def end(self, ended_ms: int) -> None:
-        """Write END, as of before the release was sent, so that no successor seems to overlap."""
+        """Write END.
+
+        Args:
+            ended_ms: A time before the release was sent: the next holder's START is then never earlier.
+        """
         self._add("END", ended_ms)
         await self._written()
 
     async def stop(self) -> None:
-        """Wait for what is being written: the lease was lost, which has no record of its own."""
+        """Wait for what is being written. A lease that was lost has no END."""
         await self._written()
 
     def _add(self, state: State, timestamp_ms: int) -> None:

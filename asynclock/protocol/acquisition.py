@@ -324,7 +324,7 @@ class Acquisition:
         if left <= self._terms.renew_interval:
             await tenure.renew()
             if (left := tenure.remaining()) <= 0:
-                self._tenure = None
+                self._begin_anew()
                 return
         self._on_tenure(tenure, left)
         self._store.events.emit(kind, self._key, tenure.owner, tenure.fencing_token)
@@ -339,9 +339,14 @@ class Acquisition:
                 return False
             await asyncio.sleep(min(wait, left))
             if tenure.remaining() <= 0:
-                self._tenure = None
+                self._begin_anew()
                 return False
         return True
+
+    def _begin_anew(self) -> None:
+        """Go on after a lease that has ended already, which may still be releasing, as another owner."""
+        self._tenure = None
+        self._owner = self._store.fresh_owner()
 
     async def _pause(self, wait: float) -> bool:
         """Wait for the next look: at the predicted expiry, else with jitter; False if the time is out."""

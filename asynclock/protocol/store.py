@@ -18,7 +18,7 @@ from asynclock.errors import (
     OutcomeUnknownError,
     UnsupportedBackendError,
 )
-from asynclock.host import uninterrupted
+from asynclock.portal import uninterrupted
 from asynclock.protocol.judgement import Seen, promise
 from asynclock.record import parse_record
 

@@ -16,7 +16,7 @@ from asynclock.errors import (
     RecordCorruptError,
 )
 from asynclock.events import logger
-from asynclock.host import uninterrupted
+from asynclock.portal import uninterrupted
 from asynclock.protocol.attempts import Attempt, Attempts
 from asynclock.protocol.judgement import Displaced, displaced
 from asynclock.protocol.reaper import free

@@ -11,8 +11,8 @@ import asynclock.fencing
 import asynclock.lease
 import asynclock.lock
 from asynclock.errors import ConfigError, LeaseLostError
-from asynclock.host import Call, Host
 from asynclock.lock import checked_timeout
+from asynclock.portal import Host, block_on
 from asynclock.probe import probe as _probe
 
 if TYPE_CHECKING:
@@ -31,12 +31,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _block(
+def block(
     name: str,
     start: Callable[[], Coroutine[Any, Any, T]],
     undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
 ) -> T:
-    """Run a coroutine on the host's loop and wait for its end; an interrupt takes a late result back.
+    """Run a coroutine on the host's loop and wait for its end.
+
+    Args:
+        name: What to call the caller in an error.
+        start: Makes the coroutine.
+        undo: Gets a result that arrives after an interrupt, when nobody is left to take it.
 
     Raises:
         RuntimeError: An event loop runs in this thread, which waiting would block.
@@ -44,7 +49,7 @@ def _block(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return Call(Host.get().loop, start, undo).result()
+        return block_on(Host.get().loop, start, undo)
     raise RuntimeError(
         f"asynclock.sync.{name} would block the event loop running in this thread; "
         f"use: await asynclock.{name}"
@@ -53,7 +58,7 @@ def _block(
 
 async def _release(lease: Lease | None) -> None:
     if lease is not None and lease.held:
-        await lease._lease.release()  # noqa: SLF001  its twin
+        await lease.twin.release()
 
 
 def connect(
@@ -92,7 +97,7 @@ def connect(
 
 def probe(url: str, **backend_options: object) -> ProbeReport:
     """Try whether locks may be kept at ``url``; see ``asynclock.probe``."""
-    return _block("probe", lambda: _probe(url, **backend_options))
+    return block("probe", lambda: _probe(url, **backend_options))
 
 
 class LockClient:
@@ -102,25 +107,26 @@ class LockClient:
         url: Where the locks are.
         settings: Times of the leases.
         backend: The store.
+        twin: The ``asynclock.LockClient`` behind it; for the rest of the package.
     """
 
     def __init__(self, client: asynclock.client.LockClient) -> None:
-        self._client = client
+        self.twin = client
         self.url: str = client.url
         self.settings: LeaseSettings = client.settings
         self.backend: Backend = client.backend
 
     def lock(self, name: str) -> Lock:
         """Return the lock of that name; see ``asynclock.LockClient.lock``."""
-        return Lock(self._client.lock(name))
+        return Lock(self.twin.lock(name))
 
     def list(self, prefix: str = "") -> list[LockStatus]:
         """Read the locks whose name starts with ``prefix``; see ``asynclock.LockClient.list``."""
-        return _block("LockClient.list", lambda: self._client.list(prefix))
+        return block("LockClient.list", lambda: self.twin.list(prefix))
 
     def aclose(self) -> None:
         """Release what is held and close; see ``asynclock.LockClient.aclose``."""
-        _block("LockClient.aclose", self._client.aclose)
+        block("LockClient.aclose", self.twin.aclose)
 
     close = aclose
     """What ``contextlib.closing`` calls."""
@@ -152,10 +158,10 @@ class Lock:
         """Wait until the lock is ours; see ``asynclock.Lock.acquire``."""
 
         async def acquire() -> Lease:
-            # Made here: an interrupt between the call's end and our return would lose the lease.
+            # Wrapped here: an interrupt after the call's end, before our return, would lose the lease.
             return Lease(await self._lock.acquire(timeout=timeout))
 
-        return _block("Lock.acquire", acquire, undo=_release)
+        return block("Lock.acquire", acquire, undo=_release)
 
     def try_acquire(self) -> Lease | None:
         """Try one round; see ``asynclock.Lock.try_acquire``."""
@@ -164,24 +170,24 @@ class Lock:
             lease = await self._lock.try_acquire()
             return None if lease is None else Lease(lease)
 
-        return _block("Lock.try_acquire", try_acquire, undo=_release)
+        return block("Lock.try_acquire", try_acquire, undo=_release)
 
     def hold(self, *, timeout: float | None = None) -> AbstractContextManager[Lease]:
         """Hold the lock for the body of ``with``.
 
         Nothing can interrupt the body: call ``lease.check()`` in it, or have ``lease.on_lost``
         stop what it waits for. If the lease was lost, the end of the body raises
-        ``LeaseLostError``; an exception of the body wins and bears the loss as a note.
+        ``LeaseLostError``; an exception of the body wins, and the loss is added to it as a note.
         """
         return _Hold(self, checked_timeout(timeout))
 
     def status(self) -> LockStatus:
         """Read the lock once; see ``asynclock.Lock.status``."""
-        return _block("Lock.status", self._lock.status)
+        return block("Lock.status", self._lock.status)
 
     def break_lock(self, status: LockStatus, *, force: bool = False) -> LockStatus:
         """Free another's lock by hand; see ``asynclock.Lock.break_lock``."""
-        return _block("Lock.break_lock", lambda: self._lock.break_lock(status, force=force))
+        return block("Lock.break_lock", lambda: self._lock.break_lock(status, force=force))
 
     def lead(self, work: Callable[[Lease], T], *, timeout: float | None = None) -> T:
         """Run ``work(lease)`` in this thread while holding the lock; after a loss again.
@@ -205,10 +211,14 @@ class Lock:
 
 
 class Lease:
-    """A held lock; see ``asynclock.Lease``. Also a context manager that releases it."""
+    """A held lock; see ``asynclock.Lease``. Also a context manager that releases it.
+
+    Attributes:
+        twin: The ``asynclock.Lease`` behind it; for the rest of the package.
+    """
 
     def __init__(self, lease: asynclock.lease.Lease) -> None:
-        self._lease = lease
+        self.twin = lease
         self.name: str = lease.name
         self.key: str = lease.key
         self.owner: str = lease.owner
@@ -216,37 +226,37 @@ class Lease:
     @property
     def fencing_token(self) -> int:
         """The token; see ``asynclock.Lease.fencing_token``."""
-        return self._lease.fencing_token
+        return self.twin.fencing_token
 
     @property
     def held(self) -> bool:
         """Whether we still believe to hold the lock; no I/O."""
-        return self._lease.held
+        return self.twin.held
 
     @property
     def lost(self) -> LeaseLostError | None:
         """Why the lease was lost, or None."""
-        return self._lease.lost
+        return self.twin.lost
 
     def remaining(self) -> float:
         """Return seconds until we stop believing; 0.0 once lost or released."""
-        return self._lease.remaining()
+        return self.twin.remaining()
 
     def check(self) -> None:
         """Raise ``LeaseLostError`` unless the lock is believed to be held; no I/O."""
-        self._lease.check()
+        self.twin.check()
 
     def confirm(self) -> None:
         """Make sure that the store agrees; see ``asynclock.Lease.confirm``."""
-        _block("Lease.confirm", self._lease.confirm)
+        block("Lease.confirm", self.twin.confirm)
 
     def release(self) -> None:
         """Free the lock; see ``asynclock.Lease.release``."""
-        _block("Lease.release", self._lease.release)
+        block("Lease.release", self.twin.release)
 
     def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Call ``callback(loss)`` once, on a thread of its own; see ``asynclock.Lease.on_lost``."""
-        self._lease.on_lost(callback)
+        self.twin.on_lost(callback)
 
     def __enter__(self) -> Self:
         return self
@@ -265,7 +275,7 @@ class Lease:
         raise TypeError("a Lease cannot be pickled: another process does not hold it; pass its fencing_token")
 
     def __repr__(self) -> str:
-        return f"<sync.{repr(self._lease)[1:]}"
+        return f"<sync.{repr(self.twin)[1:]}"
 
 
 class _Hold(AbstractContextManager[Lease]):
@@ -291,23 +301,23 @@ class FencedObject:
     """An object that refuses an older holder's writes; see ``asynclock.FencedObject``."""
 
     def __init__(self, client: LockClient, key: str) -> None:
-        self._object = asynclock.fencing.FencedObject(client._client, key)  # noqa: SLF001  its twin
+        self._object = asynclock.fencing.FencedObject(client.twin, key)
         self.key: str = key
 
     def read(self) -> FencedValue | None:
         """Return what is stored; see ``asynclock.FencedObject.read``."""
-        return _block("FencedObject.read", self._object.read)
+        return block("FencedObject.read", self._object.read)
 
     def write(self, body: bytes, *, lease: Lease) -> FencedValue:
         """Replace the body; see ``asynclock.FencedObject.write``."""
-        return _block(
+        return block(
             "FencedObject.write",
-            lambda: self._object.write(body, lease=lease._lease),  # noqa: SLF001  its twin
+            lambda: self._object.write(body, lease=lease.twin),
         )
 
     def update(self, change: Callable[[bytes | None], bytes], *, lease: Lease) -> FencedValue:
         """Replace the body by ``change(body)``; see ``asynclock.FencedObject.update``."""
-        return _block(
+        return block(
             "FencedObject.update",
-            lambda: self._object.update(change, lease=lease._lease),  # noqa: SLF001  its twin
+            lambda: self._object.update(change, lease=lease.twin),
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import asynclock.hudi
 from asynclock.hudi import AuditCleanup, AuditReport, AuditStatus, TableLockStatus, write_options
-from asynclock.sync._facade import Lease, _block
+from asynclock.sync._facade import Lease, block
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,28 +60,28 @@ class TableLock:
 
     def try_lock(self, timeout: float | None = None) -> bool:
         """Hudi's ``tryLock``; see ``asynclock.hudi.TableLock.try_lock``."""
-        return _block("hudi.TableLock.try_lock", lambda: self._lock.try_lock(timeout), undo=self._undo)
+        return block("hudi.TableLock.try_lock", lambda: self._lock.try_lock(timeout), undo=self._undo)
 
     def renew_lock(self) -> bool:
         """Hudi's ``renewLock``; see ``asynclock.hudi.TableLock.renew_lock``."""
-        return _block("hudi.TableLock.renew_lock", self._lock.renew_lock)
+        return block("hudi.TableLock.renew_lock", self._lock.renew_lock)
 
     def unlock(self) -> None:
         """Hudi's ``unlock``; see ``asynclock.hudi.TableLock.unlock``."""
-        _block("hudi.TableLock.unlock", self._lock.unlock)
+        block("hudi.TableLock.unlock", self._lock.unlock)
 
     def status(self) -> TableLockStatus:
         """Read the lock; see ``asynclock.hudi.TableLock.status``."""
-        return _block("hudi.TableLock.status", self._lock.status)
+        return block("hudi.TableLock.status", self._lock.status)
 
     def aclose(self) -> None:
         """Release what is held and close; see ``asynclock.hudi.TableLock.aclose``."""
-        _block("hudi.TableLock.aclose", self._lock.aclose)
+        block("hudi.TableLock.aclose", self._lock.aclose)
 
     close = aclose
     """What ``contextlib.closing`` calls."""
 
-    async def _undo(self, locked: bool) -> None:  # noqa: FBT001  a result that came too late
+    async def _undo(self, locked: bool) -> None:  # noqa: FBT001  the result of an interrupted call
         if locked:
             await self._lock.unlock()
 
@@ -92,12 +92,12 @@ class TableLock:
         async def leave(_: object) -> None:
             await self._lock.leave(None, None, None)
 
-        return _block("hudi.TableLock.__aenter__", enter, undo=leave)
+        return block("hudi.TableLock.__aenter__", enter, undo=leave)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _block("hudi.TableLock.__aexit__", lambda: self._lock.leave(kind, error, trace))
+        block("hudi.TableLock.__aexit__", lambda: self._lock.leave(kind, error, trace))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a TableLock cannot be pickled: make one in the other process")
@@ -108,14 +108,14 @@ class TableLock:
 
 def audit_enable(base_path: str, options: Mapping[str, str] | None = None) -> None:
     """Let new holders write a trail; see ``asynclock.hudi.audit_enable``."""
-    _block("hudi.audit_enable", lambda: asynclock.hudi.audit_enable(base_path, options))
+    block("hudi.audit_enable", lambda: asynclock.hudi.audit_enable(base_path, options))
 
 
 def audit_disable(
     base_path: str, options: Mapping[str, str] | None = None, *, keep_files: bool = True
 ) -> None:
     """Let new holders write no trail; see ``asynclock.hudi.audit_disable``."""
-    _block(
+    block(
         "hudi.audit_disable",
         lambda: asynclock.hudi.audit_disable(base_path, options, keep_files=keep_files),
     )
@@ -123,12 +123,12 @@ def audit_disable(
 
 def audit_status(base_path: str, options: Mapping[str, str] | None = None) -> AuditStatus:
     """Return whether the lock is audited; see ``asynclock.hudi.audit_status``."""
-    return _block("hudi.audit_status", lambda: asynclock.hudi.audit_status(base_path, options))
+    return block("hudi.audit_status", lambda: asynclock.hudi.audit_status(base_path, options))
 
 
 def audit_validate(base_path: str, options: Mapping[str, str] | None = None) -> AuditReport:
     """Check the trail; see ``asynclock.hudi.audit_validate``."""
-    return _block("hudi.audit_validate", lambda: asynclock.hudi.audit_validate(base_path, options))
+    return block("hudi.audit_validate", lambda: asynclock.hudi.audit_validate(base_path, options))
 
 
 def audit_cleanup(
@@ -139,7 +139,7 @@ def audit_cleanup(
     dry_run: bool = False,
 ) -> AuditCleanup:
     """Delete old files of the trail; see ``asynclock.hudi.audit_cleanup``."""
-    return _block(
+    return block(
         "hudi.audit_cleanup",
         lambda: asynclock.hudi.audit_cleanup(base_path, options, age_days=age_days, dry_run=dry_run),
     )

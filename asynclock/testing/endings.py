@@ -86,6 +86,7 @@ class Endings:
     def __init__(self, run: Simulation) -> None:
         self.closed: list[tuple[Process, SimulatedFaults, list[User]]] = []
         self._held: list[Holding] = []
+        self._closings: list[tuple[Process, asyncio.Task[None]]] = []
         self._exiting: set[Process] = set()
         self._run = run
         self._loop: VirtualLoop = run.loop
@@ -204,11 +205,15 @@ class Endings:
                 await client.aclose()
             self._run.checker.closed(process, closing=backend.used and not backend.closed)
 
-        return process.start(close(), name="close")
+        closing = process.start(close(), name="close")
+        self._closings.append((process, closing))
+        return closing
 
     async def farewell(self, machine: Machine) -> None:
         """Close a client; where that is of interest while it holds the lock, and twice at the same time."""
         run, loop, plan = self._run, self._loop, self._run.plan
+        if under_way := [task for process, task in self._closings if process.alive and not task.done()]:
+            await asyncio.wait(under_way, timeout=2 * machine.client.exit_bound + ROUND_TRIPS)
         # A store that takes a write a second may take the release of a short lease too late.
         if (plan.exits or plan.closes) and plan.store.write_interval < machine.client.exit_bound:
             await machine.process.start(self._hold(machine), name="last hold")

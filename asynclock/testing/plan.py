@@ -68,7 +68,7 @@ class Plan:
         shared: Share of these writes that two clients of one process make at the same time.
         impatience: Share of acquisitions with a timeout, or tried once.
         longest_wait: Lifetimes after which a waiting user counts as starved; None: never.
-        slack: Seconds on top of ``takeover_bound``; no scenario has needed any.
+        slack: Seconds on top of ``takeover_bound``, where it does not hold as written.
     """
 
     settings: tuple[LeaseSettings, ...]

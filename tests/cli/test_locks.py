@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock import LeaseSettings, sync
+from asynclock import LeaseLostError, LeaseSettings, sync
 from tests.cli.command import asynclock, locks, status
 
 if TYPE_CHECKING:
@@ -143,8 +143,10 @@ def test_break_goes_through_renewals(folder: Path, target: str) -> None:
     """Renewals between the look and the write do not keep a live lock from being broken."""
     settings = LeaseSettings(validity=2, renew_interval=0.01, max_clock_skew=0)
     with sync.connect(f"file://{folder}", settings=settings) as client:
-        client.lock("nightly").acquire()
+        lease = client.lock("nightly").acquire()
         ran = asynclock("break", target, "--yes", "--force")
+        with pytest.raises(LeaseLostError):
+            lease.release()
 
     assert (ran.returncode, ran.stdout) == (0, "nightly: was held, now free\n")
 

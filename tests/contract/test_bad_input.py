@@ -125,7 +125,7 @@ def test_a_mistake_is_told_before_anything_is_opened(
     ("url", "extra", "package"),
     [
         ("s3://bucket", "s3", "aiobotocore"),
-        ("gs://bucket", "gcs", "gcloud.aio.storage"),
+        ("gs://bucket", "gcs", "gcloud.aio.auth"),
         ("az://box", "azure", "azure.core"),
     ],
 )
@@ -137,6 +137,7 @@ def test_a_missing_package_is_named(
         f"asynclock.backends.{extra}",
         "asynclock.backends._s3_client",
         "asynclock.backends._azure_account",
+        "asynclock.backends._gcs_token",
     }
     for module in [m for m in sys.modules if m in ours or m.startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, module)

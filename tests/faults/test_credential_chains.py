@@ -11,6 +11,7 @@ import uuid
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import aiohttp.connector
@@ -25,7 +26,7 @@ from gcloud.aio.auth import Token
 
 import asynclock
 from asynclock import LeaseSettings
-from asynclock.backends import open_backend
+from asynclock.backends import _gcs_token, open_backend
 from asynclock.errors import BackendUnavailableError
 from asynclock.testing.proxy import TapProxy
 from tests.faults.metadata import MetadataServer, Mood
@@ -333,11 +334,9 @@ async def test_gcs_tokens_come_by_the_chain(
     assert proof in google.grants[0]
 
 
-def _age(token: Token) -> None:
-    """Put a token into the last minute of its hour, in which the SDK waits for the next one."""
-    token.access_token_acquired_at -= timedelta(seconds=3540)
-    token.access_token_preempt_after -= 3540
-    token.access_token_refresh_after -= 3540
+def _age(machine: Machine) -> None:
+    """Go to the last minute of a token's hour, in which the SDK would wait for the next one."""
+    machine.patch(_gcs_token, "time", SimpleNamespace(time=lambda: time.time() + 3540))
 
 
 @pytest.mark.parametrize("mood", MOODS)
@@ -350,7 +349,7 @@ async def test_a_gcs_lease_outlives_a_refresh_gone_wrong(
         async with Token(scopes=["storage"]) as token:
             options = {**fake_gcs.through(proxy.url), "token": token}
 
-            await _hold_while(mood, metadata, fake_gcs.url, age=lambda: _age(token), **options)
+            await _hold_while(mood, metadata, fake_gcs.url, age=lambda: _age(machine), **options)
 
     assert {tap.headers.get("authorization") for tap in proxy.journal} == {"Bearer from-google"}
 
@@ -546,7 +545,7 @@ async def test_many_gcs_leases_outlive_a_hanging_refresh(fake_gcs: Server, machi
         async with Token(scopes=["storage"]) as token:
             options = {**fake_gcs.options, "token": token}
 
-            failed = await _renew_side_by_side(metadata, fake_gcs.url, age=lambda: _age(token), **options)
+            failed = await _renew_side_by_side(metadata, fake_gcs.url, age=lambda: _age(machine), **options)
 
     assert failed == []
 

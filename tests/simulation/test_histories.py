@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.errors import ConfigError
-from asynclock.lock import _Hold
+from asynclock.lock import Hold
 from asynclock.testing.checker import Invariant, Violation
 from asynclock.testing.history import Simulation
 from asynclock.testing.scenarios import CYCLE, SCENARIOS
@@ -153,7 +153,7 @@ def test_an_unknown_scenario_is_refused() -> None:
 
 def test_the_checker_sees_a_body_that_runs_on_after_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its cancellation the body of hold() is found to go on believing after the loss."""
-    monkeypatch.setattr(_Hold, "_cancel", lambda _: None)
+    monkeypatch.setattr(Hold, "_cancel", lambda _: None)
 
     assert any(
         violation.invariant is Invariant.LOSS_ENDS_BODY

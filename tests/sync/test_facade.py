@@ -9,14 +9,14 @@ import inspect
 import threading
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 import asynclock
 from asynclock import ConfigError, LeaseLostError, LeaseSettings, LeaseTakenOverError, hudi, sync
 from asynclock.errors import AcquireTimeoutError
-from asynclock.host import Call
+from asynclock.portal import Host
 from asynclock.sync import hudi as sync_hudi
 from tests.unit.kit import our_record
 
@@ -41,6 +41,8 @@ ASYNC_ONLY = {
     "watch",
     "enter",
     "leave",
+    "core",
+    "valid_until_ms",
 }
 """Public to the rest of the package, no part of the pinned surface."""
 
@@ -327,17 +329,18 @@ def test_an_interrupt_while_a_call_is_sent_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, *, sent: bool
 ) -> None:
     """Most interrupts come while the host's loop is being woken: what was started then is taken back."""
-    begin = Call.begin
+    loop = Host.get().loop
+    wake = loop.call_soon_threadsafe
 
-    def interrupted(call: Call[object]) -> None:
-        monkeypatch.setattr(Call, "begin", begin)
+    def interrupted(begin: Callable[[], object]) -> NoReturn:
+        monkeypatch.undo()
         if sent:
-            begin(call)
+            wake(begin)
         raise KeyboardInterrupt
 
     with sync.connect("memory://") as client:
         lock = client.lock("orders")
-        monkeypatch.setattr(Call, "begin", interrupted)
+        monkeypatch.setattr(loop, "call_soon_threadsafe", interrupted)
         with pytest.raises(KeyboardInterrupt):
             lock.acquire()
         assert lock.status().state == "free"

@@ -1,4 +1,4 @@
-"""Calls between loops and threads: who waits is woken once, and nothing is left by who went away."""
+"""Calls between loops and threads: a caller is woken once, and one that went away leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import threading
 import time
 from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pytest
 
 import asynclock
 from asynclock import BackendError, LockClient, sync
-from asynclock._endings import EndingElsewhere
 from asynclock.backends import open_backend
 from asynclock.backends.gcs import GcsBackend
-from asynclock.host import Call, Host, run_on, uninterrupted
+from asynclock.portal import Host, block_on, cancel_once, current_task, run_on, start_on, uninterrupted
 from asynclock.testing import Fault, FaultyBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from asynclock.client import Renewal
 
 FOREVER = 3600.0
 SOON = 5.0
+T = TypeVar("T")
 traced = ContextVar("traced", default="before")
 
 
@@ -206,30 +206,34 @@ def test_an_interrupt_before_the_start_starts_nothing(
     monkeypatch.setattr(host, "call_soon_threadsafe", interrupted)
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        Call(host, run).result()
+        block_on(host, run)
 
     assert time.monotonic() < began + SOON
     assert not ran
 
 
-def test_an_interrupt_just_after_the_end_takes_the_result_back(host: asyncio.AbstractEventLoop) -> None:
-    """Ctrl-C between the end of a call and its return: nobody has the result, so it is undone."""
-    undone = []
+def test_an_interrupt_at_any_point_takes_a_late_result_back(host: asyncio.AbstractEventLoop) -> None:
+    """Wherever Ctrl-C strikes a blocking call, between its end and its return too, its result is undone."""
+    made: list[str] = []
+    undone: list[str] = []
 
-    async def run() -> str:
+    async def make() -> str:
+        made.append("lease")
         return "lease"
 
     async def undo(result: str) -> None:
         undone.append(result)
 
-    class Interrupted(Call[str]):
-        def outcome(self) -> str:
-            raise KeyboardInterrupt
+    def call() -> str:
+        return block_on(host, make, undo)
 
-    with pytest.raises(KeyboardInterrupt):
-        Interrupted(host, run, undo).result()
+    point = 0
+    while _struck(call, point) is None:
+        assert undone == made, point
+        point += 1
 
-    assert undone == ["lease"]
+    assert len(undone) > 2
+    assert len(made) == len(undone) + 1, "the last one was not interrupted"
 
 
 @pytest.fixture
@@ -270,8 +274,8 @@ def test_an_interrupt_at_any_point_leaves_no_lock_behind(method: str) -> None:
         assert point > 10
 
 
-def _struck(acquire: Callable[[], sync.Lease], point: int) -> sync.Lease | None:
-    """Acquire, interrupted at that one of the instants at which Python looks for signals."""
+def _struck(call: Callable[[], T], point: int) -> T | None:
+    """Call, interrupted at that one of the instants at which Python looks for signals."""
     left = point
 
     def strike(_: object, event: str, __: object) -> None:
@@ -282,31 +286,51 @@ def _struck(acquire: Callable[[], sync.Lease], point: int) -> sync.Lease | None:
                 sys.setprofile(None)
                 raise KeyboardInterrupt
 
-    lease = None
+    result = None
     with contextlib.suppress(KeyboardInterrupt):
         sys.setprofile(strike)
-        lease = acquire()
+        result = call()
         sys.setprofile(None)
-    return lease
+    return result
 
 
+@pytest.mark.parametrize("elsewhere", [True, False])
 @pytest.mark.parametrize("ends_first", [True, False])
-async def test_an_end_and_a_cancellation_at_once_wake_once(*, ends_first: bool) -> None:
-    """A second wake would be one too many for whatever the task awaits next."""
-    woken: list[object] = []
-    call = Call(asyncio.get_running_loop(), _nothing, here=True)
-    ending = _waiting(call, woken.append)
-    call.begin()
-    if not ends_first:
-        ending.cancel()
-    await asyncio.sleep(0)
-    assert call.ended
-    if ends_first:
-        ending.cancel()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+async def test_an_end_and_a_cancellation_at_once_wake_once(
+    host: asyncio.AbstractEventLoop, *, ends_first: bool, elsewhere: bool
+) -> None:
+    """A second wake would be one too many for what the task awaits next."""
+    here = asyncio.get_running_loop()
+    loop = host if elsewhere else here
+    answers: list[asyncio.Future[None]] = []
+    goes_on = here.create_future()
 
-    assert woken == [ending]
+    async def wait() -> None:
+        answers.append(loop.create_future())
+        await answers[0]
+
+    async def call() -> str:
+        with pytest.raises(asyncio.CancelledError):
+            await run_on(loop, wait)
+        await goes_on
+        return "went on"
+
+    calling = asyncio.create_task(call())
+    await asyncio.sleep(0.05)
+    if not ends_first:
+        calling.cancel()
+    if elsewhere:
+        host.call_soon_threadsafe(answers[0].set_result, None)
+        _let_run(host)
+    else:
+        answers[0].set_result(None)
+    if ends_first:
+        calling.cancel()
+    await asyncio.sleep(0.05)
+    assert not calling.done()
+    goes_on.set_result(None)
+
+    assert await calling == "went on"
 
 
 if sys.version_info >= (3, 12):
@@ -337,7 +361,7 @@ def test_an_exit_inside_of_a_call_ends_the_loop(kind: type[BaseException]) -> No
     async def run() -> NoReturn:
         raise kind
 
-    loop.call_soon(Call(loop, run, here=True).begin)
+    start_on(loop, run)
     with pytest.raises(kind):
         loop.run_until_complete(asyncio.sleep(SOON))
     for task in asyncio.all_tasks(loop):
@@ -378,23 +402,24 @@ def test_an_exit_while_its_caller_is_cancelled_ends_the_loop_once() -> None:
     assert seen == [asyncio.CancelledError]
 
 
-async def test_an_end_just_before_the_waiting_is_not_missed() -> None:
-    """Another thread may end the call between the look at it and the request to be told."""
-    woken: list[object] = []
-    call = Call(asyncio.get_running_loop(), _nothing, here=True)
-    ending = EndingElsewhere(call)
-    next(ending.__await__())
-    call.begin()
-    await asyncio.sleep(0)
-    assert call.ended
-    ending.add_done_callback(woken.append, context=copy_context())
-    await asyncio.sleep(0)
+async def test_an_end_just_before_the_waiting_is_not_missed(
+    host: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread may end the call before its caller has come to wait for it."""
+    wake = host.call_soon_threadsafe
 
-    assert woken == [ending]
+    def end_at_once(begin: Callable[[], object]) -> None:
+        monkeypatch.undo()
+        wake(begin)
+        _let_run(host)
+
+    monkeypatch.setattr(host, "call_soon_threadsafe", end_at_once)
+    async with asyncio.timeout(SOON):
+        await run_on(host, _nothing)
 
 
 async def test_a_cleanup_is_not_interrupted_by_the_cancellation_it_follows() -> None:
-    """One that was put off to the end of a write is delivered there, and not once more."""
+    """One that was deferred to the end of a write is raised there, and not once more."""
     done = []
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -406,12 +431,39 @@ async def test_a_cleanup_is_not_interrupted_by_the_cancellation_it_follows() -> 
             await asyncio.sleep(0.01)
             done.append("cleaned up")
 
-    call = Call(asyncio.get_running_loop(), write, here=True)
-    call.begin()
-    await asyncio.sleep(0)
+    calling = _call(write)
+    await asyncio.sleep(0.01)
+    calling.cancel()
+    await asyncio.sleep(0.01)
+    assert not calling.done()
     answer.set_result(None)
-    call.cancel()
-    await call.end()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+
+    assert done == ["cleaned up"]
+
+
+async def test_a_cleanup_is_not_interrupted_by_further_cancellations() -> None:
+    """The caller may be cancelled again and its client be closed: the call is cancelled once."""
+    done = []
+    tasks: list[asyncio.Task[object]] = []
+
+    async def acquire() -> None:
+        tasks.append(current_task())
+        try:
+            await asyncio.sleep(FOREVER)
+        finally:
+            await asyncio.sleep(0.05)
+            done.append("cleaned up")
+
+    calling = _call(acquire)
+    await asyncio.sleep(0.01)
+    for _ in range(3):
+        calling.cancel()
+        await asyncio.sleep(0.005)
+        cancel_once(tasks[0])
+    with pytest.raises(asyncio.CancelledError):
+        await calling
 
     assert done == ["cleaned up"]
 
@@ -428,11 +480,11 @@ async def test_a_cleanup_that_may_not_be_interrupted_is_gone_on_from() -> None:
                 await asyncio.sleep(0)
             done.append("left the line")
 
-    call = Call(asyncio.get_running_loop(), acquire, here=True)
-    call.begin()
-    await asyncio.sleep(0)
-    call.cancel()
-    await call.end()
+    calling = _call(acquire)
+    await asyncio.sleep(0.01)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
 
     assert done == ["left the line"]
 
@@ -450,12 +502,12 @@ async def test_a_write_in_the_background_does_not_hold_up_a_cancellation() -> No
         reaping.append(asyncio.create_task(reap()))
         await asyncio.sleep(FOREVER)
 
-    call = Call(asyncio.get_running_loop(), acquire, here=True)
-    call.begin()
+    calling = _call(acquire)
     await asyncio.sleep(0.01)
-    call.cancel()
+    calling.cancel()
     async with asyncio.timeout(SOON):
-        await call.end()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
     assert not reaping[0].done()
     answer.set_result(None)
     await reaping[0]
@@ -474,12 +526,10 @@ def test_a_task_may_outlive_the_call_that_started_it(host: asyncio.AbstractEvent
     async def release() -> asyncio.Task[None]:
         return asyncio.create_task(write())
 
-    call = Call(host, release)
-    writing = call.result()
-    host.call_soon_threadsafe(ended.set)
+    writing = block_on(host, release)
+    ended.set()
 
     assert written.result(SOON) == "written"
-    assert call.ended
     assert _eventually(writing.done)
 
 
@@ -507,43 +557,44 @@ async def test_a_cancellation_after_the_end_is_none(host: asyncio.AbstractEventL
     """One that reaches the other loop too late finds nothing to cancel, and nothing complains."""
     complaints: list[object] = []
     host.set_exception_handler(lambda _, context: complaints.append(context))
-    call = Call(host, _nothing)
-    call.begin()
-    await call.end()
-    call.cancel()
-    for _ in range(2):  # the cancellation asks for a turn of its own
+
+    async def task_of_the_call() -> asyncio.Task[object]:
+        return current_task()
+
+    task = await run_on(host, task_of_the_call)
+    host.call_soon_threadsafe(cancel_once, task)
+    for _ in range(2):
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_nothing(), host))
 
+    assert task.done()
+    assert not task.cancelled()
     assert complaints == []
 
 
-async def test_a_task_that_never_began_ends_its_call() -> None:
-    """``asyncio.run`` cancels every task as it ends, be it before the first step."""
-    call = Call(asyncio.get_running_loop(), _nothing, here=True)
-    call.begin()
-    call.task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call.end()
-    with pytest.raises(asyncio.CancelledError):
-        call.outcome()
+@pytest.mark.parametrize("elsewhere", [True, False])
+async def test_a_task_that_never_began_ends_its_call(
+    host: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, *, elsewhere: bool
+) -> None:
+    """Another part of the program, ``asyncio.run`` as it ends for one, may cancel every task of the loop."""
+    loop = host if elsewhere else asyncio.get_running_loop()
+    create_task = loop.create_task
+    began = []
 
+    def create_and_cancel(coroutine: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        monkeypatch.undo()
+        task = create_task(coroutine)
+        task.cancel()
+        return task
 
-async def test_a_task_that_never_began_elsewhere_ends_its_call(host: asyncio.AbstractEventLoop) -> None:
-    """So may whoever cancels the tasks of a loop of another thread."""
-    call = Call(host, _nothing)
+    async def begin() -> None:
+        began.append(True)
 
-    def cancel() -> None:
-        call.task.cancel()
-
-    def begin() -> None:
-        call.begin()
-        host.call_soon(cancel)
-
-    host.call_soon_threadsafe(begin)
+    monkeypatch.setattr(loop, "create_task", create_and_cancel)
     async with asyncio.timeout(SOON):
-        await call.end()
-    with pytest.raises(asyncio.CancelledError):
-        call.outcome()
+        with pytest.raises(asyncio.CancelledError):
+            await run_on(loop, begin)
+
+    assert not began
 
 
 async def test_the_first_call_does_not_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -582,12 +633,17 @@ async def _nothing() -> None:
     pass
 
 
-def _waiting(call: Call[None], wake: Callable[[object], object]) -> EndingElsewhere:
-    """Wait for the end of ``call`` as a task does."""
-    ending = EndingElsewhere(call)
-    next(ending.__await__())
-    ending.add_done_callback(wake, context=copy_context())
-    return ending
+def _call(start: Callable[[], Coroutine[object, object, None]]) -> asyncio.Task[None]:
+    """Call ``start`` on the running loop, from a task that can be cancelled."""
+    return asyncio.create_task(run_on(asyncio.get_running_loop(), start))
+
+
+def _let_run(host: asyncio.AbstractEventLoop) -> None:
+    """Let the loop of another thread make some turns in one turn of the running loop."""
+    for _ in range(5):
+        turn = asyncio.run_coroutine_threadsafe(_nothing(), host)
+        while not turn.done():
+            pass
 
 
 def _eventually(holds: Callable[[], bool]) -> bool:

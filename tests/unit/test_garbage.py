@@ -12,7 +12,7 @@ import pytest
 import asynclock
 from asynclock import AcquireTimeoutError, BackendError, sync
 from asynclock.backends.gcs import GcsBackend
-from asynclock.host import Call
+from asynclock.portal import Call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

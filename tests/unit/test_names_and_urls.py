@@ -241,9 +241,9 @@ def test_what_belongs_to_this_process_cannot_be_pickled(thing: str) -> None:
     """A pickled lease would pretend to be held elsewhere: TypeError, with the remedy."""
     with sync.connect("memory://") as client, client.lock("orders").hold() as lease:
         things = {
-            "client": client._client,
-            "lock": client._client.lock("orders"),
-            "lease": lease._lease,
+            "client": client.twin,
+            "lock": client.twin.lock("orders"),
+            "lease": lease.twin,
             "sync client": client,
             "sync lock": client.lock("orders"),
             "sync lease": lease,

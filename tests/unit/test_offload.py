@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HANGS = """
 import asyncio, threading, time
-from asynclock.host import Host
+from asynclock.portal import Host
 begun = threading.Event()
 def hang():
     begun.set()

@@ -27,6 +27,7 @@ from asynclock import (
     sync,
 )
 from asynclock.line import Turns
+from asynclock.lock import Lock
 from asynclock.protocol.terms import Terms
 from asynclock.record import LockRecord, parse_record
 from asynclock.testing.clocks import ManualClock
@@ -111,13 +112,11 @@ async def test_a_token_from_the_future_is_not_handed_on(world: World) -> None:
     """A lease that did not wait for its token frees the lock without it: nobody builds on it [11, 15]."""
     world.put(hudi_record(world.now + 5, expired=True))
     client = world.client()
-    lock = client.lock("orders")
-    tenure = await lock._acquire(timeout=None, fencing=False)
-    assert tenure is not None
-    receiving = asyncio.create_task(lock.acquire())
+    lease = await Lock(client.core("orders"), client.home, fencing=False).acquire()
+    receiving = asyncio.create_task(client.lock("orders").acquire())
     await asyncio.sleep(0.1)
 
-    await lock._lease(tenure, fencing=False).release()
+    await lease.release()
 
     (_, freed) = writes_by_us(world)[1]
     assert freed.expired
@@ -650,7 +649,7 @@ async def test_a_waiter_cancelled_as_its_turn_comes_passes_it_on(world: World) -
         lease = await client.lock("orders").acquire()
         waiting = asyncio.create_task(client.lock("orders").acquire())
         await asyncio.sleep(0.1)
-        (call,) = client._core("orders")._acquiring
+        (call,) = client.core("orders")._acquiring
         lease._tenure.on_end.insert(0, lambda _: call.cancel())
         clock_of(client).step(20.0)
         assert not lease.held  # its end gives the waiter the turn
@@ -668,7 +667,7 @@ async def test_a_client_keeps_nothing_of_what_has_ended(world: World) -> None:
     async with world.client() as client:
         for _ in range(3):
             await (await client.lock("orders").acquire()).release()
-        core = client._core("orders")
+        core = client.core("orders")
 
         assert not core._acquiring
         assert not core.ending

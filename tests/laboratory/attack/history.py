@@ -11,8 +11,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from asynclock import AsyncLockError, RecordCorruptError
-from asynclock import host as portal
+from asynclock import AsyncLockError, RecordCorruptError, portal
 from tests.laboratory.attack.bucket import Bucket, Thing
 from tests.laboratory.attack.hudi import DRIFT, HudiWriter
 from tests.laboratory.attack.judge import Judge

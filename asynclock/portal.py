@@ -1,0 +1,328 @@
+"""Calls from one event loop or thread to another, and the loop thread of this process.
+
+A call runs a coroutine in a task of its own. Its caller waits on a future, from the same loop or
+another one, or on a lock in a thread without a loop. A caller that is cancelled or interrupted
+cancels the task once, waits for its end whatever further cancellations arrive, and has a result
+that came too late undone. Cleaning up is thus never cut short, and no lock is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from asynclock.backends._offload import LoopExecutor
+from asynclock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+T = TypeVar("T")
+Start: TypeAlias = "Callable[[], Coroutine[Any, Any, T]]"
+Undo: TypeAlias = "Callable[[T], Coroutine[Any, Any, object]]"
+THREAD_NAME: Final = "asynclock-host"
+
+
+async def run_on(loop: asyncio.AbstractEventLoop, start: Start[T], undo: Undo[T] | None = None) -> T:
+    """Run a coroutine on ``loop``; a cancellation waits for its end before it is raised.
+
+    Args:
+        loop: The loop that runs it, which may be the running one.
+        start: Makes the coroutine, on that loop.
+        undo: Takes back a result that came too late, because the caller was cancelled.
+
+    Raises:
+        ConfigError: That loop does not run.
+    """
+    if asyncio.get_running_loop() is loop:
+        if current_task() in _states:
+            # Part of a call, whose caller waits for this as well: it needs no task of its own.
+            return await start()
+    elif not runs(loop):  # nobody would run it, and nobody could cancel it
+        raise ConfigError(
+            setting="renewal",
+            value="loop",
+            reason="the event loop that this client belongs to does not run any more; use "
+            "renewal='thread', or connect in each loop",
+        )
+    call = Call(loop, start, undo)
+    ended = call.begin()
+    try:
+        await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        if call.is_unfinished:
+            await _outlast(call.abort().begin())
+        raise
+    except GeneratorExit:  # the caller's coroutine was dropped; the call may go on, on another loop
+        call.abandon()
+        raise
+    return call.outcome()
+
+
+def block_on(loop: asyncio.AbstractEventLoop, start: Start[T], undo: Undo[T] | None = None) -> T:
+    """Run a coroutine on the loop of another thread and block until it has ended.
+
+    An exception that strikes this thread meanwhile (``KeyboardInterrupt``) cancels the coroutine,
+    waits for its end, and is raised then. A second one ends the waiting.
+
+    Args:
+        loop: The loop that runs it.
+        start: Makes the coroutine, on that loop.
+        undo: Takes back a result that came too late, because the caller was interrupted.
+    """
+    call = Call(loop, start, undo)
+    try:
+        call.block()
+        return call.outcome()
+    except BaseException:
+        if call.is_unfinished:
+            with contextlib.suppress(BaseException):
+                call.abort().block()
+        raise
+
+
+def start_on(loop: asyncio.AbstractEventLoop, start: Start[object]) -> None:
+    """Run a coroutine on ``loop`` without waiting for it; from any thread, and from a finalizer.
+
+    Raises:
+        RuntimeError: That loop is closed.
+    """
+    Call(loop, start).begin_alone()
+
+
+def runs(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether ``loop`` runs what it is given; the host's loop does as soon as its thread was started."""
+    return loop.is_running() or Host.owns(loop)
+
+
+def current_task() -> asyncio.Task[Any]:
+    """Return the running task."""
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101  called by coroutines only
+    return task
+
+
+@contextlib.contextmanager
+def uninterrupted(members: set[asyncio.Task[Any]] | None = None) -> Iterator[None]:
+    """Defer a cancellation of the running call (``cancel_once``) to the end of the body.
+
+    Args:
+        members: Holds the running task while the body runs.
+    """
+    task = current_task()
+    state = _states.get(task)  # None: the task is no call, nobody cancels it through the portal
+    if state is not None:
+        state.bodies += 1
+    if members is not None:
+        members.add(task)
+    try:
+        yield
+    finally:
+        if members is not None:
+            members.discard(task)
+        if state is not None:
+            state.bodies -= 1
+            if state.deferred and state.bodies == 0:
+                state.deferred = False
+                # Not task.cancel(): a coroutine that returns without another await would lose its result.
+                raise asyncio.CancelledError
+
+
+def cancel_once(task: asyncio.Task[Any]) -> None:
+    """Cancel the task of a call, at the end of ``uninterrupted`` if it is inside; on its loop.
+
+    Once: a second request does not interrupt what cleans up after the first.
+    """
+    state = _states.get(task)
+    if state is None:
+        task.cancel()
+    elif not state.requested:
+        state.requested = True
+        if state.bodies > 0:
+            state.deferred = True
+        else:
+            task.cancel()
+
+
+class _State:
+    """How far the cancellation of a call's task has come.
+
+    Attributes:
+        bodies: How many ``uninterrupted`` bodies the task is in.
+        requested: A cancellation was requested.
+        deferred: It waits for the end of these bodies.
+    """
+
+    __slots__ = ("bodies", "deferred", "requested")
+
+    def __init__(self) -> None:
+        self.bodies = 0
+        self.requested = False
+        self.deferred = False
+
+
+_states: Final[WeakKeyDictionary[asyncio.Task[Any], _State]] = WeakKeyDictionary()
+"""One for the task of each call."""
+
+
+class Call(Generic[T]):
+    """A coroutine that runs in a task of its own on ``loop``, seen from its caller."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, start: Start[T], undo: Undo[T] | None = None) -> None:
+        self._loop = loop
+        self._start = start
+        self._undo = undo
+        self._task: asyncio.Task[None] | None = None
+        self._on_end: Callable[[], object] | None = None
+        self._ended = False
+        self._succeeded = False
+        self._value: T
+        self._error: BaseException | None = None
+
+    def begin(self) -> asyncio.Future[None]:
+        """Begin on the running loop or from it; returns a future of that loop, done after the end."""
+        here = asyncio.get_running_loop()
+        if here is self._loop:
+            return self._begin()
+        ended = here.create_future()
+
+        def on_end() -> None:
+            try:
+                here.call_soon_threadsafe(ended.set_result, None)
+            except RuntimeError:  # the caller's loop is closed
+                self.abandon()
+
+        self._on_end = on_end
+        self.begin_alone()
+        return ended
+
+    def block(self) -> None:
+        """Begin from a thread without a loop, and block until the end."""
+        # A plain lock: an exception that strikes while it is acquired leaves nothing half done.
+        ended = threading.Lock()
+        ended.acquire()
+        self._on_end = ended.release
+        self.begin_alone()
+        ended.acquire()
+
+    def begin_alone(self) -> None:
+        """Begin from any thread, and do not wait."""
+        self._loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> asyncio.Task[None]:
+        self._task = task = self._loop.create_task(self._run())
+        task.add_done_callback(self._end)
+        return task
+
+    async def _run(self) -> None:
+        _states[current_task()] = _State()
+        try:
+            self._value = await self._start()
+            self._succeeded = True
+        except BaseException as error:  # noqa: BLE001  raised where the call is awaited
+            # Without this frame, which refers to this call: no reference cycle.
+            self._error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+            if isinstance(error, SystemExit | KeyboardInterrupt):
+                self._loop.call_soon(_raise, error)  # ends the loop, even if the caller is gone
+
+    def _end(self, _: asyncio.Task[None]) -> None:
+        # Dropped here: in the caller's thread, an interrupt that strikes a finalizer would be lost.
+        self._task = None
+        self._ended = True
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether there is something to cancel or to undo."""
+        return not self._ended or (self._succeeded and self._undo is not None)
+
+    def outcome(self) -> T:
+        """Return the coroutine's result or raise its error, once; after the end."""
+        if self._succeeded:
+            return self._value
+        error, self._error = self._error or asyncio.CancelledError(), None
+        try:
+            raise error
+        finally:
+            del error  # its traceback refers to this frame
+
+    def abort(self) -> Call[None]:
+        """Return the call that cancels this one, waits for its end and undoes its result."""
+        return Call(self._loop, self._abort)
+
+    def abandon(self) -> None:
+        """Abort without waiting: the caller is gone."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed as well
+            self.abort().begin_alone()
+
+    async def _abort(self) -> None:
+        if self._task is not None:
+            # It has made its first step, since a loop begins its tasks in order: a release that
+            # was cancelled before it began would leave its lease behind.
+            cancel_once(self._task)
+            await asyncio.wait([self._task])
+        undo, self._undo = self._undo, None
+        if self._succeeded and undo is not None:
+            await undo(self._value)
+
+
+async def _outlast(ended: asyncio.Future[None]) -> None:
+    """Wait for ``ended`` whatever cancellations arrive meanwhile."""
+    while not ended.done():
+        # The scope: under anyio a cancelled scope cancels again and again until it is left.
+        with contextlib.suppress(asyncio.CancelledError), anyio.CancelScope(shield=True):
+            await asyncio.shield(ended)
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+class Host:
+    """The loop thread of this process."""
+
+    _current: Host | None = None
+    _mutex = threading.Lock()
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(LoopExecutor(f"{THREAD_NAME}-calls"))
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def get(cls) -> Host:
+        """Return the host of this process; started at the first call, for the life of the process."""
+        with cls._mutex:
+            if cls._current is None:
+                cls._current = cls()
+            return cls._current
+
+    @classmethod
+    def owns(cls, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether ``loop`` is the host's."""
+        return cls._current is not None and cls._current.loop is loop
+
+    @classmethod
+    def forget(cls) -> None:
+        """Leave the parent's host behind: its thread does not run in a forked child."""
+        cls._mutex = threading.Lock()
+        cls._current = None
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        while not self.loop.is_closed():
+            # A SystemExit in a user's callback ends run_forever, but this loop renews every lease.
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                self.loop.run_forever()
+
+
+os.register_at_fork(after_in_child=Host.forget)

@@ -1,0 +1,252 @@
+"""What the GCS and Azure backends use of their SDKs that no SDK documents.
+
+Each row of the table in ``docs/backends`` has its tests here: one fails when a release takes the
+hook away, one when the hook is not needed any more.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+import pytest
+from azure.core.exceptions import HttpResponseError
+from azure.storage.blob.aio import BlobServiceClient
+from gcloud.aio.auth import Token
+from gcloud.aio.auth.token import TokenResponse
+
+from asynclock.backends import _gcs_token, open_backend
+from asynclock.backends._azure_account import find_account
+from asynclock.backends._gcs_token import SharedToken, checked_token
+from asynclock.backends._http import without_resend
+from asynclock.errors import BackendUnavailableError, ConfigError
+from asynclock.testing.proxy import TapProxy, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from asynclock.testing.servers import Server
+
+ROOT: Final = Path(__file__).parents[2]
+MODULES: Final = ("gcs", "azure", "_gcs_token", "_azure_account", "_http", "_resolver")
+SDKS: Final = ("aiohttp", "azure", "gcloud", "yarl")
+
+
+def rows() -> list[list[str]]:
+    """Return the table's rows: SDK, hook, why, rule, tests."""
+    page = (ROOT / "docs/backends/index.md").read_text()
+    _, _, section = page.partition("## Hooks into SDKs\n")
+    lines = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def private_names(module: str) -> Iterator[str]:
+    """Yield the private names of others that a backend's module uses."""
+    for node in ast.walk(ast.parse((ROOT / f"asynclock/backends/{module}.py").read_text())):
+        if isinstance(node, ast.Attribute) and not (
+            isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
+        ):
+            yield from (each for each in (node.attr,) if re.match(r"_[^_]", each))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(SDKS):
+            path = f"{node.module}.{node.names[0].name}"
+            yield from (each for each in path.split(".") if each.startswith("_"))
+
+
+def test_every_private_name_is_in_the_table() -> None:
+    """The backends use no private name of an SDK but those of the table, and all of those."""
+    used = {name for module in MODULES for name in private_names(module)}
+    named = {name for row in rows() for name in re.findall(r"`\w+\.(_\w+)`", row[1])}
+
+    assert used == named == {"_retry_connection"}
+
+
+def test_every_row_has_its_rule_and_its_tests() -> None:
+    """A hook without a rule that needs it, or without a test that watches it, is no hook to keep."""
+    assert len(rows()) == 3
+    for _, _, why, rule, tests in rows():
+        assert why
+        assert re.match(r"\d+:", rule)
+        names = re.findall(r"`(\w+)`", tests)
+        assert len(names) >= 2
+        assert all(callable(globals().get(name)) for name in names), tests
+
+
+# aiohttp
+
+
+@pytest.fixture
+async def hanging_up() -> AsyncIterator[tuple[str, list[str]]]:
+    """Return a server that answers a GET, hangs up on everything else, and lists what it was sent."""
+    methods: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := (await reader.readline()).decode():
+            methods.append(head.split(" ")[0])
+            if methods[-1] != "GET":
+                break
+            while await reader.readline() != b"\r\n":
+                pass
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", methods
+
+
+async def _put_on_an_open_connection(session: aiohttp.ClientSession, url: str) -> None:
+    async with session:
+        (await session.get(url)).release()
+        with pytest.raises(aiohttp.ClientError):
+            await session.put(url, data=b"body")
+
+
+async def test_aiohttp_sends_once_with_the_switch(hanging_up: tuple[str, list[str]]) -> None:
+    """A PUT whose connection is lost reaches the server once."""
+    url, methods = hanging_up
+
+    await _put_on_an_open_connection(without_resend(aiohttp.ClientSession()), url)
+
+    assert methods == ["GET", "PUT"]
+
+
+async def test_aiohttp_sends_twice_without_the_switch(hanging_up: tuple[str, list[str]]) -> None:
+    """Aiohttp sends the PUT again by itself: while it does, the switch is needed."""
+    url, methods = hanging_up
+
+    await _put_on_an_open_connection(aiohttp.ClientSession(), url)
+
+    assert methods == ["GET", "PUT", "PUT"]
+
+
+def test_an_aiohttp_without_the_switch_is_refused() -> None:
+    """A release that drops the switch makes no lock at all, instead of one that writes twice."""
+    with pytest.raises(ConfigError, match="cannot be kept from sending a write twice"):
+        without_resend(SimpleNamespace())  # type: ignore[arg-type]
+
+
+# gcloud-aio-auth
+
+
+class Grants(Token):  # type: ignore[misc]
+    """The SDK's token, whose grants the test makes; ``refresh`` is where its kinds of credentials differ."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.granted = 0
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def refresh(self, *, timeout: int) -> TokenResponse:  # noqa: ARG002  the SDK's signature
+        """Grant a token once the test lets it."""
+        await self.go_on.wait()
+        self.granted += 1
+        return TokenResponse(value=f"token {self.granted}", expires_in=3600)
+
+
+@pytest.fixture
+def grants(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Grants:
+    """Return a token of the SDK on a machine without credentials."""
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    return Grants()
+
+
+def _later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    monkeypatch.setattr(_gcs_token, "time", SimpleNamespace(time=lambda: time.time() + seconds))
+
+
+async def test_gcloud_tells_how_long_a_token_is_valid(
+    grants: Grants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One token serves until it ends; from half of its life on, the next one is fetched beside it."""
+    shared = SharedToken(grants)
+    assert [await shared.get() for _ in range(3)] == ["token 1"] * 3
+    assert grants.granted == 1
+
+    _later(monkeypatch, 1790)
+    assert await shared.get() == "token 1"
+    await asyncio.sleep(0)
+    assert grants.granted == 1
+
+    grants.go_on.clear()  # a fetch that hangs
+    _later(monkeypatch, 3590)
+    assert [await shared.get() for _ in range(3)] == ["token 1"] * 3
+    _later(monkeypatch, 3610)
+    waiting = asyncio.create_task(shared.get())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    grants.go_on.set()
+    assert await waiting == "token 2"
+    await shared.close()
+
+
+async def test_gcloud_lets_one_cancelled_caller_fail_the_others(grants: Grants) -> None:
+    """The SDK's own sharing does so, and ours does not: while it does, ours is needed."""
+    for get, outcome in ((grants.get, asyncio.CancelledError), (SharedToken(grants).get, str)):
+        grants.go_on.clear()
+        first, second = (asyncio.create_task(get()) for _ in range(2))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        await asyncio.sleep(0.01)
+        grants.go_on.set()
+        (found,) = await asyncio.gather(second, return_exceptions=True)
+        assert isinstance(found, outcome)
+
+
+async def test_a_token_with_a_get_of_its_own_is_asked_as_it_is(grants: Grants) -> None:
+    """A subclass of the SDK's token that overrides ``get`` knows better than its base class."""
+
+    class Vault(Grants):
+        async def get(self) -> str:
+            """Return a token of another kind."""
+            return "from the vault"
+
+    assert isinstance(checked_token(grants), SharedToken)
+    found = checked_token(Vault())
+
+    assert found is not None
+    assert await found.get() == "from the vault"
+
+
+# azure-storage-blob
+
+
+async def test_azure_reads_once_through_our_transport(azurite: Server) -> None:
+    """A body that is cut is a failed read after one request; the answer's headers are kept with the call."""
+    async with TapProxy(azurite.endpoint) as proxy:
+        backend = open_backend(f"{azurite.url}/hooks", **azurite.through(proxy.url))
+        written = await backend.put("a.json", b"body" * 100)
+        assert written.server_time is not None
+        before = len(proxy.journal)
+        proxy.inject(Wire.CUT_BODY, writes=False, times=9)
+        with pytest.raises(BackendUnavailableError):
+            await backend.get("a.json")
+        await backend.aclose()
+
+    assert len(proxy.journal) - before == 1
+
+
+async def test_azure_reads_again_through_its_own_transport(azurite: Server) -> None:
+    """The SDK repeats such a read whatever its retry settings: while it does, our transport is needed."""
+    async with TapProxy(azurite.endpoint) as proxy:
+        options: dict[str, Any] = azurite.through(proxy.url)
+        backend = open_backend(f"{azurite.url}/hooks", **options)
+        await backend.put("b.json", b"body" * 100)
+        await backend.aclose()
+        before = len(proxy.journal)
+        proxy.inject(Wire.CUT_BODY, writes=False, times=9)
+        account = find_account("", options)
+        container = azurite.url.removeprefix("az://").partition("/")[0]
+        path = f"{azurite.url}/hooks/b.json".removeprefix(f"az://{container}/")
+        async with BlobServiceClient(account.url, credential=account.credential, retry_total=0) as service:
+            with pytest.raises(HttpResponseError):
+                await service.get_blob_client(container, path).download_blob()
+
+    assert len(proxy.journal) - before == 3
