@@ -40,6 +40,7 @@ _REREAD: Final = 1.0
 """Seconds to leave before reading again where a Date was not usable."""
 _FINEST_LOOK: Final = 20
 """Looks at a predicted expiry are at least the poll interval divided by this apart."""
+_TOLERANCE: Final = 1e-9
 _LEAST_REQUEST: Final = 1.0
 """A request may outlast the caller's timeout by this much, lest short timeouts only leave zombies."""
 
@@ -254,7 +255,7 @@ class Acquisition:
 
     def _require_time_to_settle(self) -> None:
         """Refuse settings under which no token can be made after a Hudi writer (rule 11)."""
-        if self._terms.longest_trip_for_future < self._terms.request_timeout:
+        if self._terms.longest_trip_for_future < self._terms.request_timeout * (1 - _TOLERANCE):
             least = 1.25 * self._terms.slack
             raise ConfigError(
                 setting="validity",

@@ -155,7 +155,8 @@ def draw(seed: int) -> Plan:
 
 def _settings(rng: random.Random, base: float, plan: Plan) -> dict[str, float]:
     validity = base * rng.choice((1.0, 1.0, 10 ** rng.uniform(-0.5, 0.5)))
-    validity = min(max(validity, 0.1, plan.skew + plan.resolution), WEEK)
+    # Behind a Hudi writer a shorter lease is refused; and any process may come to be behind one.
+    validity = min(max(validity, 0.1, 1.25 * (plan.skew + plan.resolution)), WEEK)
     least = 0.01
     margin = validity * rng.choice((0.1, 0.5, least * 50 ** rng.random()))
     poll = rng.choice((validity / 40, validity / 40 * 10 ** rng.uniform(-0.5, 0.7)))
