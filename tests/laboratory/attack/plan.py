@@ -241,7 +241,7 @@ def _settling(seed: int, rng: random.Random) -> Plan:
     plan = Plan(seed, skew=2.0, resolution=0.0 if tight else 1.0, keen=True)
     first = -plan.skew * rng.random()
     plan.nodes = [first, first + plan.skew]
-    validity = 2.0 if tight else rng.choice((60.0, 90.0))
+    validity = 2.5 if tight else rng.choice((60.0, 90.0))
     settings = {"validity": validity, "safety_margin": validity / 10, "renew_interval": validity / 10}
     settings |= {"max_clock_skew": plan.skew, "poll_interval": 0.05 if tight else 0.5}
     plan.weather.trip = 0.005 if tight else 0.1
