@@ -33,6 +33,7 @@ class Cancellable:
         self._tag = tag
         self._piece = threading.Lock()
         self._thread: Any = None
+        self._interrupting = threading.Lock()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -45,7 +46,8 @@ class Cancellable:
             try:
                 yield
             finally:
-                self._thread = None
+                with self._interrupting:
+                    self._thread = None
                 threads.interrupted()  # clears it: the thread goes on to other work
                 self._context.removeJobTag(self._tag)
 
@@ -55,11 +57,16 @@ class Cancellable:
         # Between two jobs there is nothing to cancel, and Hudi's write is a row of them.
         while not self._piece.acquire(timeout=_AGAIN_SECONDS):
             self._context.cancelJobsWithTag(self._tag)
-            thread = self._thread
-            if thread is not None and time.monotonic() - started > _INTERRUPT_AFTER:
-                thread.interrupt()
+            if time.monotonic() - started > _INTERRUPT_AFTER:
+                self._interrupt()
         self._context.cancelJobsWithTag(self._tag)
         self._piece.release()
+
+    def _interrupt(self) -> None:
+        # Not a moment after the piece has ended: it would hit the work that follows in the same thread.
+        with self._interrupting:
+            if self._thread is not None:
+                self._thread.interrupt()
 
     def settle(self, seconds: float | None = None) -> bool:
         """Wait until the running piece has ended.

@@ -61,7 +61,7 @@ def refuse_unfit(parsed: DataFrame, spec: Spec, *, reason: str, record: str) -> 
         parsed: Rows with the key and partition columns, whose texts are known to be UTF-8.
         spec: The spec.
         reason: The column that says why a row is bad; null for a good one.
-        record: The column that holds a bad row as it was; null for a good one.
+        record: The column that holds a bad row as it was; null for a good one and for a bad file.
     """
     table = spec.table
     cases = [
@@ -74,7 +74,8 @@ def refuse_unfit(parsed: DataFrame, spec: Spec, *, reason: str, record: str) -> 
     whens = " ".join(f"WHEN {wrong} THEN {why}" for wrong, why in cases)
     said = F.coalesce(F.col(reason), F.expr(f"CASE {whens} END"))
     values = F.to_json(F.struct(*(name for name in parsed.columns if not name.startswith("_asynclock"))))
-    whole = F.when(said.isNotNull(), F.coalesce(F.col(record), values))
+    # A bad file has a reason and no values, hence no record.
+    whole = F.when(F.col(reason).isNull() & said.isNotNull(), values).otherwise(F.col(record))
     return parsed.withColumns({record: whole, reason: said})
 
 
