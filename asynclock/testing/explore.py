@@ -109,13 +109,14 @@ class Bench:
     def dead_holder(self) -> None:
         """Let a client acquire and die, long enough ago that others may take over."""
 
-        async def die() -> None:
-            await self.clients[-1].lock(NAME).acquire()
+        async def die() -> Lease:
+            return await self.clients[-1].lock(NAME).acquire()
 
         self.add("dead")
-        task = self.start(-1, die())
-        self.loop.run_until_complete(task)
+        lease = self.loop.run_until_complete(self.start(-1, die()))
         self.processes[-1].kill()
+        assert lease.held  # noqa: S101  it was not released, nor dropped before its process died
+        self.clients[-1].abandon("its process was killed")
         for each in (self.processes, self.backends, self.clients):
             each.pop()
         self.loop.run_until_complete(asyncio.sleep(2 * VALIDITY))
