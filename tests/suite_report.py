@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -20,6 +21,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     suite = report.nodeid.split("/")[1] if report.nodeid.count("/") > 1 else "."
     _seconds[suite] += report.duration
     _tests[suite] += report.when == "call"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs root where the user is another and it is not CI; the summary counts it."""
+    if os.geteuid() == 0 or os.environ.get("CI"):
+        return
+    without = [item for item in items if item.get_closest_marker("root") is None]
+    config.hook.pytest_deselected(items=[item for item in items if item not in without])
+    items[:] = without
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

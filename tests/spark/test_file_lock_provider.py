@@ -259,6 +259,7 @@ def test_who_may_write_in_the_table_may_lock_it(
     assert [path.name for path in lock_file.parent.iterdir()] == [lock_file.name]
 
 
+@pytest.mark.root
 def test_two_users_share_a_table_and_a_reader_does_not() -> None:
     """Members of the table's group exclude each other, with a strict umask; others are refused."""
     alice, bob, carol, staff = 60_001, 60_002, 60_003, 60_100
@@ -288,6 +289,7 @@ def test_two_users_share_a_table_and_a_reader_does_not() -> None:
                 _open_as(carol, table / _LOCK_FILE)
 
 
+@pytest.mark.root
 def test_a_table_on_a_share_is_refused(base: Path, one: JavaProgram) -> None:
     """Another machine's lock would not be seen; the error names the kind of file system."""
     folder = _fresh(base).parent

@@ -83,7 +83,9 @@ IRREGULAR: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.fixture(params=IRREGULAR)
+@pytest.fixture(
+    params=[pytest.param(each, marks=[pytest.mark.root] if each == "a device" else []) for each in IRREGULAR]
+)
 def kind(request: pytest.FixtureRequest) -> str:
     """Return what stands in the place of a file."""
     return str(request.param)
@@ -462,11 +464,13 @@ def mounted_file(folder: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.root
 def test_a_lock_file_that_is_mounted_by_itself_is_refused(tmp_path: Path) -> None:
     """It cannot be replaced; to try until the timeout would not help."""
     run("mounted_file", tmp_path, inside=("unshare", "--mount", "--propagation", "private"))
 
 
+@pytest.mark.root
 async def test_a_share_whose_server_is_gone_does_not_use_up_the_threads(
     backend: LocalBackend, tmp_path: Path
 ) -> None:
@@ -487,6 +491,7 @@ async def _keys(backend: LocalBackend) -> list[str]:
     return [entry.key async for entry in backend.list("")]
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("call", ["share_below", "share_over"])
 def test_a_share_is_refused_wherever_and_whenever_it_is_mounted(tmp_path: Path, call: str) -> None:
     """Below the root, behind a link, over a folder that is in use: before anything is touched there."""

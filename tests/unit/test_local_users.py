@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
+pytestmark = pytest.mark.root
+
 ALICE, BOB, STAFF = 60_001, 60_002, 60_100
 
 USER = """
