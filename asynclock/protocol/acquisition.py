@@ -24,7 +24,7 @@ from asynclock.protocol.judgement import (
     next_token,
     next_token_without_dates,
 )
-from asynclock.protocol.reaper import free
+from asynclock.protocol.reaper import free, may_have_landed
 from asynclock.protocol.tenure import Tenure
 from asynclock.protocol.turnover import Turnover
 from asynclock.record import LockRecord
@@ -218,7 +218,8 @@ class Acquisition:
         elif mine is None and self._attempts.open_on(seen.version) is None:
             self._attempts.forget()
         if self._baton is not None and not self._baton.bears(seen):
-            self._baton.displaced_by(displaced(seen, self._baton.owner))
+            proven = self.error is None or not may_have_landed(self.error)
+            self._baton.displaced_by(displaced(seen, self._baton.owner)._replace(proven=proven))
             self._baton = None
         return seen
 

@@ -149,11 +149,13 @@ class Displaced(NamedTuple):
         reason: How that came about.
         owner: Owner of the record that stands there; None where there is none.
         token: Its fencing token; None where it has none.
+        proven: The lease was lost; else its own release may have landed before.
     """
 
     reason: str
     owner: str | None = None
     token: int | None = None
+    proven: bool = True
 
 
 def displaced(seen: Seen, owner: str) -> Displaced:

@@ -385,7 +385,9 @@ class Tenure:
 
     def _lost_at_release(self, by: Displaced) -> None:
         """Tell a release that found another's record as the loss that it is; a lost lease is lost once."""
-        if self.lost is None and not self.told:
+        if not by.proven:
+            self._ended_well("released", f"{by.reason} since")
+        elif self.lost is None and not self.told:
             self.lost = self._taken_over_error(by)
             self._emit("lost", by.reason)
             self._tell(self.lost)

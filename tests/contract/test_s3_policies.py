@@ -69,7 +69,7 @@ async def everything(url: str, options: dict[str, Any]) -> None:
                 await lease.confirm()
                 await fenced.write(uuid.uuid4().bytes, lease=lease)
         broken = client.lock("b")
-        await broken.acquire(timeout=4)
+        _held = await broken.acquire(timeout=4)
         await broken.break_lock(await broken.status(), force=True)
         assert [status.name for status in await client.list()] == ["a", "b"]
     assert (await asynclock.probe(url, **options)).safe

@@ -33,6 +33,7 @@ def url(tmp_path: Path) -> str:
 def test_what_the_driver_holds_cannot_be_sent_to_a_worker(spark: SparkSession, url: str, what: str) -> None:
     """A task whose closure has hold of a client, a lock or a lease is refused, and told what to do."""
     other = asynclock.connect(url, settings=SETTINGS)
+    async_lease = asyncio.run(other.lock("other").acquire())
     with sync.connect(url, settings=SETTINGS) as client, client.lock("table").hold() as lease:
         bound = {
             "client": client,
@@ -40,13 +41,14 @@ def test_what_the_driver_holds_cannot_be_sent_to_a_worker(spark: SparkSession, u
             "lease": lease,
             "async client": other,
             "async lock": other.lock("other"),
-            "async lease": asyncio.run(other.lock("other").acquire()),
+            "async lease": async_lease,
         }[what]
 
         with pytest.raises(pickle.PicklingError, match=r"cannot be pickled.*(connect again|fencing_token)"):
             spark.sparkContext.parallelize([0], 1).map(lambda _: repr(bound)).collect()
 
         assert lease.held
+    assert async_lease.held
     asyncio.run(other.aclose())
 
 

@@ -157,3 +157,24 @@ def test_a_giver_is_told_of_a_loss_that_its_hand_off_finds(world: World, change:
                 receiving.exception()
 
     world.loop.run_until_complete(story())
+
+
+@pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.LATE])
+def test_a_release_that_landed_before_another_took_the_lock_is_no_loss(world: World, fault: Fault) -> None:
+    """Its answer is lost, and somebody else holds the lock when it is read back: it was free before."""
+
+    async def story() -> None:
+        async with world.client() as client, world.client() as other:
+            faulty(client).delay = (0.0, 0.0)
+            lease = await client.lock("orders").acquire()
+            taking = asyncio.create_task(other.lock("orders").acquire())
+            await asyncio.sleep(1.0)
+            faulty(client).inject(fault, operation="put_if_match")
+            faulty(client).inject(Fault.REQUEST_LOST, operation="get", times=3)
+            await lease.release()
+            await (await taking).release()
+
+            assert lease.lost is None
+            assert "lost" not in world.told()
+
+    world.loop.run_until_complete(story())
