@@ -571,12 +571,13 @@ MUTANTS: Final = (
         "any-validity",
     ),
     Mutant(
-        "leave no time for a request in the shortest leases",
+        "make a token from the future of a Date that took longer than the lease leaves",
         _TERMS,
         "        return self.validity - self.slack\n",
         "        return 2 * self.validity\n",
         Invariant.NOT_AHEAD,
         "hudi-short",
+        also=(("_REQUESTS_PER_LEASE: Final = 5\n", "_REQUESTS_PER_LEASE: Final = 2\n"),),
     ),
     Mutant(
         "wait for ever for a last_modified of a Hudi record",
@@ -588,9 +589,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "let updates under one lease pass each other",
-        _LEASE,
-        "        async with self._updating:\n            return await start()\n",
-        "        return await start()\n",
+        _FENCING,
+        "        async with lease.updating:\n            return await self._update(change, lease)\n",
+        "        return await self._update(change, lease)\n",
         Invariant.NO_WRITE_LOST,
         "shared-fence",
     ),
