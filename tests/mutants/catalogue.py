@@ -571,15 +571,6 @@ MUTANTS: Final = (
         "any-validity",
     ),
     Mutant(
-        "make a token from the future of a Date that took longer than the lease leaves",
-        _TERMS,
-        "        return self.validity - self.slack\n",
-        "        return 2 * self.validity\n",
-        Invariant.NOT_AHEAD,
-        "hudi-short",
-        also=(("_REQUESTS_PER_LEASE: Final = 5\n", "_REQUESTS_PER_LEASE: Final = 2\n"),),
-    ),
-    Mutant(
         "wait for ever for a last_modified of a Hudi record",
         _JUDGE,
         "        since = observation.first_date\n",
