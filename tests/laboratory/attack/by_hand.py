@@ -224,7 +224,7 @@ def slow_waiter() -> Outcome:
 def crash_in_the_wait() -> Outcome:
     """13: L = S, R = 0, nodes that differ by S: a crash in the wait, a takeover, a Hudi writer."""
     skew = 2.0
-    scene = Scene(validity=skew, skew=skew, poll=0.02, nodes=(0.0,), trip=0.002)
+    scene = Scene(validity=1.25 * skew, skew=skew, poll=0.02, nodes=(0.0,), trip=0.002)
     scene.hudi(expired=True)
     one, two, three = (scene.process() for _ in range(3))
     ahead, behind = [skew], [0.0]

@@ -202,10 +202,16 @@ class History:
         self.world.run(self.world.now + 0.25 * max(self.plan.validities))
         for name, thing in before.items():
             head = self.judge.head(f"{name}.json") or {}
+            if self._settles(head):
+                continue
             if thing is not self.bucket.things.get(f"{name}.json") and not head.get("expired"):
                 self.judge.blame("held for ever", f"{name} is renewed for nobody: {head}")
                 for process in self.processes:
                     process.kill()
+
+    def _settles(self, head: dict[str, Any]) -> bool:
+        """Whether an acquisition still holds and renews until its token has settled (rule 11)."""
+        return (head.get("epoch") or 0) / 1e6 > self.world.now - self.plan.skew - self.plan.resolution
 
     async def _take(self, stranger: Process, name: str, taken: list[str]) -> None:
         client, line = stranger.clients[0]

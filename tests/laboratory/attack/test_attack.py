@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +24,18 @@ HISTORIES = 2000
 CHUNK = 250
 ENOUGH = 60
 """Histories within which a planted violation is found."""
+
+
+@pytest.fixture(autouse=True)
+def small_heap() -> Iterator[None]:
+    """Keep the many collections of a history from going through all that the test run has loaded."""
+    gc.collect()
+    gc.freeze()
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of leases and coroutines of processes that are gone
+        gc.collect()
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
