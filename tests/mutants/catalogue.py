@@ -549,7 +549,7 @@ MUTANTS: Final = (
     Mutant(
         "tell the giver nothing where its receiver finds the lock gone",
         _ACQUIRE,
-        "            self._baton.displaced_by(displaced(seen, self._baton.owner))\n",
+        "            self._baton.displaced_by(displaced(seen, self._baton.owner)._replace(proven=proven))\n",
         "            self._baton.taken_on()\n",
         Invariant.LOSS_IS_TOLD,
         "broken",
