@@ -78,7 +78,8 @@ class Judge:
         self.world.tell(who, f"HAS {key} owner={lease.owner[:8]} token={token} held={lease.held}")
         if token is not None:
             highest = self._highest.get(key)
-            if highest is not None and token <= highest[0]:
+            # One that was broken before its holder had the answer is told late: its token is older then.
+            if highest is not None and token <= highest[0] and not claim.excused:
                 behind = (highest[0] - token) / 1e6
                 self.blame(
                     "token", f"{who} was given {token} of {key}, {behind:.6f} s behind that of {highest[1]}"
