@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from asynclock.clock import Instant
-    from asynclock.protocol.judgement import Seen
+    from asynclock.protocol.decisions import Seen
     from asynclock.record import LockRecord
 
 
@@ -20,7 +20,7 @@ class Attempt:
         base: The version it is conditional on; None: on there being no object.
         sent: Before it was sent; belief counts from here, however late the answer.
         version: What it became; None while that is unknown or it was refused.
-        settled_at: Store time before which its token must not be handed out; None: at once.
+        settled_at: LockObjects time before which its token must not be handed out; None: at once.
         spent: A lease was made of it. Whatever became of that lease, the attempt makes no second one.
     """
 

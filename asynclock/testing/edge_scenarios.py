@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
-from asynclock.protocol.terms import Terms
+from asynclock.protocol.timing import Timing
 from asynclock.settings import MAX_VALIDITY, MIN_VALIDITY, LeaseSettings
 from asynclock.testing import draw
 from asynclock.testing.draw import HOUR, MINUTE, SKEW
@@ -193,7 +193,7 @@ def _shortest(skew: float, resolution: float) -> LeaseSettings:
             validity=validity, safety_margin=validity / 10, max_clock_skew=skew, poll_interval=0.1
         )
         try:
-            Terms.of(settings, resolution=resolution)
+            Timing.of(settings, resolution=resolution)
         except ConfigError:
             continue
         return settings

@@ -103,7 +103,7 @@ def faulty(client: LockClient) -> FaultyBackend:
 
 def clock_of(client: LockClient) -> VirtualClock:
     """Return the clocks of the client's machine."""
-    clock = client._store.clock
+    clock = client._objects.clock
     assert isinstance(clock, VirtualClock)
     return clock
 

@@ -38,7 +38,7 @@ def test_a_cancelled_acquire_leaves_nothing(world: World, after: float, *, again
             else:
                 await (await task).release()
             assert world.store.body("orders.json") is None or world.record().expired
-            assert client._scheduler.tenures == []
+            assert client._renewals.held == []
 
             lease = await client.lock("orders").acquire(timeout=1.0)
             assert lease.held
@@ -221,7 +221,7 @@ async def test_a_waiter_does_not_outlive_its_client(world: World) -> None:
         with pytest.raises((asynclock.ConfigError, asyncio.CancelledError)):
             await waiter
         assert world.record().expired
-        assert client._scheduler.tenures == []
+        assert client._renewals.held == []
 
 
 def test_the_backend_of_these_tests_is_faulty(world: World) -> None:

@@ -19,7 +19,7 @@ import asynclock.client
 from asynclock import LeaseLostError, LeaseSettings, LockClient, Written, sync
 from asynclock.backends.memory import MemoryBackend
 from asynclock.clock import Date, Instant
-from asynclock.protocol.judgement import Observation, Seen
+from asynclock.protocol.decisions import Observation, Seen
 from asynclock.record import parse_record
 from asynclock.testing.clocks import EPOCH, ManualClock
 from asynclock.testing.faulty import Fault
@@ -38,7 +38,7 @@ from tests.unit.kit import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from asynclock.core import LockCore
+    from asynclock.engine import LockEngine
     from asynclock.events import Event
     from asynclock.lease import Lease
 
@@ -209,16 +209,16 @@ async def test_the_loss_is_told_though_another_callback_fails(world: World) -> N
 def test_two_threads_that_name_a_lock_at_once_stand_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same name is the same waiting line, though both threads find it missing."""
     both_here = threading.Barrier(2, timeout=5)
-    make = asynclock.client.LockCore
+    make = asynclock.client.LockEngine
 
-    def made_at_once(**parts: object) -> LockCore:
+    def made_at_once(**parts: object) -> LockEngine:
         both_here.wait()
         return make(**parts)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(asynclock.client, "LockCore", made_at_once)
+    monkeypatch.setattr(asynclock.client, "LockEngine", made_at_once)
     client = asynclock.connect("memory://")
-    cores: list[LockCore] = []
-    threads = [threading.Thread(target=lambda: cores.append(client.core("orders"))) for _ in range(2)]
+    cores: list[LockEngine] = []
+    threads = [threading.Thread(target=lambda: cores.append(client.engine("orders"))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -298,7 +298,7 @@ def refused(world: World) -> int:
 
 async def while_renewing(lease: Lease) -> None:
     """Wait until a renewal of the lease is under way."""
-    while not lease._tenure.renewing:  # noqa: ASYNC110  nothing tells of the sending
+    while not lease._held.renewing:  # noqa: ASYNC110  nothing tells of the sending
         await asyncio.sleep(0.001)
 
 

@@ -149,7 +149,7 @@ def test_a_receiver_cancelled_at_any_instant_leaves_nothing(
             assert [number for number in turns.done if number] == ([] if last else [1, 2])
             assert turns.overlaps == 0
             assert world.record().expired
-            assert client._scheduler.tenures == []
+            assert client._renewals.held == []
             lease = await lock.try_acquire()
             assert lease is not None
             await lease.release()

@@ -121,8 +121,8 @@ def test_a_cancellation_from_outside_wins_over_a_loss(world: World, first: str) 
             error = LeaseLostError(key=KEY, owner="", fencing_token=0, reason="test")
             if first == "outside":
                 task.cancel()
-            with lease._tenure._mutex:
-                lease._tenure._lose(error)
+            with lease._held._mutex:
+                lease._held._lose(error)
             if first == "loss":
                 await asyncio.sleep(0)
                 task.cancel()
@@ -161,8 +161,8 @@ async def test_a_loss_in_the_instant_of_the_bodys_end(world: World) -> None:
             try:
                 async with client.lock(f"orders-{steps}").hold() as lease:
                     error = LeaseLostError(key=KEY, owner="", fencing_token=0, reason="test")
-                    with lease._tenure._mutex:
-                        lease._tenure._lose(error)
+                    with lease._held._mutex:
+                        lease._held._lose(error)
                     for _ in range(steps):
                         await asyncio.sleep(0)
                 outcomes.add("none")
@@ -281,8 +281,8 @@ def lose(client: LockClient, lease: Lease) -> None:
     error = LeaseTakenOverError(key=KEY, owner=lease.owner, fencing_token=lease.fencing_token, reason="test")
 
     def now() -> None:
-        with lease._tenure._mutex:
-            lease._tenure._lose(error)
+        with lease._held._mutex:
+            lease._held._lose(error)
 
     assert client._loop is not None
     client._loop.call_soon_threadsafe(now)

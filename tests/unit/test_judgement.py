@@ -7,7 +7,7 @@ import math
 import pytest
 
 from asynclock.clock import Date, Instant
-from asynclock.protocol.judgement import (
+from asynclock.protocol.decisions import (
     Observation,
     Seen,
     judge,
@@ -15,13 +15,13 @@ from asynclock.protocol.judgement import (
     next_token_without_dates,
     promise,
 )
-from asynclock.protocol.terms import Terms
+from asynclock.protocol.timing import Timing
 from asynclock.record import LockRecord, parse_record
 from tests.unit.kit import hudi_record, our_record
 
 T = 1_700_000_000.0
 """When the record was written, by the store."""
-TERMS = Terms(
+TIMING = Timing(
     validity=20.0, renew_interval=2.0, safety_margin=2.0, skew=2.0, resolution=1.0, poll_interval=1.0
 )
 SLACK = 3.0
@@ -82,7 +82,7 @@ def test_when_a_lock_is_free(
     observation = Observation()
     observation.note(seen)
 
-    assert judge(seen, observation, TERMS).free is free
+    assert judge(seen, observation, TIMING).free is free
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_without_last_modified_a_hudi_record_counts_from_the_date_it_was_first_s
         seen = see(record, at=date, last_modified=None)
         observation.note(seen)
 
-    assert judge(seen, observation, TERMS).free is free
+    assert judge(seen, observation, TIMING).free is free
 
 
 def test_a_date_without_the_wall_clock_as_witness_does_not_count_as_first() -> None:
@@ -116,7 +116,7 @@ def test_a_date_without_the_wall_clock_as_witness_does_not_count_as_first() -> N
     seen = see(HUDI_SOON, at=T + 20 + SLACK, last_modified=None)
     observation.note(seen)
 
-    assert not judge(seen, observation, TERMS).free
+    assert not judge(seen, observation, TIMING).free
 
 
 def test_another_version_is_first_seen_anew() -> None:
@@ -126,7 +126,7 @@ def test_another_version_is_first_seen_anew() -> None:
     seen = see(HUDI_SOON, at=T + 1000, last_modified=None, version="v2")
     observation.note(seen)
 
-    assert not judge(seen, observation, TERMS).free
+    assert not judge(seen, observation, TIMING).free
 
 
 @pytest.mark.parametrize("record", [ours(), HUDI_SOON], ids=["ours", "Hudi"])
@@ -136,7 +136,7 @@ def test_only_a_date_with_the_wall_clock_as_witness_frees(record: bytes) -> None
     observation = Observation()
     observation.note(seen)
 
-    assert not judge(seen, observation, TERMS).free
+    assert not judge(seen, observation, TIMING).free
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_our_record_seen_unchanged_for_the_longer_validity_is_free(lease_ms: int
     for monotonic, free in ((100.0, False), (100 + lasting - 0.01, False), (100 + lasting, True)):
         seen = see(record, monotonic=monotonic)
         observation.note(seen)
-        assert judge(seen, observation, TERMS).free is free
+        assert judge(seen, observation, TIMING).free is free
 
 
 def test_an_observation_starts_again_with_another_version() -> None:
@@ -158,7 +158,7 @@ def test_an_observation_starts_again_with_another_version() -> None:
     for version, monotonic in (("v1", 0.0), ("v2", 19.0), ("v2", 38.9)):
         seen = see(ours(), version=version, monotonic=monotonic)
         observation.note(seen)
-        assert not judge(seen, observation, TERMS).free
+        assert not judge(seen, observation, TIMING).free
 
 
 def test_an_observation_is_of_the_version_judged() -> None:
@@ -167,7 +167,7 @@ def test_an_observation_is_of_the_version_judged() -> None:
     observation.note(see(ours(), version="v1", monotonic=0.0))
     observation.note(see(ours(), version="v1", monotonic=50.0))
 
-    assert not judge(see(ours(), version="v2", monotonic=50.0), observation, TERMS).free
+    assert not judge(see(ours(), version="v2", monotonic=50.0), observation, TIMING).free
 
 
 def test_our_record_is_freed_by_observation_even_where_dates_were_usable() -> None:
@@ -177,7 +177,7 @@ def test_our_record_is_freed_by_observation_even_where_dates_were_usable() -> No
         seen = see(ours(), at=T + monotonic, last_modified=None, monotonic=monotonic)
         observation.note(seen)
 
-    assert judge(seen, observation, TERMS).free
+    assert judge(seen, observation, TIMING).free
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_hudis_record_is_observed_without_dates_for_what_it_promises(
     for monotonic, free in ((0.0, False), (lasting - 0.001, False), (lasting, True)):
         seen = see(record, monotonic=monotonic, last_modified=last_modified)
         observation.note(seen)
-        assert judge(seen, observation, TERMS).free is free
+        assert judge(seen, observation, TIMING).free is free
 
 
 def test_one_usable_date_spoils_the_observation_of_hudis_record() -> None:
@@ -203,7 +203,7 @@ def test_one_usable_date_spoils_the_observation_of_hudis_record() -> None:
         seen = see(HUDI_LATE, monotonic=monotonic, at=at)
         observation.note(seen)
 
-    assert not judge(seen, observation, TERMS).free
+    assert not judge(seen, observation, TIMING).free
 
 
 def test_an_unusable_date_does_not_spoil_the_observation_of_hudis_record() -> None:
@@ -213,7 +213,7 @@ def test_an_unusable_date_does_not_spoil_the_observation_of_hudis_record() -> No
         seen = see(HUDI_LATE, monotonic=monotonic, at=T + 9_999, usable=False, by_wall=False)
         observation.note(seen)
 
-    assert judge(seen, observation, TERMS).free
+    assert judge(seen, observation, TIMING).free
 
 
 def test_the_wait_leads_just_past_the_expiry() -> None:
@@ -222,7 +222,7 @@ def test_the_wait_leads_just_past_the_expiry() -> None:
     observation = Observation()
     observation.note(seen)
 
-    verdict = judge(seen, observation, TERMS)
+    verdict = judge(seen, observation, TIMING)
 
     assert verdict.remaining == pytest.approx(LEASE + SLACK - 4.0)
     assert verdict.wait == pytest.approx(LEASE + SLACK - 4.0 + 1.0)
@@ -232,7 +232,7 @@ def test_remaining_is_negative_once_others_may_take_over() -> None:
     """The status of an expired lock says for how long it has been so."""
     seen = see(ours(), at=T + 20.0)
 
-    assert judge(seen, Observation(), TERMS).remaining == pytest.approx(-7.0)
+    assert judge(seen, Observation(), TIMING).remaining == pytest.approx(-7.0)
 
 
 # Tokens
@@ -245,24 +245,24 @@ def record(body: bytes) -> LockRecord:
 
 def test_the_first_token_is_the_earliest_store_time_plus_resolution() -> None:
     """Without an object the token is ``lo + R``."""
-    assert next_token(None, (T, T + 5), TERMS).epoch == (T + 1.0) * 1e6
+    assert next_token(None, (T, T + 5), TIMING).epoch == (T + 1.0) * 1e6
 
 
 def test_a_token_is_one_above_its_predecessor_at_least() -> None:
     """A clock that goes back does not let tokens fall."""
     predecessor = record(ours(epoch=2_000_000_000_000_000))
 
-    assert next_token(predecessor, (T, T + 5), TERMS).epoch == 2_000_000_000_000_001
+    assert next_token(predecessor, (T, T + 5), TIMING).epoch == 2_000_000_000_000_001
 
 
 def test_a_token_follows_store_time() -> None:
     """Else the token is the earliest store time."""
-    assert next_token(record(ours(epoch=5)), (T, T + 5), TERMS).epoch == T * 1e6
+    assert next_token(record(ours(epoch=5)), (T, T + 5), TIMING).epoch == T * 1e6
 
 
 def test_a_dropped_token_is_replaced_by_one_from_the_future() -> None:
     """After a Hudi writer the token is ``hi + S + R``, to be handed out when ``lo + R`` gets there."""
-    token = next_token(record(hudi_record(T)), (T, T + 1), TERMS)
+    token = next_token(record(hudi_record(T)), (T, T + 1), TIMING)
 
     assert token.epoch == (T + 1 + SLACK) * 1e6
     assert token.settled_at == T + 1 + SLACK
@@ -270,8 +270,8 @@ def test_a_dropped_token_is_replaced_by_one_from_the_future() -> None:
 
 def test_a_known_token_is_handed_out_at_once() -> None:
     """Only a dropped token makes anyone wait."""
-    assert next_token(None, (T, T), TERMS).settled_at is None
-    assert next_token(record(ours()), (T, T), TERMS).settled_at is None
+    assert next_token(None, (T, T), TIMING).settled_at is None
+    assert next_token(record(ours()), (T, T), TIMING).settled_at is None
 
 
 def test_without_dates_the_wall_clock_makes_the_first_token_only() -> None:
@@ -288,4 +288,4 @@ def test_without_dates_the_wall_clock_makes_the_first_token_only() -> None:
 
 def test_valid_until_is_published_late() -> None:
     """``validUntil`` is ``hi + S + L``, rounded up to a millisecond."""
-    assert promise(T + 0.0001, TERMS) == math.ceil((T + 0.0001 + 2.0 + 20.0) * 1000)
+    assert promise(T + 0.0001, TIMING) == math.ceil((T + 0.0001 + 2.0 + 20.0) * 1000)

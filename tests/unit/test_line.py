@@ -4,83 +4,82 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import TYPE_CHECKING
 
 import pytest
 
 from asynclock import AcquireTimeoutError, LeaseSettings
-from asynclock.line import Line, Turn, Turns
-from asynclock.protocol.terms import Terms
+from asynclock.protocol.timing import Timing
+from asynclock.protocol.waiting import Fairness, WaitQueue
 from tests.unit.kit import KEY, SETTINGS, World, in_virtual_time
 
-TERMS = Terms.of(SETTINGS, resolution=0.0)
+if TYPE_CHECKING:
+    from asynclock.protocol.held import HeldLock
+
+TIMING = Timing.of(SETTINGS, resolution=0.0)
 
 
 @pytest.fixture
-def orphans() -> list[Turn]:
-    """Return the turns that found no receiver."""
-    return []
+def line() -> WaitQueue:
+    """Return a queue that somebody is the head of."""
+    queue = WaitQueue()
+    assert queue.try_enter()
+    return queue
 
 
-@pytest.fixture
-def line(orphans: list[Turn]) -> Line:
-    """Return a line that somebody is the head of."""
-    line = Line(orphans.append)
-    assert line.try_enter() is not None
-    return line
-
-
-async def waiting(line: Line, count: int) -> list[asyncio.Task[Turn | None]]:
+async def waiting(line: WaitQueue, count: int) -> list[asyncio.Task[HeldLock | None]]:
     """Return tasks that wait in line, in this order."""
     waiters = [asyncio.create_task(line.enter(None)) for _ in range(count)]
     await asyncio.sleep(0)
     return waiters
 
 
-async def test_the_line_is_first_come_first_served(line: Line) -> None:
+async def test_the_line_is_first_come_first_served(line: WaitQueue) -> None:
     """Waiters become head in the order in which they came."""
     waiters = await waiting(line, 3)
     for number, waiter in enumerate(waiters):
         line.leave()
-        assert await waiter is not None
+        assert await waiter is None
         assert not any(later.done() for later in waiters[number + 1 :])
 
 
-async def test_an_empty_line_can_be_entered_at_once(line: Line) -> None:
+async def test_an_empty_line_can_be_entered_at_once(line: WaitQueue) -> None:
     """After the last one has left nobody waits."""
-    assert line.try_enter() is None
+    assert not line.try_enter()
     line.leave()
-    assert line.try_enter() is not None
+    assert line.try_enter()
 
 
-async def test_a_waiter_gives_up_after_its_time(line: Line) -> None:
+async def test_a_waiter_gives_up_after_its_time(line: WaitQueue) -> None:
     """A time-out leaves no trace in the line."""
-    assert await line.enter(asyncio.get_running_loop().time()) is None
+    with pytest.raises(TimeoutError):
+        await line.enter(asyncio.get_running_loop().time())
     line.leave()
-    assert line.try_enter() is not None
+    assert line.try_enter()
 
 
-async def test_a_cancelled_waiter_lets_the_next_one_pass(line: Line) -> None:
+async def test_a_cancelled_waiter_lets_the_next_one_pass(line: WaitQueue) -> None:
     """Cancelling the first in line makes the second the first."""
     first, second = await waiting(line, 2)
     first.cancel()
     await asyncio.sleep(0)
     line.leave()
 
-    assert await second is not None
+    assert await second is None
 
 
-async def test_a_cancellation_just_before_its_turn_is_a_cancellation(line: Line) -> None:
+async def test_a_cancellation_just_before_its_turn_is_a_cancellation(line: WaitQueue) -> None:
     """A waiter that is passed over because it was just cancelled tells so, and nothing else."""
     first, second = await waiting(line, 2)
     first.cancel()
     line.leave()
 
-    assert await second is not None
+    assert await second is None
     with pytest.raises(asyncio.CancelledError):
         await first
 
 
-async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(line: Line) -> None:
+async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(line: WaitQueue) -> None:
     """If a waiter is cancelled in the instant of its turn, the next one has it."""
     first, second = await waiting(line, 2)
     line.leave()
@@ -88,62 +87,77 @@ async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(line: Line) ->
 
     with pytest.raises(asyncio.CancelledError):
         await first
-    assert await second is not None
+    assert await second is None
 
 
-async def test_a_turn_that_nobody_can_take_is_an_orphan(line: Line, orphans: list[Turn]) -> None:
-    """If the last waiter is cancelled in the instant of its turn, the lock's side is told."""
+async def test_a_turn_that_nobody_can_take_frees_the_queue(line: WaitQueue) -> None:
+    """If the last waiter is cancelled in the instant of its turn, nobody is the head."""
     (last,) = await waiting(line, 1)
     line.leave()
     last.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await last
-    assert len(orphans) == 1
+    assert line.take_stranded() is None
+    assert line.try_enter()
+
+
+async def test_a_lock_that_nobody_can_take_is_stranded(line: WaitQueue) -> None:
+    """If it was handed over in the instant of a cancellation, it is kept until somebody frees it."""
+    (last,) = await waiting(line, 1)
+    handed = object()
+    assert line.pass_on(handed)  # type: ignore[arg-type]
+    last.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await last
+    assert line.take_stranded() is handed
+    assert line.take_stranded() is None
+    assert not line.try_enter()
 
 
 def test_a_short_run_keeps_nobody_away() -> None:
     """A client that has just begun its run may go on."""
-    turns = Turns(TERMS)
-    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(TERMS.run_length - 0.1, jittered=lambda _: 0.5)
+    turns = Fairness(TIMING)
+    turns.began(0.0, started_at=0.0, owner="a", predecessor=None)
+    turns.ended(TIMING.run_length - 0.1, jittered=lambda _: 0.5)
 
-    assert turns.away_for(TERMS.run_length) <= 0
+    assert turns.away_for(TIMING.run_length) <= 0
 
 
 @pytest.mark.parametrize("jitter", [0.5, 1.0])
 def test_a_long_run_keeps_away_for_two_polls_at_least(jitter: float) -> None:
     """After a run of max(I, 20 polls) the client stays away for two poll intervals, jittered."""
-    turns = Turns(TERMS)
-    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(TERMS.run_length - 0.1, jittered=lambda _: jitter)
-    turns.began(TERMS.run_length, set_out=TERMS.run_length, owner="b", predecessor="a")
-    now = TERMS.run_length + 0.1
+    turns = Fairness(TIMING)
+    turns.began(0.0, started_at=0.0, owner="a", predecessor=None)
+    turns.ended(TIMING.run_length - 0.1, jittered=lambda _: jitter)
+    turns.began(TIMING.run_length, started_at=TIMING.run_length, owner="b", predecessor="a")
+    now = TIMING.run_length + 0.1
     turns.ended(now, jittered=lambda _: jitter)
 
-    assert 2 * TERMS.poll_interval <= turns.away_for(now) <= 3 * TERMS.poll_interval
+    assert 2 * TIMING.poll_interval <= turns.away_for(now) <= 3 * TIMING.poll_interval
 
 
 def test_another_owner_in_between_ends_the_run() -> None:
     """Who took turns with others need not make way."""
-    turns = Turns(TERMS)
-    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(TERMS.run_length - 0.1, jittered=lambda _: 1.0)
-    turns.began(TERMS.run_length, set_out=TERMS.run_length, owner="c", predecessor="b")
-    turns.ended(TERMS.run_length + 0.2, jittered=lambda _: 1.0)
+    turns = Fairness(TIMING)
+    turns.began(0.0, started_at=0.0, owner="a", predecessor=None)
+    turns.ended(TIMING.run_length - 0.1, jittered=lambda _: 1.0)
+    turns.began(TIMING.run_length, started_at=TIMING.run_length, owner="c", predecessor="b")
+    turns.ended(TIMING.run_length + 0.2, jittered=lambda _: 1.0)
 
-    assert turns.away_for(TERMS.run_length + 0.2) <= 0
+    assert turns.away_for(TIMING.run_length + 0.2) <= 0
 
 
 def test_a_slow_hand_off_goes_on_with_the_run() -> None:
     """A hand-off belongs to the run however late its answer comes."""
-    turns = Turns(TERMS)
-    handed_at, answered_at = TERMS.run_length - 0.1, TERMS.run_length + 3 * TERMS.poll_interval
-    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.handed_on(handed_at)
-    turns.began(answered_at, set_out=handed_at, owner="b", predecessor="a")
+    turns = Fairness(TIMING)
+    handed_at, answered_at = TIMING.run_length - 0.1, TIMING.run_length + 3 * TIMING.poll_interval
+    turns.began(0.0, started_at=0.0, owner="a", predecessor=None)
+    turns.handed_over(handed_at)
+    turns.began(answered_at, started_at=handed_at, owner="b", predecessor="a")
 
-    assert not turns.may_hand_on(answered_at)
+    assert not turns.may_hand_over(answered_at)
 
 
 @in_virtual_time
@@ -241,7 +255,7 @@ async def test_a_waiter_gets_its_turn_however_slowly_it_polls(
 ) -> None:
     """Within two runs of a client that takes the lock again and again, and half as many for each turn."""
     slow = LeaseSettings(validity=2.0, max_clock_skew=0.0, poll_interval=poll)
-    run = Terms.of(BUSY, resolution=0.0).run_length
+    run = Timing.of(BUSY, resolution=0.0).run_length
     waits: list[float] = []
     async with world.client(BUSY) as busy, world.client(slow) as other:
 

@@ -14,9 +14,9 @@ from asynclock import AcquireTimeoutError, LeaseTakenOverError, LockChangedError
 from asynclock.backends.memory import MemoryBackend
 from asynclock.clock import CARRY_SECONDS, Date, Instant, StoreTime
 from asynclock.events import Events
-from asynclock.protocol.judgement import Observation, Seen, judge
-from asynclock.protocol.store import Store
-from asynclock.protocol.terms import Terms
+from asynclock.protocol.decisions import Observation, Seen, judge
+from asynclock.protocol.objects import LockObjects
+from asynclock.protocol.timing import Timing
 from asynclock.record import parse_record
 from asynclock.testing.clocks import ManualClock
 from asynclock.testing.faulty import Fault
@@ -35,7 +35,7 @@ from tests.unit.kit import (
 if TYPE_CHECKING:
     from asynclock import LeaseLostError, Written
 
-TERMS = Terms.of(SETTINGS, resolution=0.0)
+TIMING = Timing.of(SETTINGS, resolution=0.0)
 
 
 # Freeing a lock.
@@ -82,7 +82,7 @@ async def test_a_release_that_is_not_answered_begins_with_short_pauses(world: Wo
     tried = [each.at for each in faulty(client).journal[before:] if each.operation == "put_if_match"]
     gaps = [later - earlier for earlier, later in pairwise(tried)]
     for count, gap in enumerate(gaps[:4]):
-        pause = TERMS.poll_interval / 4 * 2**count
+        pause = TIMING.poll_interval / 4 * 2**count
         assert pause / 2 <= gap <= pause + 0.06
 
 
@@ -167,13 +167,13 @@ async def test_a_client_makes_way_for_two_poll_intervals_at_most(world: World, t
     async with world.client() as client:
         lock = client.lock("orders")
         lease = await lock.acquire()
-        await asyncio.sleep(TERMS.run_length)
+        await asyncio.sleep(TIMING.run_length)
         await lease.release()
         began = world.now
 
         lease = await lock.acquire(timeout=timeout)
 
-        assert TERMS.poll_interval <= world.now - began <= 2 * TERMS.poll_interval + 0.1
+        assert TIMING.poll_interval <= world.now - began <= 2 * TIMING.poll_interval + 0.1
         await lease.release()
 
 
@@ -259,7 +259,7 @@ async def test_an_operator_who_looks_twice_has_observed_the_lock(world: World) -
     async with world.client() as operator:
         lock = operator.lock("orders")
         first = await lock.status()
-        await asyncio.sleep(TERMS.validity)
+        await asyncio.sleep(TIMING.validity)
 
         assert first.state == "held"
         assert (await lock.status()).state == "expired"
@@ -268,12 +268,12 @@ async def test_an_operator_who_looks_twice_has_observed_the_lock(world: World) -
 # What is known of the store's time.
 
 
-def some_store(resolution: float) -> Store:
+def some_store(resolution: float) -> LockObjects:
     """Return the store of a client whose backend's Dates are cut to ``resolution``."""
-    return Store(
+    return LockObjects(
         backend=MemoryBackend(),
         clock=ManualClock(),
-        terms=Terms.of(SETTINGS, resolution=resolution),
+        timing=Timing.of(SETTINGS, resolution=resolution),
         rng=Random(1),
         events=Events(),
         holder="host",
@@ -295,7 +295,7 @@ def test_nobody_waits_longer_for_a_token_than_any_can_be_ahead() -> None:
     """Twice S + R is the most, whatever is known of the store's time [11]."""
     store = some_store(1.0)
 
-    assert store.until_settled(store.now().wall) == 2 * store.terms.slack
+    assert store.until_settled(store.now().wall) == 2 * store.timing.slack
 
 
 def test_the_stores_time_lies_between_two_bounds() -> None:
@@ -403,28 +403,28 @@ async def test_renewals_keep_the_stores_time_known(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("terms", "lease", "under_way"),
+    ("timing", "lease", "under_way"),
     [
-        (Terms.of(SETTINGS, resolution=0.0), 30.0, 6.0),
-        (Terms.of(SETTINGS, resolution=1.0), 5.0, 2.0),
-        (replace(TERMS, skew=0.2), 2.0, 1.0),
+        (Timing.of(SETTINGS, resolution=0.0), 30.0, 6.0),
+        (Timing.of(SETTINGS, resolution=1.0), 5.0, 2.0),
+        (replace(TIMING, skew=0.2), 2.0, 1.0),
     ],
     ids=["a fifth of its lease", "skew and resolution", "a second"],
 )
 @pytest.mark.parametrize("early", [True, False])
 def test_a_write_dated_before_it_was_sent_is_observed(
-    terms: Terms, lease: float, under_way: float, *, early: bool
+    timing: Timing, lease: float, under_way: float, *, early: bool
 ) -> None:
     """No more than a request's time and all skew may lie between the promise and the dating [8]."""
     modified = 1_700_000_000.0
-    valid_until = modified + lease + 2 * terms.slack + under_way + (0.01 if early else -0.01)
+    valid_until = modified + lease + 2 * timing.slack + under_way + (0.01 if early else -0.01)
     record = parse_record(our_record(valid_until=valid_until, lease_ms=round(lease * 1000)))
     now = Instant(0.0, 0.0, modified + 1000.0)
     seen = Seen(record, "v1", modified, Date(now.wall, now, now, usable=True, by_wall=True), now)
     observation = Observation()
     observation.note(seen)
 
-    assert judge(seen, observation, terms).free is not early
+    assert judge(seen, observation, timing).free is not early
 
 
 def test_a_waiter_is_told_when_its_observation_ends() -> None:
@@ -436,7 +436,7 @@ def test_a_waiter_is_told_when_its_observation_ends() -> None:
         seen = Seen(record, "v1", None, None, now)
         observation.note(seen)
 
-    assert judge(seen, observation, TERMS).wait == pytest.approx(0.1)
+    assert judge(seen, observation, TIMING).wait == pytest.approx(0.1)
 
 
 # One request.
@@ -452,7 +452,7 @@ async def test_a_request_that_is_not_answered_ends_in_time(
     began = world.now
 
     with pytest.raises(OutcomeUnknownError, match=f"no answer within {lasting:g} s"):
-        await client._store.request("put_if_match", KEY, asyncio.sleep(1000), timeout)
+        await client._objects.request("put_if_match", KEY, asyncio.sleep(1000), timeout)
 
     assert world.now - began == pytest.approx(lasting, abs=0.001)
 

@@ -17,6 +17,7 @@ from asynclock import (
     AccessDeniedError,
     AcquireTimeoutError,
     BackendError,
+    ConfigError,
     LeaseExpiredError,
     LeaseLostError,
     LeaseSettings,
@@ -26,9 +27,9 @@ from asynclock import (
     Written,
     sync,
 )
-from asynclock.line import Turns
 from asynclock.lock import Lock
-from asynclock.protocol.terms import Terms
+from asynclock.protocol.timing import Timing
+from asynclock.protocol.waiting import Fairness
 from asynclock.record import LockRecord, parse_record
 from asynclock.testing.clocks import ManualClock
 from asynclock.testing.faulty import Fault
@@ -45,11 +46,11 @@ from tests.unit.kit import (
 
 if TYPE_CHECKING:
     from asynclock import LockClient
-    from asynclock.protocol.tenure import Tenure
+    from asynclock.protocol.held import HeldLock
     from asynclock.testing.store import Operation
 
-TERMS = Terms.of(SETTINGS, resolution=0.0)
-BELIEF = TERMS.belief
+TIMING = Timing.of(SETTINGS, resolution=0.0)
+BELIEF = TIMING.belief
 
 
 def writes_by_us(world: World) -> list[tuple[Operation, LockRecord]]:
@@ -59,7 +60,7 @@ def writes_by_us(world: World) -> list[tuple[Operation, LockRecord]]:
 
 async def while_renewing(lease: asynclock.Lease) -> None:
     """Wait until a renewal of the lease is under way."""
-    while not lease._tenure.renewing:  # noqa: ASYNC110  nothing tells of the sending
+    while not lease._held.renewing:  # noqa: ASYNC110  nothing tells of the sending
         await asyncio.sleep(0.001)
 
 
@@ -112,7 +113,7 @@ async def test_a_token_from_the_future_is_not_handed_on(world: World) -> None:
     """A lease that did not wait for its token frees the lock without it: nobody builds on it [11, 15]."""
     world.put(hudi_record(world.now + 5, expired=True))
     client = world.client()
-    lease = await Lock(client.core("orders"), client.home, fencing=False).acquire()
+    lease = await Lock(client.engine("orders"), client.home, fencing=False).acquire()
     receiving = asyncio.create_task(client.lock("orders").acquire())
     await asyncio.sleep(0.1)
 
@@ -214,7 +215,7 @@ async def test_the_next_renewal_counts_from_the_sending_of_the_last_write(world:
         await asyncio.sleep(3)
 
         applied = [each.at for each, _ in writes_by_us(world)]
-        assert applied[nth] - applied[nth - 1] == pytest.approx(TERMS.renew_interval, abs=0.1)
+        assert applied[nth] - applied[nth - 1] == pytest.approx(TIMING.renew_interval, abs=0.1)
         await lease.release()
 
 
@@ -342,7 +343,7 @@ async def test_a_loss_in_the_last_instant_of_hold_is_raised(world: World) -> Non
         async with client.lock("orders").hold() as lease:
             release = lease._end
 
-            async def too_late(tenure: Tenure) -> bool:
+            async def too_late(tenure: HeldLock) -> bool:
                 clock_of(client).step(20.0)
                 return await release(tenure)
 
@@ -547,8 +548,8 @@ async def test_a_write_that_changed_nothing_is_not_repeated_at_once(world: World
 
     pauses = [later - earlier for earlier, later in pairwise(sent)]
     assert len(pauses) > 10
-    assert min(pauses[:-1]) >= TERMS.poll_interval / 4
-    assert max(pauses) < TERMS.poll_interval / 2
+    assert min(pauses[:-1]) >= TIMING.poll_interval / 4
+    assert max(pauses) < TIMING.poll_interval / 2
 
 
 @in_virtual_time
@@ -649,8 +650,8 @@ async def test_a_waiter_cancelled_as_its_turn_comes_passes_it_on(world: World) -
         lease = await client.lock("orders").acquire()
         waiting = asyncio.create_task(client.lock("orders").acquire())
         await asyncio.sleep(0.1)
-        (call,) = client.core("orders")._acquiring
-        lease._tenure.on_end.insert(0, lambda _: call.cancel())
+        (call,) = client._in_flight._acquisitions
+        lease._held.ended.add_done_callback(lambda _: call.cancel())
         clock_of(client).step(20.0)
         assert not lease.held  # its end gives the waiter the turn
         clock_of(client).step(-20.0)
@@ -667,12 +668,10 @@ async def test_a_client_keeps_nothing_of_what_has_ended(world: World) -> None:
     async with world.client() as client:
         for _ in range(3):
             await (await client.lock("orders").acquire()).release()
-        core = client.core("orders")
+        client._in_flight.close(ConfigError(setting="client", value="orders", reason="it was closed"))
 
-        assert not core._acquiring
-        assert not core.ending
-        assert not client._tasks
-        assert not client._scheduler.tenures
+        assert not client._in_flight.pending
+        assert not client._renewals.held
 
 
 # Turns.
@@ -680,24 +679,24 @@ async def test_a_client_keeps_nothing_of_what_has_ended(world: World) -> None:
 
 def test_a_pause_between_two_turns_ends_the_run() -> None:
     """Who stayed away for more than two poll intervals has let the others have their chance [14]."""
-    turns = Turns(TERMS)
-    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
+    turns = Fairness(TIMING)
+    turns.began(0.0, started_at=0.0, owner="a", predecessor=None)
     turns.ended(1.0, jittered=lambda _: 1.0)
-    again = 1.0 + 2 * TERMS.poll_interval + 0.1
+    again = 1.0 + 2 * TIMING.poll_interval + 0.1
 
-    turns.began(again, set_out=again, owner="b", predecessor="a")
+    turns.began(again, started_at=again, owner="b", predecessor="a")
 
-    assert turns.may_hand_on(again + TERMS.run_length - 0.1)
+    assert turns.may_hand_over(again + TIMING.run_length - 0.1)
 
 
 def test_who_has_made_way_begins_a_new_run() -> None:
     """A client that nobody else wanted to pass does not make way again after its next turn [14]."""
-    turns = Turns(TERMS)
-    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(TERMS.run_length, jittered=lambda _: 1.0)
-    back = TERMS.run_length + turns.away_for(TERMS.run_length)
+    turns = Fairness(TIMING)
+    turns.began(0.0, started_at=0.0, owner="a", predecessor=None)
+    turns.ended(TIMING.run_length, jittered=lambda _: 1.0)
+    back = TIMING.run_length + turns.away_for(TIMING.run_length)
 
-    turns.began(back, set_out=TERMS.run_length, owner="b", predecessor="a")
+    turns.began(back, started_at=TIMING.run_length, owner="b", predecessor="a")
     turns.ended(back + 0.1, jittered=lambda _: 1.0)
 
     assert turns.away_for(back + 0.1) <= 0
@@ -705,7 +704,7 @@ def test_who_has_made_way_begins_a_new_run() -> None:
 
 def test_a_short_stand_back_does_not_cut_a_long_one_short() -> None:
     """Whoever keeps away for two reasons keeps away for the longer one."""
-    turns = Turns(TERMS)
+    turns = Fairness(TIMING)
 
     turns.stand_back(4.0)
     turns.stand_back(1.0)

@@ -25,7 +25,7 @@ class Asking:
     """A task that asks once, and what is left of it at its end."""
 
     def __init__(self, world: World, call: Coroutine[object, object, object]) -> None:
-        self._store = world.client()._store
+        self._store = world.client()._objects
         self._call = call
         self.answer: object = None
         self.cancelling = -1
@@ -127,9 +127,9 @@ async def test_a_task_that_is_being_cancelled_may_still_ask(world: World) -> Non
             task = asyncio.current_task()
             assert task is not None
             with pytest.raises(OutcomeUnknownError, match="no answer within 1 s"):
-                await world.client()._store.request("put_if_match", KEY, asyncio.sleep(1000), LIMIT)
+                await world.client()._objects.request("put_if_match", KEY, asyncio.sleep(1000), LIMIT)
             with pytest.raises(OutcomeUnknownError, match="cancelled inside the SDK"):
-                await world.client()._store.request("put_if_match", KEY, shared(), LIMIT)
+                await world.client()._objects.request("put_if_match", KEY, shared(), LIMIT)
             ended.append(task.cancelling())
 
     async def shared() -> None:
@@ -152,7 +152,7 @@ async def test_a_request_keeps_nothing_of_its_context() -> None:
     async def ask() -> ref[Trace]:
         trace = Trace()
         traced.set(trace)
-        await client._store.request("put_if_match", KEY, asyncio.sleep(0), LIMIT)
+        await client._objects.request("put_if_match", KEY, asyncio.sleep(0), LIMIT)
         return ref(trace)
 
     async with connect("memory://", renewal="loop") as client:
@@ -166,7 +166,7 @@ async def test_a_request_keeps_nothing_of_its_context() -> None:
 
 def test_an_owner_is_a_random_uuid(world: World) -> None:
     """As Hudi's are: version 4, in the form of RFC 9562."""
-    store = world.client()._store
+    store = world.client()._objects
     owners = {store.fresh_owner() for _ in range(100)}
 
     assert len(owners) == 100

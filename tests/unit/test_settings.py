@@ -7,7 +7,7 @@ import math
 import pytest
 
 from asynclock import ConfigError, LeaseSettings
-from asynclock.protocol.terms import Terms
+from asynclock.protocol.timing import Timing
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_the_takeover_bound_counts_skew_resolution_and_polls_twice() -> None:
 def test_a_validity_below_skew_and_resolution_is_refused() -> None:
     """On a store with whole-second Dates the validity must cover them too."""
     settings = LeaseSettings(validity=2.5, max_clock_skew=2.0)
-    Terms.of(settings, resolution=0.0)
+    Timing.of(settings, resolution=0.0)
 
     with pytest.raises(ConfigError, match="at least") as caught:
-        Terms.of(settings, resolution=1.0)
+        Timing.of(settings, resolution=1.0)
 
     assert caught.value.setting == "validity"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from asynclock.errors import BackendError, ConfigError, PreconditionFailedError, RecordCorruptError
 from asynclock.protocol.attempts import Attempt
-from asynclock.protocol.judgement import Displaced, displaced
+from asynclock.protocol.decisions import Displaced, displaced
 
 if TYPE_CHECKING:
     from asynclock.protocol.attempts import Attempts
-    from asynclock.protocol.store import Store
+    from asynclock.protocol.objects import LockObjects
     from asynclock.record import LockRecord
 
 
@@ -21,7 +21,7 @@ def may_have_landed(error: BackendError) -> bool:
 
 
 async def free(
-    store: Store,
+    store: LockObjects,
     key: str,
     *,
     record: LockRecord,
@@ -52,8 +52,8 @@ async def free(
         landed before another took the lock, what stands there proves no loss.
     """
     loop = asyncio.get_running_loop()
-    until = loop.time() + (store.terms.reap_for if limit is None else limit)
-    pause = store.terms.poll_interval / 4
+    until = loop.time() + (store.timing.reap_for if limit is None else limit)
+    pause = store.timing.poll_interval / 4
     doubtful = False
     while True:
         await store.pace(key)
@@ -81,4 +81,4 @@ async def free(
         if loop.time() >= until or store.closed is not None:
             return None
         await asyncio.sleep(store.jittered(pause))
-        pause = min(pause * 2, store.terms.renew_interval)
+        pause = min(pause * 2, store.timing.renew_interval)

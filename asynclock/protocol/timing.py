@@ -28,7 +28,7 @@ def longest_run(validity: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class Timing:
     """Settings of a lease on one backend; seconds.
 
     Attributes:
@@ -48,7 +48,7 @@ class Terms:
     poll_interval: float
 
     @classmethod
-    def of(cls, settings: LeaseSettings, *, resolution: float) -> Terms:
+    def of(cls, settings: LeaseSettings, *, resolution: float) -> Timing:
         """Combine settings with the resolution of a backend's clock.
 
         Raises:
@@ -92,7 +92,7 @@ class Terms:
     def longest_trip_for_future(self) -> float:
         """The longest round trip of a Date that makes a token from the future (rule 11).
 
-        Store time has reached such a token before its lease can be taken over from a dead holder.
+        LockObjects time has reached such a token before its lease can be taken over from a dead holder.
         """
         return self.validity - self.slack
 
