@@ -1,26 +1,25 @@
-"""What users of the library, and the library itself, are tested with.
+"""What users of the library test their own code with.
 
 * ``FaultyBackend`` spoils requests of any backend on purpose: lost answers, late writes, 409, …
-* ``VirtualLoop`` runs asyncio programs in virtual time, bit for bit repeatable from a seed.
-* ``simulate`` runs the shipped client through one history of faults and checks it.
+* ``VirtualLoop`` runs asyncio programs in virtual time, bit for bit repeatable from a seed, on a
+  ``SimulatedStore`` that lives in memory.
+* ``TapProxy`` journals and breaks requests on their way to a real server.
 * ``BackendContract`` and ``LockContract`` are the test suites that every backend passes; they
   need pytest.
 """
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from asynclock.testing.clocks import ManualClock, VirtualClock
     from asynclock.testing.contract import BackendContract
     from asynclock.testing.faulty import Fault, FaultyBackend
-    from asynclock.testing.history import History
     from asynclock.testing.lock_contract import LockContract
-    from asynclock.testing.simulate import simulate
+    from asynclock.testing.proxy import TapProxy, Wire
+    from asynclock.testing.store import SimulatedStore, StoreProfile
     from asynclock.testing.virtual import DeadlockError, Process, VirtualLoop, run_virtual
 
 __all__ = [
@@ -28,14 +27,16 @@ __all__ = [
     "DeadlockError",
     "Fault",
     "FaultyBackend",
-    "History",
     "LockContract",
     "ManualClock",
     "Process",
+    "SimulatedStore",
+    "StoreProfile",
+    "TapProxy",
     "VirtualClock",
     "VirtualLoop",
+    "Wire",
     "run_virtual",
-    "simulate",
 ]
 
 _MODULES: Final = {
@@ -43,14 +44,16 @@ _MODULES: Final = {
     "DeadlockError": "virtual",
     "Fault": "faulty",
     "FaultyBackend": "faulty",
-    "History": "history",
     "LockContract": "lock_contract",
     "ManualClock": "clocks",
     "Process": "virtual",
+    "SimulatedStore": "store",
+    "StoreProfile": "store",
+    "TapProxy": "proxy",
     "VirtualClock": "clocks",
     "VirtualLoop": "virtual",
+    "Wire": "proxy",
     "run_virtual": "virtual",
-    "simulate": "simulate",
 }
 
 
@@ -59,19 +62,3 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  each name has a type of its 
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-
-class _Testing(ModuleType):
-    """This module, whose function ``simulate`` stays what it is when the module of that name is imported."""
-
-    @property
-    def simulate(self) -> object:
-        """The function."""
-        return import_module(f"{__name__}.simulate").simulate
-
-    @simulate.setter
-    def simulate(self, module: ModuleType) -> None:
-        """Do not let the import system put the module in the function's place."""
-
-
-sys.modules[__name__].__class__ = _Testing
