@@ -2,10 +2,12 @@
 
 * ``FaultyBackend`` spoils requests of any backend on purpose: lost answers, late writes, 409, …
 * ``VirtualLoop`` runs asyncio programs in virtual time, bit for bit repeatable from a seed, on a
-  ``SimulatedStore`` that lives in memory.
+  ``SimulatedStore`` that lives in memory; ``VirtualWorld`` is both, with machines and clients.
 * ``TapProxy`` journals and breaks requests on their way to a real server.
 * ``BackendContract`` and ``LockContract`` are the test suites that every backend passes; they
   need pytest.
+
+pytest finds fixtures for most of these by itself: see ``pytest_asynclock``.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
     from asynclock.testing.proxy import TapProxy, Wire
     from asynclock.testing.store import SimulatedStore, StoreProfile
     from asynclock.testing.virtual import DeadlockError, Process, VirtualLoop, run_virtual
+    from asynclock.testing.world import FaultyClient, VirtualWorld
 
 __all__ = [
     "BackendContract",
     "DeadlockError",
     "Fault",
     "FaultyBackend",
+    "FaultyClient",
     "LockContract",
     "ManualClock",
     "Process",
@@ -35,6 +39,7 @@ __all__ = [
     "TapProxy",
     "VirtualClock",
     "VirtualLoop",
+    "VirtualWorld",
     "Wire",
     "run_virtual",
 ]
@@ -44,6 +49,7 @@ _MODULES: Final = {
     "DeadlockError": "virtual",
     "Fault": "faulty",
     "FaultyBackend": "faulty",
+    "FaultyClient": "world",
     "LockContract": "lock_contract",
     "ManualClock": "clocks",
     "Process": "virtual",
@@ -52,6 +58,7 @@ _MODULES: Final = {
     "TapProxy": "proxy",
     "VirtualClock": "clocks",
     "VirtualLoop": "virtual",
+    "VirtualWorld": "world",
     "Wire": "proxy",
     "run_virtual": "virtual",
 }
