@@ -41,9 +41,9 @@ test: $(VENV)/ready $(JAR) lint
 	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 3 --dist loadgroup)
 
 simulate: $(VENV)/ready
-	@$(BIN)/python -m asynclock.testing.bank
-	@$(BIN)/python -m asynclock.testing.fuzz
-	@$(BIN)/python -m asynclock.testing.simulate $(if $(SEEDS),--seeds $(SEEDS))
+	@$(BIN)/python -m tests.laboratory.bank
+	@$(BIN)/python -m tests.laboratory.fuzz
+	@$(BIN)/python -m tests.laboratory.simulate $(if $(SEEDS),--seeds $(SEEDS))
 
 attack: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.attack $(if $(SEEDS),--seeds $(SEEDS))
@@ -52,10 +52,10 @@ mutants: $(VENV)/ready
 	@$(BIN)/python -m tests.mutants
 
 soak-kill: $(VENV)/ready
-	@$(BIN)/python -m asynclock.testing.soak_kill --kills $(KILLS)
+	@$(BIN)/python -m tests.laboratory.soak_kill --kills $(KILLS)
 
 soak-cut: $(VENV)/ready
-	@$(BIN)/python -m asynclock.testing.soak_cut --cuts $(CUTS)
+	@$(BIN)/python -m tests.laboratory.soak_cut --cuts $(CUTS)
 
 fuzz-data: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m tests.laboratory.fuzz_data --files $(FILES)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from asynclock.testing.checker import Invariant
+from tests.laboratory.checker import Invariant
 
 ONE: Final = Invariant.ONE_BELIEVER
 HEAD: Final = Invariant.HEADS_CHAIN

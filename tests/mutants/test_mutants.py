@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from asynclock.testing.checker import Invariant
-from asynclock.testing.scenarios import SCENARIOS
+from tests.laboratory.checker import Invariant
+from tests.laboratory.scenarios import SCENARIOS
 from tests.mutants.__main__ import ROOT, Outcome, hunt, planted
 from tests.mutants.catalogue import MUTANTS, Mutant
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from asynclock.errors import RecordCorruptError
 from asynclock.record import LockRecord, parse_record
-from asynclock.testing.fuzz import bodies, run_fuzz
+from tests.laboratory.fuzz import bodies, run_fuzz
 
 INPUTS = 100_000
 MEASURED = 10_000
