@@ -22,7 +22,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hash
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
-	@echo "make test                the whole test suite"
+	@echo "make test [ONLY=suite]   the whole test suite, or one folder of tests/"
 	@echo "make simulate [SEEDS=n]  a million fenced updates and hostile records, then histories in virtual time"
 	@echo "make attack [SEEDS=n]    a second opinion: histories in a universe that shares no code with the simulator"
 	@echo "make mutants             planted mistakes that the simulator must find"
@@ -38,7 +38,7 @@ demo: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS))
 
 test: $(VENV)/ready $(JAR) lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 3 --dist loadgroup)
 
 simulate: $(VENV)/ready
 	@$(BIN)/python -m asynclock.testing.bank
