@@ -147,11 +147,12 @@ def _expression(pattern: list[ast.AST]) -> ast.expr | None:
 
 
 def _places(scope: ast.AST, pattern: list[ast.AST]) -> Iterator[_Place]:
+    to_the_end = _rest(pattern[-1]) is not None
     for owner in ast.walk(scope):
         for field, value in ast.iter_fields(owner):
             nodes = _listed(value)
-            for start in range(len(nodes) - len(pattern) + 1):
-                part = slice(start, start + len(pattern))
+            for start in range(len(nodes)):
+                part = slice(start, None if to_the_end else start + len(pattern))
                 names: dict[str, object] = {}
                 if _fits(pattern, nodes[part], names):
                     yield _Place(owner, field, part, names)

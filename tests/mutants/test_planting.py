@@ -116,6 +116,16 @@ def test_the_rest_of_a_block_stays() -> None:
     assert_planted(change, "            self.ended = True\n            self.tell", "            self.tell")
 
 
+def test_a_decision_may_reach_to_the_end_of_its_block() -> None:
+    """The rest of a function is left open like the rest of a block inside of it."""
+    source = "def close(self):\n    self.closed = True\n    self.tell()\n    self.clear()"
+    change = Change("leases:close", "self.closed = True\n*$rest", "*$rest\nself.closed = True")
+
+    assert change.planted(source) == (
+        "def close(self):\n    self.tell()\n    self.clear()\n    self.closed = True"
+    )
+
+
 def test_a_clause_is_replaced() -> None:
     """What is done with an exception is a decision too."""
     change = Change(
