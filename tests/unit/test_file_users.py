@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 pytestmark = pytest.mark.root
-
 ALICE, BOB, STAFF = 60_001, 60_002, 60_100
+
 
 USER = """
 import asyncio, json, os, sys
@@ -44,22 +44,6 @@ async def answer(key, body):
         return f"{type(error).__name__}: {error}"
 for line in sys.stdin:
     print(json.dumps(asyncio.run(answer(*json.loads(line)))), flush=True)
-"""
-
-GRASP = """
-import fcntl, os, sys
-os.setgroups([])
-os.setgid(int(sys.argv[2]))
-os.setuid(int(sys.argv[2]))
-held = 0
-for name in os.listdir(sys.argv[1]):
-    try:
-        fcntl.flock(os.open(os.path.join(sys.argv[1], name), os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        held += 1
-    except OSError:
-        pass
-print(held, flush=True)
-sys.stdin.read()
 """
 
 
@@ -135,6 +119,23 @@ def test_the_folder_says_who_takes_part(
 
     assert mode_of(folder / "orders.json") == object_mode
     assert mode_of(folder / ".orders.json.lock") == side_mode
+
+
+GRASP = """
+import fcntl, os, sys
+os.setgroups([])
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+held = 0
+for name in os.listdir(sys.argv[1]):
+    try:
+        fcntl.flock(os.open(os.path.join(sys.argv[1], name), os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held += 1
+    except OSError:
+        pass
+print(held, flush=True)
+sys.stdin.read()
+"""
 
 
 def test_a_user_who_may_only_read_cannot_disturb(public: Path) -> None:

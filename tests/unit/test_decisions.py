@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,9 @@ from asynclock.protocol.judgement import (
 )
 from asynclock.protocol.terms import Terms
 from asynclock.record import LockRecord, parse_record
-from tests.unit.kit import hudi_record, our_record
+from asynclock.testing.clocks import ManualClock
+from tests.unit import kit
+from tests.unit.kit import SETTINGS, hudi_record, our_record
 
 T = 1_700_000_000.0
 """When the record was written, by the store."""
@@ -25,6 +28,9 @@ TERMS = Terms(
     validity=20.0, renew_interval=2.0, safety_margin=2.0, skew=2.0, resolution=1.0, poll_interval=1.0
 )
 SLACK = 3.0
+LEASE = 10.0
+HUDI_LATE = hudi_record(T + 60.0)
+HUDI_SOON = hudi_record(T + 5.0)
 
 
 def see(
@@ -49,10 +55,6 @@ def ours(**fields: object) -> bytes:
     return our_record(**({"valid_until": T + 13.0} | fields))  # type: ignore[arg-type]
 
 
-LEASE = 10.0
-HUDI_LATE = hudi_record(T + 60.0)
-HUDI_SOON = hudi_record(T + 5.0)
-
 FREE = {
     "no object": (None, T, T, True),
     "released": (ours(expired=True), T, T, True),
@@ -71,6 +73,11 @@ FREE = {
     "Hudi, past our validity": (HUDI_SOON, T + 20 + SLACK + 0.001, T, True),
     "Hudi, no last_modified, seen once": (HUDI_SOON, T + 1000, None, False),
 }
+
+
+def record(body: bytes) -> LockRecord:
+    """Return what the bytes say."""
+    return parse_record(body)
 
 
 @pytest.mark.parametrize(("record", "at", "last_modified", "free"), FREE.values(), ids=FREE.keys())
@@ -235,14 +242,6 @@ def test_remaining_is_negative_once_others_may_take_over() -> None:
     assert judge(seen, Observation(), TERMS).remaining == pytest.approx(-7.0)
 
 
-# Tokens
-
-
-def record(body: bytes) -> LockRecord:
-    """Return what the bytes say."""
-    return parse_record(body)
-
-
 def test_the_first_token_is_the_earliest_store_time_plus_resolution() -> None:
     """Without an object the token is ``lo + R``."""
     assert next_token(None, (T, T + 5), TERMS).epoch == (T + 1.0) * 1e6
@@ -289,3 +288,53 @@ def test_without_dates_the_wall_clock_makes_the_first_token_only() -> None:
 def test_valid_until_is_published_late() -> None:
     """``validUntil`` is ``hi + S + L``, rounded up to a millisecond."""
     assert promise(T + 0.0001, TERMS) == math.ceil((T + 0.0001 + 2.0 + 20.0) * 1000)
+
+
+@pytest.mark.parametrize(
+    ("terms", "lease", "under_way"),
+    [
+        (Terms.of(SETTINGS, resolution=0.0), 30.0, 6.0),
+        (Terms.of(SETTINGS, resolution=1.0), 5.0, 2.0),
+        (replace(kit.TERMS, skew=0.2), 2.0, 1.0),
+    ],
+    ids=["a fifth of its lease", "skew and resolution", "a second"],
+)
+@pytest.mark.parametrize("early", [True, False])
+def test_a_write_dated_before_it_was_sent_is_observed(
+    terms: Terms, lease: float, under_way: float, *, early: bool
+) -> None:
+    """No more than a request's time and all skew may lie between the promise and the dating [8]."""
+    modified = 1_700_000_000.0
+    valid_until = modified + lease + 2 * terms.slack + under_way + (0.01 if early else -0.01)
+    record = parse_record(our_record(valid_until=valid_until, lease_ms=round(lease * 1000)))
+    now = Instant(0.0, 0.0, modified + 1000.0)
+    seen = Seen(record, "v1", modified, Date(now.wall, now, now, usable=True, by_wall=True), now)
+    observation = Observation()
+    observation.note(seen)
+
+    assert judge(seen, observation, terms).free is not early
+
+
+def test_a_waiter_is_told_when_its_observation_ends() -> None:
+    """Where no Date tells, the next look is due when the record has been seen for long enough."""
+    record = parse_record(our_record(valid_until=1_700_000_013.0))
+    observation = Observation()
+    for monotonic in (0.0, 9.9):
+        now = Instant(monotonic, monotonic, 0.0)
+        seen = Seen(record, "v1", None, None, now)
+        observation.note(seen)
+
+    assert judge(seen, observation, kit.TERMS).wait == pytest.approx(0.1)
+
+
+def test_a_usable_date_of_an_older_version_does_not_stop_an_observation() -> None:
+    """Whether Dates were usable is asked of each version anew: Hudi's next record can be freed [8]."""
+    observation = Observation()
+    clock = ManualClock()
+    now = Instant.now(clock)
+    date = Date(now.wall, now, now, usable=True, by_wall=True)
+    record = parse_record(hudi_record(now.wall))
+    observation.note(Seen(record, "1", None, date, now))
+    observation.note(Seen(record, "2", None, None, now))
+
+    assert not observation.dated

@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from asynclock.clock import Date, Instant, StoreTime, SystemClock
-
-if TYPE_CHECKING:
-    from asynclock.testing.clocks import ManualClock
+from asynclock.testing.clocks import ManualClock
 
 SKEW, RESOLUTION = 2.0, 1.0
-
-
-@pytest.fixture
-def time() -> StoreTime:
-    """Return the time of a store with whole-second Dates, as yet unknown."""
-    return StoreTime(skew=SKEW, resolution=RESOLUTION)
-
-
-def observe(
-    time: StoreTime, clock: ManualClock, *, error: float = 0.0, trip: float = 0.0, true: float | None = None
-) -> Date:
-    """Take in a Date that is ``error`` from the wall clock (or from ``true``) after a round ``trip``."""
-    sent = Instant.now(clock)
-    value = (clock.wall() if true is None else true) + error
-    clock.advance(trip)
-    date = time.observe(value, sent=sent, arrived=Instant.now(clock))
-    assert date is not None
-    return date
 
 
 def test_the_largest_clock_counts(clock: ManualClock) -> None:
@@ -58,6 +36,12 @@ def test_the_system_clock_reads_three_clocks_that_go_on() -> None:
     assert first.wall > 1_600_000_000
 
 
+@pytest.fixture
+def time() -> StoreTime:
+    """Return the time of a store with whole-second Dates, as yet unknown."""
+    return StoreTime(skew=SKEW, resolution=RESOLUTION)
+
+
 def test_nothing_is_known_before_the_first_date(time: StoreTime, clock: ManualClock) -> None:
     """Without any Date there are no bounds."""
     now = Instant.now(clock)
@@ -65,6 +49,18 @@ def test_nothing_is_known_before_the_first_date(time: StoreTime, clock: ManualCl
 
     assert time.bounds(now) is None
     assert time.latest(now) is None
+
+
+def observe(
+    time: StoreTime, clock: ManualClock, *, error: float = 0.0, trip: float = 0.0, true: float | None = None
+) -> Date:
+    """Take in a Date that is ``error`` from the wall clock (or from ``true``) after a round ``trip``."""
+    sent = Instant.now(clock)
+    value = (clock.wall() if true is None else true) + error
+    clock.advance(trip)
+    date = time.observe(value, sent=sent, arrived=Instant.now(clock))
+    assert date is not None
+    return date
 
 
 def test_a_date_bounds_the_stores_time(time: StoreTime, clock: ManualClock) -> None:
@@ -273,3 +269,69 @@ def test_an_unusable_date_replaces_nothing(time: StoreTime, clock: ManualClock) 
         pytest.approx(date.value, abs=1e-5),
         pytest.approx(date.value + 1.0, abs=1e-5),
     )
+
+
+def test_the_stores_time_lies_between_two_bounds() -> None:
+    """``lo`` counts from the arrival, ``hi`` from the sending, and a cut-off second is above [4, 11]."""
+    clock = ManualClock()
+    time = StoreTime(skew=2.0, resolution=1.0)
+    sent = Instant.now(clock)
+    clock.advance(0.5)
+    time.observe(sent.wall, sent=sent, arrived=Instant.now(clock))
+    clock.advance(100.0)
+    now = Instant.now(clock)
+
+    bounds = time.bounds(now)
+
+    assert bounds is not None
+    assert [bound - sent.wall for bound in bounds] == pytest.approx([100.0, 101.5])
+    assert time.latest(now) == bounds[1]
+
+
+def test_what_is_published_by_an_old_date_is_stretched_by_its_age() -> None:
+    """Beyond ten minutes 1 % is added for a boot clock that drifts [4]."""
+    clock = ManualClock()
+    time = StoreTime(skew=2.0, resolution=1.0)
+    sent = Instant.now(clock)
+    time.observe(sent.wall, sent=sent, arrived=sent)
+    clock.advance(1000.0)
+
+    latest = time.latest(Instant.now(clock))
+
+    assert latest is not None
+    assert latest - sent.wall == pytest.approx(1.0 + 1010.0)
+
+
+@pytest.mark.parametrize(("step", "value"), [(5.0, 1.5), (5.0, 5.0), (-5.0, -0.5), (-5.0, -3.5)])
+def test_a_wall_clock_that_steps_during_a_request_is_no_witness(step: float, value: float) -> None:
+    """Both its readings must bear the Date out, each carried over the trip."""
+    clock = ManualClock()
+    sent = Instant.now(clock)
+    clock.advance(1.0)
+    clock.step(step)
+    time = StoreTime(skew=2.0, resolution=1.0)
+
+    date = time.observe(sent.wall + value, sent=sent, arrived=Instant.now(clock))
+
+    assert date is not None
+    assert not date.by_wall
+
+
+@pytest.mark.parametrize(("apart", "usable"), [(0.3, False), (1.0, True)])
+def test_answers_of_one_moment_are_one_witness(apart: float, *, usable: bool) -> None:
+    """Answers of one moment are one witness: one wrong node may have given them all."""
+    clock = ManualClock()
+    time = StoreTime(skew=2.0, resolution=1.0)
+
+    def look() -> Date | None:
+        now = Instant.now(clock)
+        return time.observe(now.wall + 1000.0, sent=now, arrived=now)
+
+    for _ in range(3):
+        look()
+        clock.advance(apart)
+    clock.advance(2.0)
+    date = look()
+
+    assert date is not None
+    assert date.usable is usable
