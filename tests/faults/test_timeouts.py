@@ -21,7 +21,7 @@ from asynclock.testing.proxy import TapProxy, Wire
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 BOUND = 0.5
 PATIENT = LeaseSettings(validity=30.0, max_clock_skew=0.5)

@@ -30,8 +30,8 @@ from asynclock.testing.proxy import TapProxy
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from asynclock.testing.servers import Server
     from tests.hudi.conftest import Table
+    from tests.laboratory.servers import Server
 
 LOCK_KEY: Final = ".hoodie/.locks/table_lock.json"
 
