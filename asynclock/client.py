@@ -123,7 +123,7 @@ class LockClient:
         self._objects = LockObjects(
             backend=backend,
             clock=clock or SystemClock(),
-            timing=Timing.of(self.settings, resolution=backend.clock_resolution),
+            timing=Timing(self.settings, resolution=backend.clock_resolution),
             rng=rng or random.SystemRandom(),
             events=Events(events),
             holder=_checked_holder(holder),

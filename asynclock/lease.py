@@ -198,7 +198,11 @@ class Lease:
     ) -> None:
         if was_dropped(error):
             self.let_go()
-            return
+        else:
+            await self.leave(error)
+
+    async def leave(self, error: BaseException | None) -> None:
+        """Release at the end of a body; a loss is raised, or added as a note to the body's ``error``."""
         try:
             await self.release()
         except LeaseLostError as lost:

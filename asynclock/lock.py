@@ -263,17 +263,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
             return
         if self._cancelled:
             error = await self._take_back(error)
-        lost = self._lease.lost
-        if lost is None:
-            try:
-                await self._lease.release()
-            except LeaseLostError as late:
-                lost = late
-        if lost is None:
-            return
-        if error is None:
-            raise lost.with_traceback(None)
-        error.add_note(str(lost))
+        await self._lease.leave(error)
 
     async def _take_back(self, error: BaseException | None) -> BaseException | None:
         """Take our cancellation back; return the error that is left: None, or one that is not ours."""

@@ -52,7 +52,7 @@ async def free(
         landed before another took the lock, what stands there proves no loss.
     """
     loop = asyncio.get_running_loop()
-    until = loop.time() + (store.timing.reap_for if limit is None else limit)
+    until = loop.time() + (store.timing.clean_up_for if limit is None else limit)
     pause = store.timing.poll_interval / 4
     doubtful = False
     while True:

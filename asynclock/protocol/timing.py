@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
@@ -27,91 +26,49 @@ def longest_run(validity: float) -> float:
     return max(validity / 10, _RUN_POLLS * default_poll_interval(validity))
 
 
-@dataclass(frozen=True, slots=True)
 class Timing:
-    """Settings of a lease on one backend; seconds.
+    """Settings of a lease on one backend, and what the rules make of them; all in seconds.
 
     Attributes:
         validity: L of ``protocol.md``.
         renew_interval: I.
-        safety_margin: M.
         skew: S.
-        resolution: R.
+        resolution: R, of the backend's clock.
+        slack: S + R.
         poll_interval: Longest time between two looks of a waiter.
+        belief: L - M: how long a write is believed, counted from its sending (rule 4).
+        request_timeout: The longest that one request may take (rule 5).
+        longest_trip_for_future: The longest round trip of a Date that makes a token from the future
+            (rule 11). Store time has reached such a token before a dead holder's lock can be taken over.
+        clean_up_for: How long a write whose outcome is unknown is cleaned up (rule 3).
+        exit_bound: How long an exit may take to release (rule 18).
+        turn_poll: The poll interval that this client makes way for; waiters can tell it from its record.
+        run_length: How long one client may keep a lock for itself before it makes way (rule 14).
+
+    Raises:
+        ConfigError: The validity is shorter than skew and resolution together (rule 11).
     """
 
-    validity: float
-    renew_interval: float
-    safety_margin: float
-    skew: float
-    resolution: float
-    poll_interval: float
-
-    @classmethod
-    def of(cls, settings: LeaseSettings, *, resolution: float) -> Timing:
-        """Combine settings with the resolution of a backend's clock.
-
-        Raises:
-            ConfigError: The validity is shorter than skew and resolution together (rule 11).
-        """
-        if settings.validity < settings.max_clock_skew + resolution:
-            least = settings.max_clock_skew + resolution
+    def __init__(self, settings: LeaseSettings, *, resolution: float) -> None:
+        self.slack = settings.max_clock_skew + resolution
+        if settings.validity < self.slack:
             raise ConfigError(
                 setting="validity",
                 value=settings.validity,
-                reason=f"must be at least max_clock_skew + the backend's clock resolution = {least:g} s",
+                reason=f"must be at least max_clock_skew + the backend's clock resolution = {self.slack:g} s",
             )
         assert settings.renew_interval is not None  # noqa: S101  filled by LeaseSettings
         assert settings.safety_margin is not None  # noqa: S101  filled by LeaseSettings
         assert settings.poll_interval is not None  # noqa: S101  filled by LeaseSettings
-        return cls(
-            validity=settings.validity,
-            renew_interval=settings.renew_interval,
-            safety_margin=settings.safety_margin,
-            skew=settings.max_clock_skew,
-            resolution=resolution,
-            poll_interval=settings.poll_interval,
-        )
-
-    @property
-    def belief(self) -> float:
-        """How long a write is believed, counted from its sending (rule 4)."""
-        return self.validity - self.safety_margin
-
-    @property
-    def slack(self) -> float:
-        """Return S + R."""
-        return self.skew + self.resolution
-
-    @property
-    def request_timeout(self) -> float:
-        """The longest that one request may take (rule 5)."""
-        return longest_request(self.validity)
-
-    @property
-    def longest_trip_for_future(self) -> float:
-        """The longest round trip of a Date that makes a token from the future (rule 11).
-
-        LockObjects time has reached such a token before its lease can be taken over from a dead holder.
-        """
-        return self.validity - self.slack
-
-    @property
-    def reap_for(self) -> float:
-        """How long an unknown write is reaped (rule 3)."""
-        return self.validity + self.request_timeout
-
-    @property
-    def exit_bound(self) -> float:
-        """How long an exit may take to release (rule 18)."""
-        return min(2.0, self.validity / 5)
-
-    @property
-    def turn_poll(self) -> float:
-        """The poll interval that this client makes way for; waiters can tell it from its record."""
-        return max(self.poll_interval, default_poll_interval(self.validity))
-
-    @property
-    def run_length(self) -> float:
-        """How long one client may keep a lock for itself before it makes way (rule 14)."""
-        return max(self.renew_interval, _RUN_POLLS * self.turn_poll)
+        self.validity = settings.validity
+        self.renew_interval = settings.renew_interval
+        self.skew = settings.max_clock_skew
+        self.resolution = resolution
+        self.poll_interval = settings.poll_interval
+        self.belief = self.validity - settings.safety_margin
+        self.request_timeout = longest_request(self.validity)
+        self.longest_trip_for_future = self.validity - self.slack
+        self.clean_up_for = self.validity + self.request_timeout
+        self.exit_bound = min(2.0, self.validity / 5)
+        self.turn_poll = max(self.poll_interval, default_poll_interval(self.validity))
+        self.run_length = max(self.renew_interval, _RUN_POLLS * self.turn_poll)

@@ -193,7 +193,7 @@ def _shortest(skew: float, resolution: float) -> LeaseSettings:
             validity=validity, safety_margin=validity / 10, max_clock_skew=skew, poll_interval=0.1
         )
         try:
-            Timing.of(settings, resolution=resolution)
+            Timing(settings, resolution=resolution)
         except ConfigError:
             continue
         return settings

@@ -105,7 +105,7 @@ TURN: Final = "asynclock.engine:LockEngine._turn"
 RELEASE_OR_HAND_OVER: Final = "asynclock.engine:LockEngine.release"
 RUN_ENDED: Final = "asynclock.protocol.waiting:Fairness.ended"
 POLL_INTERVAL: Final = "asynclock.protocol.waiting:Fairness.poll_interval"
-TURN_POLL: Final = "asynclock.protocol.timing:Timing.turn_poll"
+TURN_POLL: Final = "asynclock.protocol.timing:Timing.__init__"
 
 # What users hold in their hands.
 ACQUIRE: Final = "asynclock.lock:Lock._acquire"

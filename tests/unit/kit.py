@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 SETTINGS = LeaseSettings(validity=10.0, safety_margin=1.0, max_clock_skew=1.0, poll_interval=0.25)
-TIMING = Timing.of(SETTINGS, resolution=0.0)
+TIMING = Timing(SETTINGS, resolution=0.0)
 BELIEF = 9.0
 """Validity less margin of ``SETTINGS``."""
 FAST = LeaseSettings(validity=2.0, safety_margin=0.5, max_clock_skew=0.0)

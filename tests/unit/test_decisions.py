@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from asynclock import LeaseSettings
 from asynclock.clock import Date, Instant
 from asynclock.protocol.decisions import (
     Observation,
@@ -25,7 +26,10 @@ from tests.unit.kit import SETTINGS, hudi_record, our_record
 T = 1_700_000_000.0
 """When the record was written, by the store."""
 TIMING = Timing(
-    validity=20.0, renew_interval=2.0, safety_margin=2.0, skew=2.0, resolution=1.0, poll_interval=1.0
+    LeaseSettings(
+        validity=20.0, renew_interval=2.0, safety_margin=2.0, max_clock_skew=2.0, poll_interval=1.0
+    ),
+    resolution=1.0,
 )
 SLACK = 3.0
 LEASE = 10.0
@@ -293,9 +297,9 @@ def test_valid_until_is_published_late() -> None:
 @pytest.mark.parametrize(
     ("timing", "lease", "under_way"),
     [
-        (Timing.of(SETTINGS, resolution=0.0), 30.0, 6.0),
-        (Timing.of(SETTINGS, resolution=1.0), 5.0, 2.0),
-        (replace(kit.TIMING, skew=0.2), 2.0, 1.0),
+        (Timing(SETTINGS, resolution=0.0), 30.0, 6.0),
+        (Timing(SETTINGS, resolution=1.0), 5.0, 2.0),
+        (Timing(replace(SETTINGS, max_clock_skew=0.2), resolution=0.0), 2.0, 1.0),
     ],
     ids=["a fifth of its lease", "skew and resolution", "a second"],
 )

@@ -86,7 +86,7 @@ async def test_a_waiter_gets_its_turn_however_slowly_it_polls(
 ) -> None:
     """Within two runs of a client that takes the lock again and again, and half as many for each turn."""
     slow = LeaseSettings(validity=2.0, max_clock_skew=0.0, poll_interval=poll)
-    run = Timing.of(BUSY, resolution=0.0).run_length
+    run = Timing(BUSY, resolution=0.0).run_length
     waits: list[float] = []
     async with world.client(BUSY) as busy, world.client(slow) as other:
 

@@ -131,10 +131,10 @@ def test_the_takeover_bound_counts_skew_resolution_and_polls_twice() -> None:
 def test_a_validity_below_skew_and_resolution_is_refused() -> None:
     """On a store with whole-second Dates the validity must cover them too."""
     settings = LeaseSettings(validity=2.5, max_clock_skew=2.0)
-    Timing.of(settings, resolution=0.0)
+    Timing(settings, resolution=0.0)
 
     with pytest.raises(ConfigError, match="at least") as caught:
-        Timing.of(settings, resolution=1.0)
+        Timing(settings, resolution=1.0)
 
     assert caught.value.setting == "validity"
 
@@ -159,7 +159,7 @@ def test_a_lease_of_a_week_is_no_corrupt_record(world: World, wall_error: float)
 def terms_of(validity: float, skew: float, resolution: float) -> Timing | None:
     """Return the timing of settings that are allowed, else None."""
     try:
-        return Timing.of(LeaseSettings(validity=validity, max_clock_skew=skew), resolution=resolution)
+        return Timing(LeaseSettings(validity=validity, max_clock_skew=skew), resolution=resolution)
     except ConfigError:
         return None
 

@@ -198,7 +198,7 @@ def some_store(resolution: float) -> LockObjects:
     return LockObjects(
         backend=MemoryBackend(),
         clock=ManualClock(),
-        timing=Timing.of(SETTINGS, resolution=resolution),
+        timing=Timing(SETTINGS, resolution=resolution),
         rng=Random(1),
         events=Events(),
         holder="host",
