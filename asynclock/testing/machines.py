@@ -16,7 +16,7 @@ from asynclock.testing.users import User
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from asynclock.backend import Stored, Written
+    from asynclock.backend import Absent, Stored, Written
     from asynclock.clock import Clock
     from asynclock.errors import RecordCorruptError
     from asynclock.testing.checker import Checker
@@ -54,7 +54,7 @@ class SimulatedFaults(FaultyBackend):
         self._store = inner._store  # noqa: SLF001  the two are one machine's way to the store
         self._writing: list[str] = []
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read an object, perhaps spoiled."""
         self._way.note_use("get")
         return await super().get(key)

@@ -25,7 +25,7 @@ from asynclock import (
     PreconditionFailedError,
     UnsupportedBackendError,
 )
-from asynclock.backend import MAX_BODY
+from asynclock.backend import MAX_BODY, Absent, Stored
 from asynclock.backends import _folder, _mounts, local
 from asynclock.backends.local import LocalBackend
 from asynclock.record import parse_record
@@ -42,7 +42,7 @@ def backend(tmp_path: Path) -> LocalBackend:
 
 async def test_reading_creates_nothing(backend: LocalBackend, tmp_path: Path) -> None:
     """A look at a lock that is not there leaves no folder behind."""
-    assert await backend.get(KEY) is None
+    assert isinstance(await backend.get(KEY), Absent)
     assert [entry async for entry in backend.list("")] == []
     assert not (tmp_path / "locks").exists()
 
@@ -79,7 +79,7 @@ async def test_a_write_on_a_missing_object_is_refused(backend: LocalBackend) -> 
         await backend.put_if_match(KEY, b"x", "v")
 
     assert caught.value.written == "no"
-    assert await backend.get(KEY) is None
+    assert isinstance(await backend.get(KEY), Absent)
 
 
 async def test_a_refused_write_leaves_no_temporary_file(backend: LocalBackend, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_a_read_shows_body_version_and_time_of_one_write(backend: LocalBac
     written = await backend.put_if_absent(KEY, b"x")
     stored = await backend.get(KEY)
 
-    assert stored is not None
+    assert isinstance(stored, Stored)
     assert (stored.body, stored.version) == (b"x", written.version)
     assert stored.last_modified is not None
     assert stored.server_time is not None
@@ -123,7 +123,7 @@ async def test_at_most_64_kib_and_a_byte_are_read(backend: LocalBackend) -> None
     await backend.put(KEY, b"x" * (MAX_BODY + 5_000))
     stored = await backend.get(KEY)
 
-    assert stored is not None
+    assert isinstance(stored, Stored)
     assert len(stored.body) == MAX_BODY + 1
 
 
@@ -159,7 +159,7 @@ async def test_deleting_what_is_missing_is_no_error(backend: LocalBackend) -> No
     await backend.put(KEY, b"x")
     await backend.delete(KEY)
 
-    assert await backend.get(KEY) is None
+    assert isinstance(await backend.get(KEY), Absent)
 
 
 async def test_deleting_leaves_no_file(backend: LocalBackend, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ async def test_of_creators_among_deleters_one_wins(tmp_path: Path) -> None:
             except PreconditionFailedError:
                 continue
             stored = await backend.get(KEY)
-            assert stored is not None
+            assert isinstance(stored, Stored)
             assert stored.body == name, "two creators won"
             won += 1
             await backend.delete(KEY)
@@ -206,7 +206,7 @@ def partial_write(folder: Path) -> None:
         with pytest.raises(OutcomeUnknownError):
             await backend.put_if_match(KEY, b"x" * 300, version)
         stored = await backend.get(KEY)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         assert stored.body == b"old"
         assert not list(folder.glob(".*.tmp"))
 
@@ -304,7 +304,7 @@ async def test_a_stopped_writer_blocks_only_its_own_object(
     assert all(isinstance(each, BackendUnavailableError) for each in outcomes)
     assert "stopped" in str(outcomes[0])
     stored = await backend.get(KEY)
-    assert stored is not None
+    assert isinstance(stored, Stored)
     assert stored.body == b"old"
 
 
@@ -354,7 +354,7 @@ async def test_a_local_disk_is_accepted(folder: str, monkeypatch: pytest.MonkeyP
     """Neighbours of a share, and a disk mounted inside of one, are local."""
     monkeypatch.setattr(_mounts, "_table", lambda: [line.encode() for line in MOUNTS])
 
-    assert await LocalBackend(Path(folder)).get(KEY) is None
+    assert isinstance(await LocalBackend(Path(folder)).get(KEY), Absent)
 
 
 # Processes that are killed
@@ -393,7 +393,7 @@ async def test_a_writer_killed_at_any_instant_leaves_a_whole_record(tmp_path: Pa
             writer.send_signal(signal.SIGKILL)
             writer.wait()
         stored = await backend.get(KEY)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         parse_record(stored.body)
         versions.add(stored.version)
 

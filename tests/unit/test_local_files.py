@@ -29,6 +29,7 @@ from asynclock import (
     PreconditionFailedError,
     UnsupportedBackendError,
 )
+from asynclock.backend import Absent, Stored
 from asynclock.backends import _mounts
 from asynclock.backends.local import LocalBackend
 from asynclock.probe import probe
@@ -272,7 +273,7 @@ async def test_a_write_never_seems_older_than_it_is(backend: LocalBackend, secon
         version = (await backend.put_if_match(KEY, b"%d" % number, version)).version
         stored = await backend.get(KEY)
 
-        assert stored is not None
+        assert isinstance(stored, Stored)
         assert stored.last_modified is not None
         assert stored.version == version
         assert before <= stored.last_modified <= time.time() + seconds
@@ -345,7 +346,7 @@ def write_unreadable(folder: Path) -> None:
         with pytest.raises(AccessDeniedError, match=KEY) as caught:
             await LocalBackend(folder).put_if_absent(KEY, b"x")
         assert caught.value.written == "no"
-        assert await LocalBackend(folder).get(KEY) is None
+        assert isinstance(await LocalBackend(folder).get(KEY), Absent)
 
     asyncio.run(main())
 

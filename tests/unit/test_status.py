@@ -9,6 +9,7 @@ import pytest
 
 import asynclock
 from asynclock import LeaseTakenOverError, LockChangedError, LockStatus, OutcomeUnknownError
+from asynclock.backend import Stored
 from asynclock.record import parse_record
 from asynclock.testing.faulty import Fault
 from tests.unit.kit import KEY, World, faulty, hudi_record, in_virtual_time, our_record, until_lost
@@ -297,7 +298,7 @@ async def test_a_memory_store_reads_64_kib_and_a_byte_at_most() -> None:
     await backend.put("orders.json", b"x" * 100_000)
     stored = await backend.get("orders.json")
 
-    assert stored is not None
+    assert isinstance(stored, Stored)
     assert len(stored.body) == 65_537
 
 
