@@ -28,10 +28,10 @@ from asynclock.errors import (
 )
 from asynclock.events import logger
 from asynclock.hudi.audit import start_of
+from asynclock.hudi.audit_writer import TableHooks
 from asynclock.hudi.options import LockOptions
 from asynclock.hudi.paths import AUDIT_FOLDER, LOCK_NAME, TablePath
 from asynclock.hudi.table import read_table
-from asynclock.hudi.trail import TableHooks
 from asynclock.lock import Hold, Lock, checked_timeout
 from asynclock.status import LockStatus
 
@@ -319,8 +319,8 @@ class _Opened:
 
     async def aclose(self) -> None:
         """Wait for the audit record that is being written and close the client."""
-        if (trail := self._hooks.take_trail()) is not None:
-            await self.client.run(trail.stop)
+        if (writer := self._hooks.take_writer()) is not None:
+            await self.client.run(writer.stop)
         await self.client.aclose()
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock import sync
 from asynclock._text import printable
 from asynclock.errors import ConfigError
-from asynclock.hudi.register import refuse_if_held
+from asynclock.hudi.held_tables import refuse_if_held
 from asynclock.spark.fit import check_columns, check_commit, check_properties
 from asynclock.spark.keys import RECORD_KEY, record_key, unfit
 from asynclock.spark.options import write_options

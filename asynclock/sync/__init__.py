@@ -26,9 +26,9 @@ from asynclock.errors import RecordCorruptError as RecordCorruptError
 from asynclock.errors import SpecError as SpecError
 from asynclock.errors import StaleTokenError as StaleTokenError
 from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
-from asynclock.exits import install_signal_handlers as install_signal_handlers
 from asynclock.probe import ProbeReport as ProbeReport
 from asynclock.settings import LeaseSettings as LeaseSettings
+from asynclock.shutdown import install_signal_handlers as install_signal_handlers
 from asynclock.status import LockStatus as LockStatus
 from asynclock.sync._facade import FencedObject as FencedObject
 from asynclock.sync._facade import Lease as Lease

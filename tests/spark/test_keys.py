@@ -9,10 +9,10 @@ import pytest
 
 from asynclock.spark.keys import RECORD_KEY, record_key
 from asynclock.spark.options import write_options
+from asynclock.spark.reader import read
 from asynclock.spark.services import Compaction
 from asynclock.spark.splice import Splice
 from asynclock.spark.validation import validate
-from asynclock.spark.view import read
 from tests.spark.pipeline_kit import Pipeline
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from asynclock import sync
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.keys import RECORD_KEY
 from asynclock.spark.options import read_options, write_options
+from asynclock.spark.reader import physical_columns, read, snapshot
 from asynclock.spark.services import Cleaning, Compaction, _write_client, run_services
-from asynclock.spark.view import physical_columns, read, snapshot
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ _mutex: Final = threading.Lock()
 _held: Final[dict[str, WeakSet[Tenure]]] = {}
 
 
-def note(table: TablePath, tenure: Tenure) -> None:
+def add(table: TablePath, tenure: Tenure) -> None:
     """Remember that a table is held; the end of the lease need not be reported."""
     with _mutex:
         _held.setdefault(table.identity, WeakSet()).add(tenure)
