@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 from asynclock.backends._names import name_problem
 from asynclock.backends._url import refuse_credentials, wrong_url
 from asynclock.errors import ConfigError
+from asynclock.hudi import hoodie
 
 LOCKS_FOLDER: Final = ".hoodie/.locks"
 LOCK_NAME: Final = f"{LOCKS_FOLDER}/table_lock"
@@ -29,11 +30,13 @@ _FAMILIES: Final = {
     "wasb": "az",
     "wasbs": "az",
 }
+STORAGE_LOCK_SCHEMES: Final = frozenset(_FAMILIES)
+"""Schemes of base paths that Hudi's storage-based lock can lock."""
+
 _SPLIT: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(/.*)?", re.DOTALL)
 # Hudi decodes %XX for the lock but not for the table, and fails on the others.
 _UNSAFE: Final = re.compile(r"[%?#\\\s\x00-\x1f\x7f\"<>^`{|}\[\]]")
 _ACCOUNT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
-_SETTING: Final = "hoodie.base.path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,12 @@ class TablePath:
 
         def refuse(reason: str) -> NoReturn:
             if isinstance(base_path, str):
-                raise wrong_url(_SETTING, base_path, reason)
-            raise ConfigError(setting=_SETTING, value=type(base_path).__name__, reason=reason)
+                raise wrong_url(hoodie.BASE_PATH, base_path, reason)
+            raise ConfigError(setting=hoodie.BASE_PATH, value=type(base_path).__name__, reason=reason)
 
         if not isinstance(base_path, str) or not base_path:
             refuse("is required: the full URL of the table, such as s3a://bucket/warehouse/orders")
-        refuse_credentials(_SETTING, base_path)
+        refuse_credentials(hoodie.BASE_PATH, base_path)
         found = _SPLIT.fullmatch(base_path)
         if found is None:
             # file:/data and /data are local files to Hudi as well.

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.backend import MAX_BODY
 from asynclock.errors import ConfigError
+from asynclock.hudi import hoodie
 from asynclock.hudi.paths import PROPERTIES
 
 if TYPE_CHECKING:
     from asynclock.backend import Backend
     from asynclock.hudi.paths import TablePath
 
-_VERSION: Final = re.compile(rb"^hoodie\.table\.version\s*[=:]\s*(\d+)\s*$", re.MULTILINE)
+_VERSION: Final = re.compile(rf"^{re.escape(hoodie.TABLE_VERSION)}\s*[=:]\s*(\d+)\s*$".encode(), re.MULTILINE)
 _OLDEST: Final = 6
 """Hudi 0.14, the oldest release with a storage-based lock (0.14.2), writes tables of version 6."""
 _INTERRUPTS: Final = 9
@@ -50,7 +51,7 @@ async def read_table(backend: Backend, table: TablePath) -> TableProperties:
             break
     else:
         raise ConfigError(
-            setting="hoodie.base.path",
+            setting=hoodie.BASE_PATH,
             value=table.url,
             reason=f"there is no Hudi table: {PROPERTIES[0]} is missing; nothing was written",
         )
@@ -60,7 +61,7 @@ async def read_table(backend: Backend, table: TablePath) -> TableProperties:
     version = int(found[1]) if found else 0
     if version < _OLDEST:
         raise ConfigError(
-            setting="hoodie.table.version",
+            setting=hoodie.TABLE_VERSION,
             value=version,
             reason="no Hudi that writes this layout takes the storage-based lock, so holding it would "
             "exclude nobody; upgrade the table to version 6 or later; nothing was written",

@@ -20,7 +20,7 @@ from asynclock.spark import cancel, stream_writer
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.keys import RECORD_KEY
 from asynclock.spark.load import load_spec
-from asynclock.spark.options import write_options
+from asynclock.spark.options import splice_write_options
 from asynclock.spark.reader import read
 from asynclock.spark.services import Cleaning, Compaction
 from asynclock.spark.splice import Splice
@@ -536,7 +536,7 @@ def test_table_of_an_earlier_version_is_refused(pipeline: Pipeline) -> None:
     """A table whose record key is made of the user's columns, which Hudi could confuse, is left as it is."""
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
     spec = pipeline.spec()
-    options = write_options(base_path=spec.table.path, table="table", key=["k"], buckets=1)
+    options = splice_write_options(base_path=spec.table.path, table="table", key=["k"], buckets=1)
     frame = pipeline.spark.createDataFrame([("N1", 1, 1)], "k string, a__ts bigint, a__x int")
     frame.write.format("hudi").options(**options).mode("append").save(spec.table.path)
     before = pipeline.everything()
