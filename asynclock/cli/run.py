@@ -91,7 +91,6 @@ async def _hold(
     if signals.interrupted:  # the signal came together with the acquisition
         return SIGNALLED + signals.interrupted
     margin = client.settings.safety_margin
-    assert margin is not None  # noqa: S101  filled by LeaseSettings
     try:
         child = Child(command, os.environ | _environment(lease, target), grace=margin * _GRACE_SHARE)
     except FileNotFoundError as error:

@@ -53,11 +53,9 @@ def connect_to(
         ConfigError: The URL, an option or a setting is wrong.
         BackendNotInstalledError: The backend's package is missing.
     """
-    if max_clock_skew is None:
-        one_clock = split_url(url).scheme in _ONE_CLOCK
-        max_clock_skew = 0.0 if one_clock else LeaseSettings.max_clock_skew
-    settings = LeaseSettings(
-        validity=LeaseSettings.validity if validity is None else validity, max_clock_skew=max_clock_skew
-    )
+    if max_clock_skew is None and split_url(url).scheme in _ONE_CLOCK:
+        max_clock_skew = 0.0
+    times = {"validity": validity, "max_clock_skew": max_clock_skew}
+    settings = LeaseSettings(**{name: value for name, value in times.items() if value is not None})
     # Not by connect(): its own arguments are no options of a backend.
     return LockClient(url=url, backend=open_backend(url, **options), settings=settings)

@@ -104,7 +104,6 @@ def write_options(base_path: str, settings: LeaseSettings | None = None) -> dict
         hoodie.CLEANER_POLICY_FAILED_WRITES: "LAZY",
     }
     if settings is not None:
-        assert settings.renew_interval is not None  # noqa: S101  filled by LeaseSettings
         times = {_VALIDITY: settings.validity, _RENEW_INTERVAL: settings.renew_interval}
         for name, seconds in times.items():
             if seconds != int(seconds):

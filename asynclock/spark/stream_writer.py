@@ -270,7 +270,7 @@ class StreamWriter:
         """Wait while somebody has reserved the table for a job that cannot merge."""
         started = time.monotonic()
         reservation = self._client.lock(RESERVATION_LOCK)
-        poll_interval = self._spec.locks.settings.poll_interval or _STOP_SECONDS
+        poll_interval = self._spec.locks.settings.poll_interval
         announced = False
         while (status := reservation.status()).state == "held" and not self._stop.wait(poll_interval):
             lease.check()
