@@ -16,9 +16,9 @@ from asynclock.spark.options import MERGER_STRATEGY_ID, partition_options
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from asynclock.spark.instants import BatchCommit
     from asynclock.spark.spec import Spec
     from asynclock.spark.spec_toml import Keys
-    from asynclock.spark.timeline import BatchCommit
 
 # Spark's names of Avro's types.
 _TYPES: Final = {"long": "bigint", "timestamp-micros": "timestamp", "timestamp-millis": "timestamp"}

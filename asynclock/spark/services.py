@@ -17,20 +17,21 @@ from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
 from asynclock.hudi import hoodie
 from asynclock.spark.cancel import Cancellable
+from asynclock.spark.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
 from asynclock.spark.keys import RECORD_KEY
 from asynclock.spark.options import cleaning_options, compaction_options
 from asynclock.spark.report import ServicesReport
 from asynclock.spark.session import exact_times, session
 from asynclock.spark.streams import stopped_by_signals
-from asynclock.spark.timeline import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT, Timeline
+from asynclock.spark.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
+    from asynclock.spark.instants import Instant
     from asynclock.spark.spec import Spec
-    from asynclock.spark.timeline import Instant
 
 log = logging.getLogger(__name__)
 

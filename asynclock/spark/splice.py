@@ -16,10 +16,11 @@ from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
 from asynclock.hudi.held_tables import refuse_if_held
 from asynclock.spark.fit import check_columns, check_commit, check_properties
+from asynclock.spark.instants import METADATA_PREFIX, BatchCommit
 from asynclock.spark.keys import RECORD_KEY, record_key, unfit
 from asynclock.spark.options import splice_write_options
 from asynclock.spark.source import ARRIVAL
-from asynclock.spark.timeline import METADATA_PREFIX, BatchCommit, Timeline
+from asynclock.spark.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, SparkSession
 
+    from asynclock.spark.instants import BatchCommit, Instant
     from asynclock.spark.second_reader.expected import Cells, Key
     from asynclock.spark.second_reader.rows import Layout
     from asynclock.spark.source_files import SourceFile
     from asynclock.spark.spec import Spec, StreamSpec
-    from asynclock.spark.timeline import BatchCommit, Instant
 
 SAMPLE: Final = 20
 READ_WHOLE: Final = 1 << 30
