@@ -1,4 +1,4 @@
-"""Options by Hudi's names, under Hudi's rules.
+"""The lock's options by Hudi's names, checked by Hudi's rules.
 
 Source: Hudi's ``StorageBasedLockConfig``, ``LockConfiguration`` and ``HoodieAWSConfig``.
 """
@@ -44,12 +44,12 @@ _FLAGS: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class LockOptions:
-    """What the options of a Hudi write say about its lock.
+    """The part of a Hudi write's options that concerns its lock.
 
     Attributes:
         settings: Times of the lease.
         wait: Seconds to wait for the lock.
-        backend: Options of the backend, by its own names.
+        backend: Options of the backend, by the backend's names.
     """
 
     settings: LeaseSettings
@@ -58,10 +58,10 @@ class LockOptions:
 
     @classmethod
     def read(cls, table: TablePath, options: Mapping[str, str] | None) -> LockOptions:
-        """Take what concerns the lock from the options of a write; the rest is left alone.
+        """Read the lock's options from those of a write and ignore all others.
 
         Raises:
-            ConfigError: A value breaks Hudi's rules, or the options are of another table or lock.
+            ConfigError: A value breaks Hudi's rules, or the options are for another table or lock.
         """
         given = dict(options or {})
         _check_same_lock(table, given)
@@ -82,25 +82,25 @@ class LockOptions:
 
 
 def write_options(base_path: str, settings: LeaseSettings | None = None) -> dict[str, str]:
-    """Options for a Hudi write on the Java side that takes this very lock for its commit.
+    """Return options for a Hudi write that takes this same lock for its commit.
 
     ``df.write.format("hudi").options(**hudi.write_options(path), **yours).mode("append").save(path)``
 
     Args:
         base_path: The table, such as ``s3a://bucket/warehouse/orders``.
-        settings: Times of Hudi's lease, whole seconds; None: Hudi's own, 300 and 30. Hudi's S3 client
-            fails on a validity set as text, as Spark sets it ("Failed to load and initialize
-            StorageLock"), at least up to 1.1: leave it out on S3.
+        settings: Times of Hudi's lease, in whole seconds; None: Hudi's defaults, 300 and 30. Leave it
+            out on S3: up to Hudi 1.1 at least, Hudi's S3 client fails on a validity that is set as text,
+            as Spark does ("Failed to load and initialize StorageLock").
 
     Raises:
-        ConfigError: The table cannot be locked so, or the times break Hudi's rules.
+        ConfigError: This lock cannot lock the table, or the times break Hudi's rules.
     """
     table = TablePath.parse(base_path)
     options = {
         hoodie.BASE_PATH: table.url,
         hoodie.WRITE_LOCK_PROVIDER: STORAGE_LOCK_PROVIDER,
         hoodie.WRITE_CONCURRENCY_MODE: "OPTIMISTIC_CONCURRENCY_CONTROL",
-        # The name that every release reads.
+        # The older name, since every release reads it.
         hoodie.CLEANER_POLICY_FAILED_WRITES: "LAZY",
     }
     if settings is not None:
@@ -117,7 +117,7 @@ def _check_same_lock(table: TablePath, given: Mapping[str, object]) -> None:
     path = given.get(hoodie.BASE_PATH)
     if path is not None and TablePath.parse(str(path)).identity != table.identity:
         raise ConfigError(
-            setting=hoodie.BASE_PATH, value=path, reason=f"the options are of another table than {table.url}"
+            setting=hoodie.BASE_PATH, value=path, reason=f"the options are for another table than {table.url}"
         )
     provider = given.get(hoodie.WRITE_LOCK_PROVIDER)
     if provider is not None and provider != STORAGE_LOCK_PROVIDER:
@@ -159,7 +159,7 @@ def _backend_options(
         if (value := given.get(key)) is not None and prefix is not None and key.startswith(prefix)
     }
     if family == "az" and len(taken) > 1:
-        del taken["sas_token"]  # Hudi takes the connection string first
+        del taken["sas_token"]  # Hudi prefers the connection string
     if family == "az" and not taken and f"{OURS}credential" not in given:
         _refuse_azure_identity(given)
     return taken | {key: _typed(key, value) for key, value in ours.items() if key not in _SETTINGS}
@@ -195,7 +195,7 @@ def _number(name: str, value: object) -> float:
 
 
 def _typed(key: str, value: object) -> object:
-    """Read a backend option, which Spark passes as text."""
+    """Return a backend option, which Spark passes as text, in its own type."""
     if not isinstance(value, str):
         return value
     if key in _NUMBERS:

@@ -1,7 +1,7 @@
 """The blocking facade: the same names without ``await``, for PySpark drivers, threads and scripts.
 
 Everything runs on asynclock's loop thread, so leases are renewed while the caller blocks. In a
-thread with a running event loop every call raises ``RuntimeError`` and names the async one.
+thread with a running event loop every call raises ``RuntimeError``, which names the async call.
 """
 
 from asynclock.backend import Backend as Backend
