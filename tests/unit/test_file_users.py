@@ -21,6 +21,7 @@ ALICE, BOB, STAFF = 60_001, 60_002, 60_100
 
 USER = """
 import asyncio, json, os, sys
+from asynclock.backend import Absent, Stored
 from asynclock.backends.local import LocalBackend
 from asynclock.errors import BackendError
 import pathlib
@@ -34,8 +35,8 @@ async def answer(key, body):
     try:
         stored = await backend.get(key)
         if body is None:
-            return stored and stored.body.decode()
-        if stored is None:
+            return stored.body.decode() if isinstance(stored, Stored) else None
+        if isinstance(stored, Absent):
             await backend.put_if_absent(key, body.encode())
         else:
             await backend.put_if_match(key, body.encode(), stored.version)
