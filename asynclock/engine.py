@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 
 from asynclock.errors import (
@@ -42,7 +43,7 @@ class LockEngine:
         self._objects = objects
         self._in_flight = objects.in_flight
         self._renewals = renewals
-        self._known = Knowledge(objects.timing)
+        self._known = Knowledge(self.key, objects, renewals)
         self._fairness = self._known.fairness
         self._queue = WaitQueue()
         self._held: HeldLock | None = None
@@ -57,27 +58,21 @@ class LockEngine:
             ConfigError: The client was closed.
         """
         with self._in_flight.until_closed():
-            loop = asyncio.get_running_loop()
-            until = None if timeout is None else loop.time() + timeout
+            until = None if timeout is None else asyncio.get_running_loop().time() + timeout
             given = None
             if not once:
                 given = await self._turn(timeout, until)
             elif not self._queue.try_enter():
                 return None
             acquisition = Acquisition(
-                objects=self._objects,
-                key=self.key,
-                known=self._known,
-                renewals=self._renewals,
-                until=until,
+                self._known,
+                until=math.inf if until is None else until,
                 once=once or timeout == 0,
                 fencing=fencing,
                 given=given,
             )
-            started_at = loop.time()
             try:
-                may_try = given is not None or await self._make_way(until, once=once)
-                held = await acquisition.run() if may_try else None
+                held = await acquisition.run()
             except BaseException as error:
                 self._queue.leave()
                 if timeout == 0 and isinstance(error, BackendError) and is_transient(error):
@@ -88,9 +83,6 @@ class LockEngine:
                 if once:
                     return None
                 raise self._timed_out(timeout) from acquisition.error
-            self._fairness.began(
-                loop.time(), started_at=started_at, owner=held.owner, predecessor=acquisition.predecessor
-            )
             self._held = held
             held.ended.add_done_callback(lambda _: self._ended(held))
             return held
@@ -112,17 +104,6 @@ class LockEngine:
             self._known.freed = held.freed
         finally:
             self._queue.leave()
-
-    async def _make_way(self, until: float | None, *, once: bool) -> bool:
-        """Keep away while it is the turn of other clients; False if the time is out before."""
-        loop = asyncio.get_running_loop()
-        away = self._fairness.away_for(loop.time())
-        if away <= 0:
-            return True
-        if once:
-            return False
-        await asyncio.sleep(away if until is None else max(0.0, min(away, until - loop.time())))
-        return until is None or loop.time() < until
 
     def _timed_out(self, timeout: float | None) -> AcquireTimeoutError:
         assert timeout is not None  # noqa: S101  else it does not run out

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from asynclock.events import Kind
     from asynclock.protocol.objects import LockObjects
     from asynclock.protocol.renewal import Renewals
-    from asynclock.protocol.timing import Timing
 
 _READ_AGAIN: Final = 1.0
 """Seconds to wait before reading again where a Date was not usable."""
@@ -41,16 +40,24 @@ _LEAST_REQUEST: Final = 1.0
 
 
 class Knowledge:
-    """What one client knows of one lock object, between acquisitions.
+    """What the acquisitions of one lock by one client share.
+
+    Args:
+        key: Key of the lock object.
+        objects: The client's requests.
+        renewals: Renews a lock from the moment at which it is held.
 
     Attributes:
         freed: Our own last release while nothing else was seen since: acquire in one request.
         last: What was seen last and what it meant, for the status in a timeout.
     """
 
-    def __init__(self, timing: Timing) -> None:
+    def __init__(self, key: str, objects: LockObjects, renewals: Renewals) -> None:
+        self.key = key
+        self.objects = objects
+        self.renewals = renewals
         self.observation = Observation()
-        self.fairness = Fairness(timing)
+        self.fairness = Fairness(objects.timing)
         self.freed: Attempt | None = None
         self.last: tuple[Seen, Verdict] | None = None
 
@@ -59,48 +66,34 @@ class Acquisition:
     """One attempt to become the holder.
 
     Args:
-        objects: The client's requests.
-        key: Key of the lock object.
-        known: What the client knows of it.
-        renewals: Renews the lock from the moment at which it is held.
-        until: Loop time at which to give up; None: never.
+        known: The lock.
+        until: Loop time at which to give up.
         once: One round only.
         fencing: Whether the token will be handed out (rule 11).
         given: A lock of this client that is handed over (rule 15): its record is written over,
             or freed.
 
     Attributes:
-        predecessor: Owner of the record that was written over.
         error: The last failure of the store, for the cause of a timeout.
     """
 
     def __init__(
-        self,
-        *,
-        objects: LockObjects,
-        key: str,
-        known: Knowledge,
-        renewals: Renewals,
-        until: float | None,
-        once: bool,
-        fencing: bool = True,
-        given: HeldLock | None = None,
+        self, known: Knowledge, *, until: float, once: bool, fencing: bool, given: HeldLock | None
     ) -> None:
-        self._objects = objects
-        self._timing = objects.timing
-        self._key = key
         self._known = known
-        self._renewals = renewals
-        self._until = math.inf if until is None else until
+        self._key = known.key
+        self._objects = known.objects
+        self._timing = known.objects.timing
+        self._until = until
         self._once = once
         self._fencing = fencing
         self._given = given
         self._loop = asyncio.get_running_loop()
-        self._owner = objects.fresh_owner()
+        self._owner = known.objects.fresh_owner()
+        self._predecessor: str | None = None
         self._attempts = Attempts()
         self._held: HeldLock | None = None
         self._least_pause = 0.0
-        self.predecessor: str | None = None
         self.error: BackendError | None = None
 
     async def run(self) -> HeldLock | None:
@@ -115,10 +108,19 @@ class Acquisition:
             UnsupportedBackendError: The lock cannot be had safely on this store.
             BackendError: With ``once``, the store did not answer.
         """
+        started_at = self._loop.time()
+        if self._given is None and not await self._make_way():
+            return None
         try:
             while await self._rounds():
-                if await self._token_settles():
-                    return self._held
+                if await self._token_settles() and (held := self._held) is not None:
+                    self._known.fairness.began(
+                        self._loop.time(),
+                        started_at=started_at,
+                        owner=held.owner,
+                        predecessor=self._predecessor,
+                    )
+                    return held
                 if self._held is not None:
                     break  # the time was out first
         except BaseException:
@@ -126,6 +128,16 @@ class Acquisition:
             raise
         await self._give_up()
         return None
+
+    async def _make_way(self) -> bool:
+        """Keep away while it is the turn of other clients; False if the time is out before."""
+        away = self._known.fairness.away_for(self._loop.time())
+        if away <= 0:
+            return True
+        if self._once:
+            return False
+        await asyncio.sleep(max(0.0, min(away, self._until - self._loop.time())))
+        return self._loop.time() < self._until
 
     async def _rounds(self) -> bool:
         """Go round until the lock is held; False once the time is out."""
@@ -266,7 +278,7 @@ class Acquisition:
             holder=self._objects.holder,
         )
         attempt = Attempt(record, seen.version, now, settled_at=token.settled_at)
-        self.predecessor = seen.record.owner if seen.record else None
+        self._predecessor = seen.record.owner if seen.record else None
         self._known.freed = None
         self._attempts.add(attempt)
         try:
@@ -298,7 +310,7 @@ class Acquisition:
             if held.remaining() <= 0:
                 self._begin_anew()
                 return
-        self._renewals.add(held)
+        self._known.renewals.add(held)
         self._objects.events.emit(kind, self._key, held.owner, held.fencing_token)
 
     async def _token_settles(self) -> bool:

@@ -173,7 +173,7 @@ class Token(NamedTuple):
 
     Attributes:
         epoch: The token, in microseconds.
-        settled_at: LockObjects time before which it must not be handed out; None: at once.
+        settled_at: Store time before which it must not be handed out; None: at once.
     """
 
     epoch: int

@@ -1,4 +1,4 @@
-"""One read or one write of a lock object: times taken, answers sorted, nothing repeated."""
+"""One client's requests: one read or one write of a lock object each, timed, and never repeated."""
 
 from __future__ import annotations
 
@@ -40,15 +40,21 @@ _ROUNDED: Final = 1 - 1e-9
 
 
 class LockObjects:
-    """The lock objects of one client: its backend, clocks, timing and what it knows of store time.
+    """The lock objects of one client: how it reads and writes them, and what it knows of store time.
 
     Args:
         backend: Where the objects are.
         clock: This machine's clocks.
         timing: The numbers of the rules.
         rng: Source of owners, nonces and jitter.
-        events: Told of what happens.
+        events: Reports what happens.
         holder: Shown to every reader of the bucket.
+        in_flight: Keeps what may not be cut off.
+
+    Attributes:
+        time: The store's time.
+        dateless: The store never sends a Date. One answer without a Date does not make it so.
+        closed: Why nothing is sent to the backend any more.
     """
 
     def __init__(
@@ -68,25 +74,23 @@ class LockObjects:
         self.holder = holder
         self.time = StoreTime(skew=timing.skew, resolution=timing.resolution)
         self.dateless = not backend.sends_dates
-        """The store never sends a Date. One answer without a Date does not make it so."""
+        self.in_flight = in_flight or InFlight()
+        self.closed: ConfigError | None = None
         self._backend = backend
         self._rng = rng
         self._next_write: dict[str, float] = {}
         self._no_context = Context()  # one for each: no two threads can be in the same at once
-        self.in_flight = in_flight or InFlight()
-        self.closed: ConfigError | None = None
-        """Why nothing is asked of the backend any more."""
         # Weak: a request whose loop was closed by force is collected, and the lease in its frame with it.
         self._expiries: WeakSet[Callable[[], object]] = WeakSet()
 
     def close(self, error: ConfigError) -> None:
-        """Ask nothing of the backend any more, and end what is under way: its outcome is unknown."""
+        """Send nothing to the backend any more, and end what is under way: its outcome is unknown."""
         self.closed = error
         for expire in list(self._expiries):
             expire()
 
     def through(self, backend: Backend) -> LockObjects:
-        """Return a store of the same objects that asks another backend, on another event loop."""
+        """Return the same objects as another backend reads and writes them, on another event loop."""
         return LockObjects(
             backend=backend,
             clock=self.clock,
@@ -202,32 +206,29 @@ class LockObjects:
             AccessDeniedError: Nothing was written.
             UnsupportedBackendError: Nothing was written.
         """
-        with self.in_flight.protect():
-            return await self._write(key, attempt, timeout)
-
-    async def _write(self, key: str, attempt: Attempt, timeout: float | None) -> BackendError | None:
-        body = attempt.record.encode()
+        body, interval = attempt.record.encode(), self._backend.min_write_interval
         put: Coroutine[object, object, Written]
         if attempt.base is None:
             name, put = "put_if_absent", self._backend.put_if_absent(key, body)
         else:
             name, put = "put_if_match", self._backend.put_if_match(key, body, attempt.base)
-        interval = self._backend.min_write_interval
         if interval > 0:
             self._next_write[key] = asyncio.get_running_loop().time() + interval
-        try:
-            written = await self.request(name, key, put, timeout)
-        except (AccessDeniedError, UnsupportedBackendError):
-            raise
-        except ConfigError as error:
-            return BackendUnavailableError(
-                backend=self._backend.name, operation=name, key=key, detail=str(error)
-            )
-        except BackendError as error:
-            return error
-        attempt.version = written.version
-        self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())
-        return None
+        with self.in_flight.protect():  # also what is learned from the answer
+            try:
+                written = await self.request(name, key, put, timeout)
+            except (AccessDeniedError, UnsupportedBackendError):
+                raise
+            except ConfigError as error:
+                detail = str(error)
+                return BackendUnavailableError(
+                    backend=self._backend.name, operation=name, key=key, detail=detail
+                )
+            except BackendError as error:
+                return error
+            attempt.version = written.version
+            self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())
+            return None
 
     async def request(
         self, operation: str, key: str, call: Coroutine[object, object, T], timeout: float | None = None
