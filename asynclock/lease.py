@@ -106,7 +106,7 @@ class Lease:
 
         Raises:
             LeaseLostError: The lease is lost, or was released.
-            BackendError: The store did not tell; the lease lasts until its deadline.
+            BackendError: The store did not say; the lease lasts until its deadline.
         """
         self.check()
         error = await run_on(self._loop, self._held.renew)
@@ -117,15 +117,14 @@ class Lease:
     async def release(self) -> None:
         """Free the lock: one conditional write that keeps the token; twice is a no-op.
 
-        Where another coroutine or thread of this client waits, the lock is handed on to it
-        instead, by one write of its own under a new token. Where the store does not answer, this
+        If another coroutine or thread of this client waits, the lock is handed over to it instead:
+        its acquisition is that one write, under a new token. If the store does not answer, this
         returns after three request timeouts and goes on trying in the background; the lock frees
         itself after its validity at the latest.
 
         Raises:
             LeaseLostError: It was lost before; nothing was written.
-            LeaseTakenOverError: The lock was found to be another's, broken or deleted; nothing was
-                written.
+            LeaseTakenOverError: The lock had been taken over, broken or deleted; nothing was written.
         """
         if self.lost is not None:
             self._raise()  # here, since in a forked child nobody runs the lease's loop
@@ -158,11 +157,11 @@ class Lease:
         self._held.ended.add_done_callback(call)
 
     def enter(self) -> None:
-        """Tie the lease to the running loop: if that is closed, nobody is left to release it."""
+        """Release the lease when the running loop, which runs its body, is closed by force."""
         self._held.body_loop = asyncio.get_running_loop()
 
     def let_go(self) -> None:
-        """Release in the background, where nobody can wait: from any thread, a finalizer too."""
+        """Release in the background; from any thread, and from finalizers."""
         held, end = self._held, self._end
         with suppress(RuntimeError):  # that loop is closed: the lock frees itself, or at exit
             start_on(self._loop, lambda: end(held))
@@ -219,7 +218,7 @@ class Lease:
 
 
 def was_dropped(error: BaseException | None) -> bool:
-    """Whether the coroutine that leaves a body, the caller of the caller, is being closed and cannot wait.
+    """Whether a body is left because its coroutine, the caller of the caller, is closed and cannot await.
 
     An async generator that is closed still can.
     """

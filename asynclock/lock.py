@@ -37,7 +37,7 @@ _MIN_TIMEOUT: Final = 0.0
 
 
 class LeaseHooks(Protocol):
-    """What is to happen beside every lease of a lock; both run on the client's loop."""
+    """What else happens when a lease begins and ends. Both run on the client's loop."""
 
     async def begin(self, held: HeldLock) -> None:
         """Run once the lock is held, before the lease is handed out; an exception releases the lock."""
@@ -51,14 +51,14 @@ class LeaseHooks(Protocol):
 class Lock:
     """A lock of a client. Not re-entrant: a second ``acquire`` by the same task waits.
 
-    Coroutines and threads of one client that wait for one lock form a fair line. After a long
-    run of its own a client makes way for other processes for two poll intervals.
+    Coroutines and threads of one client wait for a lock in a fair queue. A client that has had the
+    lock for long makes way for other processes for two poll intervals.
 
     Args:
-        core: The lock on the client's loop.
+        engine: The lock on the client's loop.
         loop: Returns the client's loop.
         fencing: Give every lease a fencing token.
-        hooks: What is to happen beside every lease; None: nothing.
+        hooks: What else happens when a lease begins and ends.
 
     Attributes:
         name: Name of the lock.
@@ -67,15 +67,15 @@ class Lock:
 
     def __init__(
         self,
-        core: LockEngine,
+        engine: LockEngine,
         loop: Callable[[], asyncio.AbstractEventLoop],
         *,
         fencing: bool = True,
         hooks: LeaseHooks | None = None,
     ) -> None:
-        self.name = core.name
-        self.key = core.key
-        self._engine = core
+        self.name = engine.name
+        self.key = engine.key
+        self._engine = engine
         self._home = loop
         self._fencing = fencing
         self._hooks = hooks
@@ -98,7 +98,7 @@ class Lock:
         return await self._begun(held)
 
     async def try_acquire(self) -> Lease | None:
-        """Try once, without waiting in line; None if others hold the lock or this client makes way.
+        """Try once, without waiting in the queue; None if others hold the lock or this client makes way.
 
         Raises:
             BackendError: The store did not answer; the attempt has been cleaned up.
@@ -266,7 +266,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
         await self._lease.leave(error)
 
     async def _take_back(self, error: BaseException | None) -> BaseException | None:
-        """Take our cancellation back; return the error that is left: None, or one that is not ours."""
+        """Withdraw our cancellation of the body; return the error that is left, if any."""
         outside = self._task.uncancel() > self._cancelling
         if error is None:
             # The body ended before the cancellation reached it: it arrives at the next await.

@@ -112,8 +112,8 @@ class Acquisition:
         if self._given is None and not await self._make_way():
             return None
         try:
-            while await self._rounds():
-                if await self._token_settles() and (held := self._held) is not None:
+            while (held := await self._rounds()) is not None:
+                if await self._token_settles(held):
                     self._known.fairness.began(
                         self._loop.time(),
                         started_at=started_at,
@@ -121,8 +121,8 @@ class Acquisition:
                         predecessor=self._predecessor,
                     )
                     return held
-                if self._held is not None:
-                    break  # the time was out first
+                if self._held is held:
+                    break  # not lost, but the time is out
         except BaseException:
             await self._give_up()
             raise
@@ -139,8 +139,8 @@ class Acquisition:
         await asyncio.sleep(max(0.0, min(away, self._until - self._loop.time())))
         return self._loop.time() < self._until
 
-    async def _rounds(self) -> bool:
-        """Go round until the lock is held; False once the time is out."""
+    async def _rounds(self) -> HeldLock | None:
+        """Go round until the lock is held; None once the time is out."""
         seen = self._remembered()
         remembered = seen is not None
         while True:
@@ -156,11 +156,11 @@ class Acquisition:
                     raise
                 self.error, wait, seen = error, math.inf, None
             if self._held is not None:
-                return True
+                return self._held
             if self._once and remembered and seen is not None:
                 remembered = False  # what was remembered is out of date: nothing has been tried yet
             elif self._once or not await self._pause(wait):
-                return False
+                return None
 
     async def _round(self, seen: Seen) -> tuple[float, Seen | None]:
         """Judge what was seen, and write if the lock is free.
@@ -313,10 +313,8 @@ class Acquisition:
         self._known.renewals.add(held)
         self._objects.events.emit(kind, self._key, held.owner, held.fencing_token)
 
-    async def _token_settles(self) -> bool:
+    async def _token_settles(self, held: HeldLock) -> bool:
         """Wait until the token is not from the future any more (rule 11); False if that took too long."""
-        held = self._held
-        assert held is not None  # noqa: S101  the rounds ended with it
         while self._fencing and (wait := held.until_settled()) > 0:
             left = self._until - self._loop.time()
             if left <= 0:
