@@ -10,6 +10,7 @@ import pytest
 
 import asynclock
 from asynclock import LeaseSettings
+from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.backends._azure_account import find_account
 from asynclock.errors import UnsupportedBackendError
@@ -98,7 +99,7 @@ async def test_every_spelling_of_a_container_is_the_same(azurite: Server, url: s
     await one.aclose()
     await other.aclose()
 
-    assert found is not None
+    assert isinstance(found, Stored)
     assert found.body == b"body"
 
 

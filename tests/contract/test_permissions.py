@@ -15,6 +15,7 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 import asynclock
 from asynclock import LeaseSettings
+from asynclock.backend import Absent
 from asynclock.backends import open_backend
 from asynclock.errors import AccessDeniedError
 from tests.contract.keys import temporary_key
@@ -52,7 +53,7 @@ async def _refused(url: str, options: dict[str, Any], whole: dict[str, Any]) -> 
         with pytest.raises(AccessDeniedError) as caught:
             await client.lock("a").acquire(timeout=4)
     backend = open_backend(url, **whole)
-    assert await backend.get("a.json") is None
+    assert isinstance(await backend.get("a.json"), Absent)
     await backend.aclose()
     assert caught.value.written == "no"
     assert "\n" not in str(caught.value)

@@ -15,6 +15,7 @@ import pytest
 
 import asynclock
 from asynclock import LeaseSettings, LockClient
+from asynclock.backend import Absent
 from asynclock.backends import open_backend
 from asynclock.errors import (
     AccessDeniedError,
@@ -326,7 +327,7 @@ async def test_a_deleted_object_is_a_loss(client: LockClient, other: LockClient,
     with pytest.raises(LeaseTakenOverError):
         await lease.confirm()
 
-    assert await other.backend.get(f"{name}.json") is None
+    assert isinstance(await other.backend.get(f"{name}.json"), Absent)
 
 
 @pytest.mark.parametrize("fault", [Wire.SWALLOW, Wire.BLACKHOLE])

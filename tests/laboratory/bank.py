@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from asynclock.backend import Stored
 from asynclock.client import LockClient
 from asynclock.errors import BackendError, LeaseLostError, StaleTokenError
 from asynclock.fencing import FencedObject
@@ -162,7 +163,9 @@ class _Bank:
         async def update(lease: Lease) -> None:
             lease.check()
             stored = await backend.get(_ACCOUNTS)
-            await backend.put(_ACCOUNTS, _credited(None if stored is None else stored.body, index))
+            await backend.put(
+                _ACCOUNTS, _credited(stored.body if isinstance(stored, Stored) else None, index)
+            )
 
         return update
 

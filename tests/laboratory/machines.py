@@ -15,7 +15,7 @@ from tests.laboratory.users import User
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from asynclock.backend import Stored, Written
+    from asynclock.backend import Absent, Stored, Written
     from asynclock.clock import Clock
     from asynclock.errors import RecordCorruptError
     from asynclock.testing.store import SimulatedBackend, SimulatedStore
@@ -53,7 +53,7 @@ class SimulatedFaults(FaultyBackend):
         self._store = inner._store
         self._writing: list[str] = []
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read an object, perhaps spoiled."""
         self._way.note_use("get")
         return await super().get(key)
