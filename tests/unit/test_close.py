@@ -153,8 +153,8 @@ async def test_closing_is_bounded_where_nothing_answers(world: World) -> None:
 
 
 @in_virtual_time
-async def test_a_release_after_closing_says_what_happened(world: World) -> None:
-    """The lease has been released with the client; a second release is no error."""
+async def test_a_release_after_closing_is_no_error(world: World) -> None:
+    """The lease was released with the client; releasing it again changes nothing."""
     client = world.client()
     lease = await client.lock("orders").acquire()
     await client.aclose()
@@ -217,7 +217,7 @@ async def test_a_waiter_does_not_outlive_its_client(world: World) -> None:
 
 
 @in_virtual_time
-async def test_closing_with_a_line_ends_everybody(world: World) -> None:
+async def test_closing_with_waiters_ends_every_wait(world: World) -> None:
     """``aclose`` frees the lock although many wait for a hand-off."""
     client = world.client()
     lock = client.lock("orders")
@@ -293,7 +293,7 @@ async def test_closing_leaves_no_acquisition_of_unknown_outcome(world: World, cl
 
 @in_virtual_time
 async def test_closing_waits_for_the_renewal_under_way(world: World) -> None:
-    """``aclose`` too sends its release when the renewal is answered, not beside it [6]."""
+    """``aclose`` sends its release when the renewal is answered, not beside it (rule 6)."""
     client = world.client()
     lease = await client.lock("orders").acquire()
     await while_renewing(lease)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 def test_an_interrupt_before_the_start_starts_nothing(
     host: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C while the other loop is being told: the interrupt goes on at once, nothing runs."""
+    """After Ctrl-C while the other loop is being called, nothing runs there."""
     ran = []
 
     async def run() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.OWN_412])
 @pytest.mark.parametrize("operation", ["put_if_absent", "put_if_match"])
 def test_an_acquisition_whose_answer_was_lost_is_adopted(world: World, fault: Fault, operation: str) -> None:
-    """A record with our nonce is ours: its token, and its send time for the deadline."""
+    """A record with the client's nonce is its own: the lease has its token, and counts from its sending."""
 
     async def story() -> None:
         if operation == "put_if_match":
@@ -57,8 +57,8 @@ async def test_an_acquisition_is_adopted_once_where_the_read_back_is_lost_too(wo
 
 
 @in_virtual_time
-async def test_equality_of_owners_proves_nothing(world: World) -> None:
-    """A record with our owner but another nonce is not ours."""
+async def test_an_equal_owner_without_the_nonce_proves_nothing(world: World) -> None:
+    """A record with the client's owner but another nonce is not the client's own."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         world.put(our_record(valid_until=world.now + 12, owner=lease.owner, nonce="a" * 32))
@@ -97,7 +97,7 @@ def answered_late(client: LockClient, monkeypatch: pytest.MonkeyPatch, late: flo
 async def test_an_acquisition_whose_renewal_came_too_late_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What ran out while it was renewed is not handed out: it is acquired anew [7]."""
+    """A lease that ran out while it was renewed is not returned: the lock is acquired anew (rule 7)."""
     client = world.client()
     replace_if_match = faulty(client).put_if_match
 

@@ -45,7 +45,7 @@ async def test_belief_ends_before_the_release_is_sent(world: World) -> None:
 
 @in_virtual_time
 async def test_a_release_keeps_token_owner_and_promise(world: World) -> None:
-    """The free record bears what the held one bore, but ``expired`` and a fresh nonce."""
+    """The free record differs from the held one in ``expired`` and the nonce only."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         held = world.record()
@@ -93,7 +93,7 @@ async def test_a_release_waits_for_the_stores_pace(world: World) -> None:
 
 @in_virtual_time
 async def test_a_release_that_finds_a_corrupt_record_leaves_it(world: World) -> None:
-    """It is neither ours nor free: nothing is written over it, and nothing is tried again [3, 9]."""
+    """Nothing is written over a corrupt record, and nothing is tried again (rules 3, 9)."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         world.put(b"{}")
@@ -145,7 +145,7 @@ async def test_a_release_that_is_not_answered_is_tried_less_and_less_often(world
 
 @in_virtual_time
 async def test_a_late_renewal_is_freed_without_a_pause(world: World) -> None:
-    """A release that was overtaken by a write of its own lease goes on at once, on what it found [3]."""
+    """A release that was overtaken by a late renewal of its own lease frees that record at once (rule 3)."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         faulty(client).delay = (0.05, 0.05)
@@ -161,8 +161,8 @@ async def test_a_late_renewal_is_freed_without_a_pause(world: World) -> None:
 
 
 @in_virtual_time
-async def test_anothers_free_record_is_no_release_of_ours(world: World) -> None:
-    """Who finds that the lock has gone through other hands meanwhile does not claim to have freed it."""
+async def test_a_free_record_of_another_holder_is_a_loss(world: World) -> None:
+    """A release that finds that others have held the lock meanwhile does not claim to have freed it."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         world.put(our_record(valid_until=world.now, expired=True))
@@ -175,7 +175,7 @@ async def test_anothers_free_record_is_no_release_of_ours(world: World) -> None:
 
 @pytest.mark.filterwarnings("ignore:the lease on:ResourceWarning")
 def test_a_release_on_a_loop_that_stopped_is_refused() -> None:
-    """With renewal="loop" nothing waits for ever for an event loop that does not run any more."""
+    """With renewal="loop" a release does not wait forever for an event loop that has stopped."""
     client = asynclock.connect("memory://stopped", renewal="loop", settings=FAST)
     loop = asyncio.new_event_loop()
     lease = loop.run_until_complete(client.lock("orders").acquire())
