@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.errors import BackendError, BackendUnavailableError
-from asynclock.testing import programs
-from asynclock.testing.checker import Invariant
-from asynclock.testing.explore import Bench
 from asynclock.testing.faulty import Fault
-from asynclock.testing.interleavings import interleavings
-from asynclock.testing.names import NAME
-from asynclock.testing.programs import PROGRAMS, alone, cancellations, single_faults
+from tests.laboratory import programs
+from tests.laboratory.checker import Invariant
+from tests.laboratory.explore import Bench
+from tests.laboratory.interleavings import interleavings
+from tests.laboratory.names import NAME
+from tests.laboratory.programs import PROGRAMS, alone, cancellations, single_faults
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

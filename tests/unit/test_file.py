@@ -17,7 +17,7 @@ import pytest
 
 import asynclock
 from asynclock import BackendUnavailableError, ConfigError, LeaseTakenOverError, PreconditionFailedError
-from asynclock.backend import MAX_BODY
+from asynclock.backend import MAX_BODY, Absent, Stored
 from asynclock.backends import _folder, local
 from asynclock.backends.local import LocalBackend
 from tests.unit.files import KEY
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 async def test_reading_creates_nothing(backend: LocalBackend, tmp_path: Path) -> None:
     """A look at a lock that is not there leaves no folder behind."""
-    assert await backend.get(KEY) is None
+    assert isinstance(await backend.get(KEY), Absent)
     assert [entry async for entry in backend.list("")] == []
     assert not (tmp_path / "locks").exists()
 
@@ -65,7 +65,7 @@ async def test_a_write_on_a_missing_object_is_refused(backend: LocalBackend) -> 
         await backend.put_if_match(KEY, b"x", "v")
 
     assert caught.value.written == "no"
-    assert await backend.get(KEY) is None
+    assert isinstance(await backend.get(KEY), Absent)
 
 
 async def test_a_refused_write_leaves_no_temporary_file(backend: LocalBackend, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_a_read_shows_body_version_and_time_of_one_write(backend: LocalBac
     written = await backend.put_if_absent(KEY, b"x")
     stored = await backend.get(KEY)
 
-    assert stored is not None
+    assert isinstance(stored, Stored)
     assert (stored.body, stored.version) == (b"x", written.version)
     assert stored.last_modified is not None
     assert stored.server_time is not None
@@ -109,7 +109,7 @@ async def test_at_most_64_kib_and_a_byte_are_read(backend: LocalBackend) -> None
     await backend.put(KEY, b"x" * (MAX_BODY + 5_000))
     stored = await backend.get(KEY)
 
-    assert stored is not None
+    assert isinstance(stored, Stored)
     assert len(stored.body) == MAX_BODY + 1
 
 
@@ -145,7 +145,7 @@ async def test_deleting_what_is_missing_is_no_error(backend: LocalBackend) -> No
     await backend.put(KEY, b"x")
     await backend.delete(KEY)
 
-    assert await backend.get(KEY) is None
+    assert isinstance(await backend.get(KEY), Absent)
 
 
 async def test_deleting_leaves_no_file(backend: LocalBackend, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_of_creators_among_deleters_one_wins(tmp_path: Path) -> None:
             except PreconditionFailedError:
                 continue
             stored = await backend.get(KEY)
-            assert stored is not None
+            assert isinstance(stored, Stored)
             assert stored.body == name, "two creators won"
             won += 1
             await backend.delete(KEY)
@@ -269,5 +269,5 @@ async def test_a_stopped_writer_blocks_only_its_own_object(
     assert all(isinstance(each, BackendUnavailableError) for each in outcomes)
     assert "stopped" in str(outcomes[0])
     stored = await backend.get(KEY)
-    assert stored is not None
+    assert isinstance(stored, Stored)
     assert stored.body == b"old"

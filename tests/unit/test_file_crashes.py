@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from asynclock.backend import Stored
 from asynclock.backends.local import LocalBackend
 from asynclock.record import parse_record
 from tests.unit.files import KEY, run_alone
@@ -59,7 +60,7 @@ async def test_a_writer_killed_at_any_instant_leaves_a_whole_record(tmp_path: Pa
             writer.send_signal(signal.SIGKILL)
             writer.wait()
         stored = await backend.get(KEY)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         parse_record(stored.body)
         versions.add(stored.version)
 

@@ -16,6 +16,7 @@ import pytest
 
 import asynclock
 from asynclock import AccessDeniedError, OutcomeUnknownError, UnsupportedBackendError
+from asynclock.backend import Absent, Stored
 from asynclock.backends.local import LocalBackend
 from tests.unit.files import KEY, SIDE, run_alone
 
@@ -33,7 +34,7 @@ def partial_write(folder: Path) -> None:
         with pytest.raises(OutcomeUnknownError):
             await backend.put_if_match(KEY, b"x" * 300, version)
         stored = await backend.get(KEY)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         assert stored.body == b"old"
         assert not list(folder.glob(".*.tmp"))
 
@@ -132,7 +133,7 @@ def write_unreadable(folder: Path) -> None:
         with pytest.raises(AccessDeniedError, match=KEY) as caught:
             await LocalBackend(folder).put_if_absent(KEY, b"x")
         assert caught.value.written == "no"
-        assert await LocalBackend(folder).get(KEY) is None
+        assert isinstance(await LocalBackend(folder).get(KEY), Absent)
 
     asyncio.run(main())
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import UnsupportedBackendError
+from asynclock.backend import Absent
 from asynclock.backends import _mounts
 from asynclock.backends.local import LocalBackend
 from tests.share import mounted_share
@@ -67,7 +68,7 @@ async def test_a_local_disk_is_accepted(folder: str, monkeypatch: pytest.MonkeyP
     """Neighbours of a share, and a disk mounted inside of one, are local."""
     monkeypatch.setattr(_mounts, "_table", lambda: [line.encode() for line in MOUNTS])
 
-    assert await LocalBackend(Path(folder)).get(KEY) is None
+    assert isinstance(await LocalBackend(Path(folder)).get(KEY), Absent)
 
 
 def mounted_file(folder: Path) -> None:

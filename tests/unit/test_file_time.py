@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import PreconditionFailedError, UnsupportedBackendError
+from asynclock.backend import Stored
 from asynclock.probe import probe
 from tests.unit.files import KEY, SIDE
 
@@ -54,7 +55,7 @@ async def test_a_write_never_seems_older_than_it_is(backend_here: LocalBackend, 
         version = (await backend_here.put_if_match(KEY, b"%d" % number, version)).version
         stored = await backend_here.get(KEY)
 
-        assert stored is not None
+        assert isinstance(stored, Stored)
         assert stored.last_modified is not None
         assert stored.version == version
         assert before <= stored.last_modified <= time.time() + seconds

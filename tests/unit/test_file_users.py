@@ -21,6 +21,7 @@ ALICE, BOB, STAFF = 60_001, 60_002, 60_100
 
 USER = """
 import asyncio, json, os, sys
+from asynclock.backend import Absent, Stored
 from asynclock.backends.local import LocalBackend
 from asynclock.errors import BackendError
 import pathlib
@@ -34,8 +35,8 @@ async def answer(key, body):
     try:
         stored = await backend.get(key)
         if body is None:
-            return stored and stored.body.decode()
-        if stored is None:
+            return stored.body.decode() if isinstance(stored, Stored) else None
+        if isinstance(stored, Absent):
             await backend.put_if_absent(key, body.encode())
         else:
             await backend.put_if_match(key, body.encode(), stored.version)
@@ -111,7 +112,7 @@ def mode_of(path: Path) -> int:
 def test_the_folders_permissions_say_who_takes_part(
     public: Path, folder_mode: int, umask: int, object_mode: int, side_mode: int
 ) -> None:
-    """Only users who may write in it may read objects and lock the side file, whatever the umask."""
+    """Users who may write in it may read objects and lock the side file; others cannot lock it."""
     folder = folder_of(public, ALICE, STAFF, folder_mode)
     with User(ALICE, folder, groups=(STAFF,), umask=umask) as alice:
         assert alice.write("one") == "written"

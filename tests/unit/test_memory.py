@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asynclock
+from asynclock.backend import Stored
 
 
 async def test_memory_stores_are_shared_by_name() -> None:
@@ -26,7 +27,7 @@ async def test_a_memory_store_reads_64_kib_and_a_byte_at_most() -> None:
     await backend.put("orders.json", b"x" * 100_000)
     stored = await backend.get("orders.json")
 
-    assert stored is not None
+    assert isinstance(stored, Stored)
     assert len(stored.body) == 65_537
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from asynclock import RecordCorruptError
 from asynclock.record import MAX_BODY, LockRecord, parse_record
-from asynclock.testing.fuzz import bodies, run_fuzz
+from tests.laboratory.fuzz import bodies, run_fuzz
 
 HUDI = b'{"expired":false,"validUntil":1700000000000,"owner":"3f1c0000-0000-4000-8000-000000000001"}'
 NOW = 1_700_000_000.0

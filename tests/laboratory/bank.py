@@ -1,9 +1,9 @@
-# ruff: noqa: S311, T201  reproducible on purpose; a command that prints
+# ruff: noqa: T201  a command that prints
 """The bank: accounts in one object, workers that pause for longer than their lease.
 
 Each worker adds to its own account while it holds the lock. With ``FencedObject`` no
 acknowledged update is lost; the same run that trusts the lock alone loses some, which shows
-that the harness can tell. ``python -m asynclock.testing.bank --updates 1000000`` runs both.
+that the harness can tell. ``python -m tests.laboratory.bank --updates 1000000`` runs both.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from asynclock.backend import Stored
 from asynclock.client import LockClient
 from asynclock.errors import BackendError, LeaseLostError, StaleTokenError
 from asynclock.fencing import FencedObject
 from asynclock.settings import LeaseSettings
 from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.cores import spread
-from asynclock.testing.names import NAME, URL
-from asynclock.testing.simulate import quiet
 from asynclock.testing.store import SimulatedStore, StoreProfile
 from asynclock.testing.virtual import VirtualLoop
+from tests.laboratory.cores import spread
+from tests.laboratory.names import NAME, URL
+from tests.laboratory.simulate import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -118,7 +119,7 @@ class _Bank:
 
     async def _work(self, index: int) -> None:
         process = self.loop.current_process
-        assert process.clock is not None  # noqa: S101  given above
+        assert process.clock is not None
         client = LockClient(
             url=URL,
             backend=self._store.backend(process),
@@ -162,7 +163,9 @@ class _Bank:
         async def update(lease: Lease) -> None:
             lease.check()
             stored = await backend.get(_ACCOUNTS)
-            await backend.put(_ACCOUNTS, _credited(None if stored is None else stored.body, index))
+            await backend.put(
+                _ACCOUNTS, _credited(stored.body if isinstance(stored, Stored) else None, index)
+            )
 
         return update
 
@@ -175,7 +178,7 @@ def _credited(body: bytes | None, index: int) -> bytes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if fencing lost nothing and the lock alone lost something."""
-    parser = argparse.ArgumentParser(prog="python -m asynclock.testing.bank", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.bank", description=__doc__)
     parser.add_argument("--updates", type=int, default=1_000_000)
     parser.add_argument("--jobs", type=int, help="processes; default: every core")
     options = parser.parse_args(arguments)

@@ -1,4 +1,3 @@
-# ruff: noqa: S311  reproducible on purpose
 """One simulated history: the shipped client against a simulated store, while things go wrong.
 
 A ``Plan`` says what takes part and what goes wrong; ``Simulation`` carries it out and
@@ -16,22 +15,22 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.errors import BackendError, LockChangedError, RecordCorruptError
-from asynclock.testing.checker import Checker, Invariant
 from asynclock.testing.clocks import EPOCH
-from asynclock.testing.endings import ROUND_TRIPS, Endings
 from asynclock.testing.faulty import Fault
-from asynclock.testing.machines import Machine
-from asynclock.testing.names import FENCED_KEY, KEY, NAME
 from asynclock.testing.store import SimulatedStore, is_answer
-from asynclock.testing.users import JavaWriter
 from asynclock.testing.virtual import DeadlockError, VirtualLoop
+from tests.laboratory.checker import Checker, Invariant
+from tests.laboratory.endings import ROUND_TRIPS, Endings
+from tests.laboratory.machines import Machine
+from tests.laboratory.names import FENCED_KEY, KEY, NAME
+from tests.laboratory.users import JavaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asynclock.testing.checker import Violation
-    from asynclock.testing.plan import Plan
     from asynclock.testing.store import Operation
+    from tests.laboratory.checker import Violation
+    from tests.laboratory.plan import Plan
 
 WITNESSED: Final = 10.0
 """Seconds within which a client whose wall clock is wrong has learned the store's time."""

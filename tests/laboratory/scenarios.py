@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from asynclock.settings import LeaseSettings
-from asynclock.testing import draw
-from asynclock.testing.draw import HOUR, MINUTE, SKEW
-from asynclock.testing.edge_scenarios import EDGE_SCENARIOS
 from asynclock.testing.faulty import Fault
-from asynclock.testing.hudi_scenarios import HUDI_SCENARIOS
-from asynclock.testing.plan import Plan
+from tests.laboratory import draw
+from tests.laboratory.draw import HOUR, MINUTE, SKEW
+from tests.laboratory.edge_scenarios import EDGE_SCENARIOS
+from tests.laboratory.hudi_scenarios import HUDI_SCENARIOS
+from tests.laboratory.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.backends import open_backend
 from asynclock.cli.guard import Guard
-from asynclock.testing._certificate import issue_certificate
-from asynclock.testing._installed import go_binary, go_version, npm_binary, npm_version
+from tests.laboratory._certificate import issue_certificate
+from tests.laboratory._installed import go_binary, go_version, npm_binary, npm_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -198,7 +198,7 @@ def _process(name: str) -> Iterator[tuple[str, str, str]]:
             "MINIO_CI_CD": "1",
             "MINIO_KMS_SECRET_KEY": f"{KMS_KEY}:{b64encode(os.urandom(32)).decode()}",
         }
-        process = subprocess.Popen(  # noqa: S603  our own command
+        process = subprocess.Popen(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -300,7 +300,7 @@ def _await_ready(
                 return
         except urllib.error.HTTPError as error:
             error.close()
-            if error.code < 500:  # noqa: PLR2004  Azurite refuses, but answers
+            if error.code < 500:  # Azurite refuses, but answers
                 return
         except OSError:
             pass

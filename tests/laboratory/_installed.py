@@ -43,7 +43,7 @@ def go_version(binary: str) -> str:
     go = shutil.which("go")
     said = ""
     if go is not None:
-        done = subprocess.run([go, "version", "-m", binary], capture_output=True, text=True, check=False)  # noqa: S603  our own command
+        done = subprocess.run([go, "version", "-m", binary], capture_output=True, text=True, check=False)
         said = done.stdout
     for line in said.splitlines():
         if (words := line.split())[:1] == ["mod"]:
@@ -91,7 +91,7 @@ def _install(what: str, command: list[str], environment: dict[str, str]) -> None
     folder = cache()
     folder.mkdir(parents=True, exist_ok=True)
     print(f"installing {what} into the cache", file=sys.stderr, flush=True)  # noqa: T201  it takes minutes
-    done = subprocess.run(  # noqa: S603  our own command
+    done = subprocess.run(
         command,
         env=os.environ | environment,
         cwd=folder,

@@ -1,4 +1,3 @@
-# ruff: noqa: S311  reproducible on purpose
 """What the exhaustive explorations of small scopes share: a bench of clients, and their findings."""
 
 from __future__ import annotations
@@ -10,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.client import LockClient
 from asynclock.settings import LeaseSettings
-from asynclock.testing.checker import Checker, Invariant
 from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.machines import SimulatedFaults
-from asynclock.testing.names import FENCED_KEY, KEY, NAME, URL
 from asynclock.testing.store import SimulatedStore, StoreProfile, is_answer
 from asynclock.testing.virtual import DeadlockError, Process, VirtualLoop
+from tests.laboratory.checker import Checker, Invariant
+from tests.laboratory.machines import SimulatedFaults
+from tests.laboratory.names import FENCED_KEY, KEY, NAME, URL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from asynclock.lease import Lease
     from asynclock.lock import Lock
-    from asynclock.testing.checker import Violation
+    from tests.laboratory.checker import Violation
 
 VALIDITY: Final = 10.0
 SETTINGS: Final = LeaseSettings(validity=VALIDITY, safety_margin=2.0, max_clock_skew=1.0, poll_interval=0.5)
@@ -115,7 +114,7 @@ class Bench:
         self.add("dead")
         lease = self.loop.run_until_complete(self.start(-1, die()))
         self.processes[-1].kill()
-        assert lease.held  # noqa: S101  it was not released, nor dropped before its process died
+        assert lease.held
         self.clients[-1].abandon("its process was killed")
         for each in (self.processes, self.backends, self.clients):
             each.pop()

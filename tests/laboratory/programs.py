@@ -7,15 +7,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import BackendError, LeaseLostError, RecordCorruptError
-from asynclock.testing.checker import Invariant
-from asynclock.testing.explore import VALIDITY, Bench, Exploration
 from asynclock.testing.faulty import Fault
-from asynclock.testing.names import NAME
+from tests.laboratory.checker import Invariant
+from tests.laboratory.explore import VALIDITY, Bench, Exploration
+from tests.laboratory.names import NAME
 
 if TYPE_CHECKING:
     from asynclock.lease import Lease
-    from asynclock.testing.checker import Violation
     from asynclock.testing.virtual import Process
+    from tests.laboratory.checker import Violation
 
 PROMPT: Final = 3.0
 """Seconds within which a fault must have been got over: a request timeout and a retry."""

@@ -1,4 +1,3 @@
-# ruff: noqa: S311, SLF001  reproducible on purpose; ends what has no way of its own to be ended
 """How programs of a simulated history end, or nearly end: signals, forks, exits, closed clients and loops."""
 
 from __future__ import annotations
@@ -9,20 +8,20 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
-from asynclock.testing.checker import Invariant
-from asynclock.testing.names import NAME
-from asynclock.testing.watched import shallow_copy
+from tests.laboratory.checker import Invariant
+from tests.laboratory.names import NAME
+from tests.laboratory.watched import shallow_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
     from asynclock.client import LockClient
     from asynclock.lease import Lease
-    from asynclock.testing.history import Simulation, Trouble
-    from asynclock.testing.machines import Machine, SimulatedFaults
-    from asynclock.testing.users import User
     from asynclock.testing.virtual import Process, VirtualLoop
-    from asynclock.testing.watched import Holding
+    from tests.laboratory.history import Simulation, Trouble
+    from tests.laboratory.machines import Machine, SimulatedFaults
+    from tests.laboratory.users import User
+    from tests.laboratory.watched import Holding
 
 ROUND_TRIPS: Final = 2 * 2 * 0.06
 """Two round trips on a calm network, in seconds."""

@@ -1,4 +1,3 @@
-# ruff: noqa: S311  reproducible on purpose
 """The programs on the machines of a simulated history: they call ``Lock`` and ``Lease`` as any user does."""
 
 from __future__ import annotations
@@ -9,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.errors import BackendError, ConfigError, LeaseLostError, RecordCorruptError, StaleTokenError
 from asynclock.fencing import FencedObject
-from asynclock.testing.checker import COUNT_KEY, Invariant
 from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.endings import Droppable, forget
-from asynclock.testing.hudi_peer import HudiPeer
-from asynclock.testing.names import FENCED_KEY, KEY, NAME
+from tests.laboratory.checker import COUNT_KEY, Invariant
+from tests.laboratory.endings import Droppable, forget
+from tests.laboratory.hudi_peer import HudiPeer
+from tests.laboratory.names import FENCED_KEY, KEY, NAME
 
 if TYPE_CHECKING:
     from asynclock.client import LockClient
     from asynclock.lease import Lease
     from asynclock.lock import Lock
-    from asynclock.testing.machines import Machine, Stage
-    from asynclock.testing.watched import Holding
+    from tests.laboratory.machines import Machine, Stage
+    from tests.laboratory.watched import Holding
 
 FORGOTTEN: Final = 0.2
 """Share of the leases that are dropped unreleased, by users whose loops are closed under them."""
@@ -109,7 +108,7 @@ class User:
         rng, run = self._rng, self._run
         if rng.random() >= run.plan.impatience:
             return await lock.acquire()
-        if rng.random() < 0.1:  # noqa: PLR2004  a tenth
+        if rng.random() < 0.1:
             return await lock.try_acquire()
         patience = self._patience()
         if rng.random() < run.plan.cancels:
@@ -220,12 +219,12 @@ class User:
         """Work to the end, or after a loss without end, since nobody asks the lease."""
         loop, rng = self._run.loop, self._rng
         until = loop.time() + rng.uniform(*self._run.plan.holds) * self._unit
-        endless = rng.random() < 0.5  # noqa: PLR2004  a fair coin
+        endless = rng.random() < 0.5
         while (left := until - loop.time()) > 0 or (
             endless and holding.ended_at is not None and not self.closed
         ):
             chance = rng.random()
-            if chance < 0.1 and not self.closed:  # noqa: PLR2004  a tenth
+            if chance < 0.1 and not self.closed:
                 await lease.confirm()
             await asyncio.sleep(min(max(left, 0.1), (0.02 + chance * 0.4) * self._unit))
             ended = holding.ended_at
@@ -244,7 +243,7 @@ class User:
             chance = rng.random()
             if writes:
                 await self._write(lease)
-            elif chance < 0.2:  # noqa: PLR2004  a fifth
+            elif chance < 0.2:
                 await lease.confirm()
             await asyncio.sleep(min(left, (0.02 + chance * 0.4) * self._unit))
 

@@ -1,7 +1,7 @@
-# ruff: noqa: S311, T201  reproducible on purpose; a command that prints
+# ruff: noqa: T201  a command that prints
 """Hostile bodies for whatever parses a lock record, and the parser under them.
 
-``python -m asynclock.testing.fuzz --inputs 1000000`` runs seeded inputs on all cores.
+``python -m tests.laboratory.fuzz --inputs 1000000`` runs seeded inputs on all cores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.errors import RecordCorruptError
 from asynclock.record import parse_record
-from asynclock.testing.cores import spread
+from tests.laboratory.cores import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,10 +80,10 @@ def bodies(*, seed: int, count: int) -> Iterator[bytes]:
 
 def _record(rng: Random) -> bytes:
     fields = dict(_RECORD)
-    if rng.random() < 0.3:  # noqa: PLR2004  a third
+    if rng.random() < 0.3:
         for name in ("nonce", "epoch", "leaseMs", "holder"):
             del fields[name]
-    fields["expired"] = rng.random() < 0.5  # noqa: PLR2004  a fair coin
+    fields["expired"] = rng.random() < 0.5
     fields["validUntil"] += rng.randrange(-(10**10), 10**10)
     return json.dumps(fields, separators=rng.choice(((",", ":"), (", ", ": ")))).encode()
 
@@ -253,7 +253,7 @@ def _parsed(body: bytes, result: FuzzResult) -> str | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if no input broke a promise, and both records and corrupt ones occurred."""
-    parser = argparse.ArgumentParser(prog="python -m asynclock.testing.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--jobs", type=int, help="processes; default: every core")
     options = parser.parse_args(arguments)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from asynclock.errors import LeaseTakenOverError
-from asynclock.testing.invariants import Invariant as Invariant  # noqa: PLC0414  its users find it here
-from asynclock.testing.invariants import Violation as Violation  # noqa: PLC0414  likewise
-from asynclock.testing.watched import Holding, Probe
+from tests.laboratory.invariants import Invariant as Invariant  # noqa: PLC0414  its users find it here
+from tests.laboratory.invariants import Violation as Violation  # noqa: PLC0414  likewise
+from tests.laboratory.watched import Holding, Probe
 
 if TYPE_CHECKING:
     import asyncio
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from asynclock.protocol.tenure import Tenure
     from asynclock.testing.store import Operation, SimulatedStore
     from asynclock.testing.virtual import Process
-    from asynclock.testing.watched import Believer
+    from tests.laboratory.watched import Believer
 
 COUNT_KEY: Final = "count"
 """Key of a fenced object whose body is a number: the same bytes come from whoever counts."""
@@ -213,7 +213,7 @@ class Checker:
         later = loop.now != self._asked_at or world
         self._asked_at = loop.now
         believing = 0
-        before, loop._current = loop._current, self._observer  # noqa: SLF001  cheaper than running_as
+        before, loop._current = loop._current, self._observer  # cheaper than running_as
         for holding in self._holdings:
             # A step of one process changes no other's mind; time does.
             if world or holding.process is process:
@@ -227,7 +227,7 @@ class Checker:
                 self._turned(holding, held=held)
             if held and not holding.overruled:
                 believing += 1
-        loop._current = before  # noqa: SLF001  cheaper than running_as
+        loop._current = before
         if believing > 1:
             self._too_many()
 
@@ -263,10 +263,10 @@ class Checker:
 
     def _held(self, holding: Holding) -> bool:
         loop = self._loop
-        before, loop._current = loop._current, self._observer  # noqa: SLF001  cheaper than running_as
+        before, loop._current = loop._current, self._observer  # cheaper than running_as
         holding.probe.refresh()
         held = holding.process.alive and holding.probe.lease.held
-        loop._current = before  # noqa: SLF001  cheaper than running_as
+        loop._current = before
         return held
 
     def _turned(self, holding: Holding, *, held: bool) -> None:

@@ -1,7 +1,7 @@
-# ruff: noqa: S311, T201  reproducible on purpose; a command that prints
+# ruff: noqa: T201  a command that prints
 """Simulated histories by the thousand, and the replay of one.
 
-``python -m asynclock.testing.simulate --seeds 25000`` runs seeds 0 to 24999 over all scenarios
+``python -m tests.laboratory.simulate --seeds 25000`` runs seeds 0 to 24999 over all scenarios
 on all cores; ``--scenario S --seed N`` replays one with a trace of who believed what when. Over
 many seeds a violating history is printed as soon as it is found, and stderr tells once a minute
 how far the run is.
@@ -23,16 +23,16 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
-from asynclock.testing.cores import spread
 from asynclock.testing.faulty import Fault
-from asynclock.testing.history import Simulation
-from asynclock.testing.plan import TROUBLES
-from asynclock.testing.scenarios import CYCLE, SCENARIOS
+from tests.laboratory.cores import spread
+from tests.laboratory.history import Simulation
+from tests.laboratory.plan import TROUBLES
+from tests.laboratory.scenarios import CYCLE, SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from asynclock.testing.history import History
+    from tests.laboratory.history import History
 
 CHUNK: Final = 40
 """Seeds given to a worker at a time."""
@@ -72,7 +72,7 @@ def scenario_of(seed: int) -> str:
 
 def replay_command(scenario: str, seed: int) -> str:
     """Return the command that replays a history with its trace."""
-    return f"python -m asynclock.testing.simulate --scenario {scenario} --seed {seed}"
+    return f"python -m tests.laboratory.simulate --scenario {scenario} --seed {seed}"
 
 
 @dataclass(slots=True)
@@ -227,7 +227,7 @@ class Progress:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if no history violates an invariant."""
-    parser = argparse.ArgumentParser(prog="python -m asynclock.testing.simulate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.simulate", description=__doc__)
     parser.add_argument("--scenario", choices=list(SCENARIOS), help="default: all in turn")
     parser.add_argument("--seed", type=int, help="replay this history with its trace")
     parser.add_argument("--seeds", type=int, default=FULL, help="how many histories")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from asynclock.backend import Absent
 from asynclock.errors import BackendError, BackendUnavailableError, PreconditionFailedError
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class HudiPeer:
         try:
             async with asyncio.timeout(self._validity / CALL_TIMEOUT_SHARE):
                 stored = await self._backend.get(self._key)
-            if stored is None:
+            if isinstance(stored, Absent):
                 version = None
             elif self._is_free(orjson.loads(stored.body)):
                 version = stored.version

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from asynclock.errors import ConfigError
 from asynclock.protocol.terms import Terms
 from asynclock.settings import MAX_VALIDITY, MIN_VALIDITY, LeaseSettings
-from asynclock.testing import draw
-from asynclock.testing.draw import HOUR, MINUTE, SKEW
 from asynclock.testing.faulty import Fault
-from asynclock.testing.plan import Plan
+from tests.laboratory import draw
+from tests.laboratory.draw import HOUR, MINUTE, SKEW
+from tests.laboratory.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,7 @@ def undated(rng: Random) -> Plan:
 def hudi_undated(rng: Random) -> Plan:
     """The same beside a Java writer; on some stores no object ever bears a ``last_modified``."""
     clients = rng.choice((2, 3))
-    always = rng.random() < 0.5  # noqa: PLR2004  a fair coin
+    always = rng.random() < 0.5
     return Plan(
         settings=draw.settings(rng, clients),
         store=draw.store(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from asynclock.testing import draw
-from asynclock.testing.draw import HOUR, MINUTE, SKEW
 from asynclock.testing.faulty import Fault
-from asynclock.testing.plan import Plan
+from tests.laboratory import draw
+from tests.laboratory.draw import HOUR, MINUTE, SKEW
+from tests.laboratory.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def hudi_peer(rng: Random) -> Plan:
     """Hudi's own Java writers want the same lock."""
     clients = rng.choice((2, 2, 3))
-    alone = rng.random() < 0.5  # noqa: PLR2004  a fair coin
+    alone = rng.random() < 0.5
     return Plan(
         # Java's clock may be ahead by M + 0.5: just that.
         settings=draw.settings(rng, clients, margin=SKEW - 0.5),
@@ -41,7 +41,7 @@ def hudi_clocks(rng: Random) -> Plan:
     """A Java writer beside clients whose wall clocks step and answers whose Dates are wrong."""
     clients = rng.choice((2, 3))
     walls = list(draw.walls(rng, clients))
-    if rng.random() < 0.3:  # noqa: PLR2004  a third
+    if rng.random() < 0.3:
         walls[0] = rng.choice((-1, 1)) * rng.choice((1.5 * MINUTE, HOUR))
     return Plan(
         settings=draw.settings(rng, clients),

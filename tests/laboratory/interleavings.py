@@ -1,4 +1,3 @@
-# ruff: noqa: S311  reproducible on purpose
 """Every order in which the store can serve the requests of a few clients."""
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from asynclock.errors import BackendError, LeaseLostError
-from asynclock.testing.explore import INSTANT, Bench, Exploration
-from asynclock.testing.names import NAME
 from asynclock.testing.store import SimulatedBackend, SimulatedStore
+from tests.laboratory.explore import INSTANT, Bench, Exploration
+from tests.laboratory.names import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asynclock.testing.checker import Violation
     from asynclock.testing.virtual import Process, VirtualLoop
+    from tests.laboratory.checker import Violation
 
 
 class GatedStore(SimulatedStore):

@@ -1,4 +1,3 @@
-# ruff: noqa: S311  reproducible on purpose
 """The machines of a simulated history: clocks, clients, and the way to the store."""
 
 from __future__ import annotations
@@ -10,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from asynclock.client import LockClient
 from asynclock.testing.clocks import VirtualClock
 from asynclock.testing.faulty import FaultyBackend
-from asynclock.testing.names import KEY, URL
-from asynclock.testing.users import User
+from tests.laboratory.names import KEY, URL
+from tests.laboratory.users import User
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from asynclock.backend import Stored, Written
+    from asynclock.backend import Absent, Stored, Written
     from asynclock.clock import Clock
     from asynclock.errors import RecordCorruptError
-    from asynclock.testing.checker import Checker
-    from asynclock.testing.plan import Plan
     from asynclock.testing.store import SimulatedBackend, SimulatedStore
     from asynclock.testing.virtual import Process, VirtualLoop
+    from tests.laboratory.checker import Checker
+    from tests.laboratory.plan import Plan
 
 T = TypeVar("T")
 _OWNER: Final = re.compile(rb'"owner":"([^"]+)"')
@@ -51,10 +50,10 @@ class SimulatedFaults(FaultyBackend):
     def __init__(self, inner: SimulatedBackend, *, seed: int = 0, clock: Clock | None = None) -> None:
         super().__init__(inner, seed=seed, clock=clock)
         self._way = inner
-        self._store = inner._store  # noqa: SLF001  the two are one machine's way to the store
+        self._store = inner._store
         self._writing: list[str] = []
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read an object, perhaps spoiled."""
         self._way.note_use("get")
         return await super().get(key)
@@ -88,7 +87,7 @@ class SimulatedFaults(FaultyBackend):
         if key != KEY or self._store.on_send is None:
             return await call
         found = _OWNER.search(body)
-        assert found is not None  # noqa: S101  every record has one
+        assert found is not None
         owner = found[1].decode()
         if not self._store.on_send(owner, body, beside=owner in self._writing):
             return await call
