@@ -140,7 +140,7 @@ class Endings:
             self._send_signal(index)
 
     def _send_signal(self, index: int) -> None:
-        """Do what the handlers of ``asynclock.exits`` do; the process lives on."""
+        """Do what the handlers of ``asynclock.shutdown`` do; the process lives on."""
         if self._loop.time() >= self._run.ends:
             return
         if (machine := self._run.suffers(self._run.aimed(index), "signal")) is None:

@@ -51,22 +51,22 @@ class _Stopping(Exception):  # noqa: N818  ends the query, not an error
     """The batch is left to the next run."""
 
 
-class Feed:
-    """Feeds one stream from its files to the table; ``work`` does it, in a thread of its own.
+class StreamWriter:
+    """Writes one stream from its files to the table; run ``work`` in a thread of its own.
 
     Args:
         spec: The table and its locks.
-        stream: The stream to feed.
-        spark: The session, shared by all feeds of a run.
+        stream: The stream to write.
+        spark: The session, shared by all stream writers of a run.
         client: The locks.
-        stop: Ends this feed when set; set by this feed when it fails.
-        once: End when all files that are there now are committed.
+        stop: Ends this writer when set; the writer sets it when it fails.
+        once: End once every file that exists now is committed.
         on_batch: Called after each batch.
 
     Attributes:
         name: Name of the stream.
         report: What has been done so far.
-        error: What ended the feed, None after a good end.
+        error: What ended the writer; None if it ended well.
 
     Raises:
         SpecError: The source, the table or the checkpoint does not fit the spec; nothing was written.
@@ -97,18 +97,18 @@ class Feed:
         self._splice = Splice(spec, spark)
         self._checkpoint = Checkpoint(spec, stream, spark)
         self._checkpoint.refuse_another_table(self._splice.table_id)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._cut_off = False
         self._batches = Cancellable(spark, f"asynclock stream {stream.name} {uuid.uuid4()}")
         self._failure: BaseException | None = None
 
     def work(self) -> None:
-        """Wait for the lease, feed the stream, release; ``error`` then says how it ended."""
+        """Wait for the lease, write the stream, release; ``error`` then says how it ended."""
         try:
             lease = self._acquire()
             if lease is not None:
                 with lease:
-                    self._feed(lease)
+                    self._write(lease)
                 if self._once and not self._stop.is_set():
                     self._tell_unread_changes()
         except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
@@ -131,7 +131,7 @@ class Feed:
             return lease
         return None
 
-    def _feed(self, lease: sync.Lease) -> None:
+    def _write(self, lease: sync.Lease) -> None:
         started = time.monotonic()
         self._checkpoint.refuse_another_table(self._splice.table_id)  # since then another may have led
         try:
@@ -183,14 +183,14 @@ class Feed:
         """Warn of each file that Spark will not read, or not again, once."""
         try:
             found = self._checkpoint.unread_changes()
-        except Exception:  # a look is no reason to stop feeding
+        except Exception:  # a failed look is no reason to stop
             log.warning("stream %s: cannot look over the source", self.name, exc_info=True)
             return
         for files, what in ((found.changed, _CHANGED), (found.hidden, _HIDDEN)):
             for file in files:
-                if file not in self._told:
+                if file not in self._reported:
                     log.warning("stream %s: %s %s", self.name, file, what)
-        self._told.update(found.changed, found.hidden)
+        self._reported.update(found.changed, found.hidden)
 
     def _abandon(self, query: StreamingQuery, loss: LeaseLostError) -> None:
         """Stop at once: another writer may have begun."""
@@ -270,7 +270,7 @@ class Feed:
         """Wait while somebody has reserved the table for a job that cannot merge."""
         started = time.monotonic()
         reservation = self._client.lock(RESERVATION_LOCK)
-        poll_interval = self._spec.locks.settings.poll_interval or _STOP_SECONDS
+        poll_interval = self._spec.locks.settings.poll_interval
         announced = False
         while (status := reservation.status()).state == "held" and not self._stop.wait(poll_interval):
             lease.check()

@@ -1,8 +1,7 @@
-"""Which tables this process holds, so that it never waits for itself.
+"""The tables whose locks this process holds, so that its own Spark writes never wait for it.
 
-A Spark write takes Hudi's lock at its commit. In a process that holds the same lock through
-Python the two would wait for each other until one times out. What other processes hold is not
-known here.
+A Spark write takes Hudi's lock at its commit. In a process that holds the same lock through Python,
+the two would wait for each other until one times out. Locks of other processes are not known here.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ _mutex: Final = threading.Lock()
 _held: Final[dict[str, WeakSet[Tenure]]] = {}
 
 
-def note(table: TablePath, tenure: Tenure) -> None:
-    """Remember that a table is held; the end of the lease need not be reported."""
+def add(table: TablePath, tenure: Tenure) -> None:
+    """Note that a lease holds a table's lock; it need not be removed when the lease ends."""
     with _mutex:
         _held.setdefault(table.identity, WeakSet()).add(tenure)
 
@@ -32,14 +31,14 @@ def held_here(base_path: str) -> bool:
     try:
         table = TablePath.parse(base_path)
     except ConfigError:
-        return False  # a path that cannot be locked is not held
+        return False  # no lock can exist for such a path
     with _mutex:
         tenures = list(_held.get(table.identity, ()))
     return any(tenure.remaining() > 0 for tenure in tenures)
 
 
 def refuse_if_held(base_path: str) -> None:
-    """Return if a Spark write to the table may start.
+    """Return only if a Spark write to the table may start.
 
     Raises:
         ConfigError: This process holds the table's lock; nothing was written.
@@ -50,5 +49,5 @@ def refuse_if_held(base_path: str) -> None:
             value=base_path,
             reason="this process holds the table's lock (asynclock.hudi.table_lock), which the write "
             "would wait for at its commit: they would block each other; nothing was written. Release "
-            "it first: Hudi takes the lock by itself, and to keep other jobs out use a lock of your own",
+            "it first: Hudi takes the lock by itself; to keep other jobs out, use another lock",
         )

@@ -1,4 +1,4 @@
-"""Writing the audit trail of a table's lock, beside its leases."""
+"""Write the audit trail of a table's lock while its leases are held."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from asynclock.errors import BackendError
 from asynclock.events import logger
-from asynclock.hudi import register
+from asynclock.hudi import held_tables
 from asynclock.hudi.audit import encode, file_name, is_enabled
 
 if TYPE_CHECKING:
@@ -21,50 +21,50 @@ if TYPE_CHECKING:
 
 
 class TableHooks:
-    """``LeaseHooks`` of a table's lock: each lease is registered and, if audited, has a trail.
+    """Lease hooks of a table's lock: note the table as held and, if auditing is on, write the trail.
 
     Args:
         table: The table.
         backend: The store of the table.
-        timeout: Seconds that one request of a trail may take.
+        timeout: Seconds that one request of the audit trail may take.
     """
 
     def __init__(self, table: TablePath, backend: Backend, *, timeout: float) -> None:
         self._table = table
         self._backend = backend
         self._timeout = timeout
-        self._trail: Trail | None = None
+        self._writer: AuditWriter | None = None
 
     async def begin(self, tenure: Tenure) -> None:
-        """Register the table as held and begin a trail if auditing is switched on."""
-        register.note(self._table, tenure)
-        trail = Trail(self._backend, tenure, timeout=self._timeout)
-        self._trail = trail if await trail.begin() else None
+        """Note the table as held here, and begin an audit file if auditing is switched on."""
+        held_tables.add(self._table, tenure)
+        writer = AuditWriter(self._backend, tenure, timeout=self._timeout)
+        self._writer = writer if await writer.begin() else None
 
     def renewed(self) -> None:
-        """Note in the trail that the lease was renewed."""
-        if self._trail is not None:
-            self._trail.renewed()
+        """Record that the lease was renewed."""
+        if self._writer is not None:
+            self._writer.renewed()
 
     async def end(self, release: Callable[[], Awaitable[bool]]) -> bool:
-        """Release the lock and note in the trail that the lease has ended."""
-        trail = self.take_trail()
+        """Release the lock and record that the lease has ended."""
+        writer = self.take_writer()
         ended_ms = wall_ms()
         released = await release()
-        if trail is not None:
-            await (trail.end(ended_ms) if released else trail.stop())
+        if writer is not None:
+            await (writer.end(ended_ms) if released else writer.stop())
         return released
 
-    def take_trail(self) -> Trail | None:
-        """Return the trail of the present lease, to which nothing is added from now on."""
-        trail, self._trail = self._trail, None
-        return trail
+    def take_writer(self) -> AuditWriter | None:
+        """Return the audit writer of the current lease, if any, and add nothing to it from now on."""
+        writer, self._writer = self._writer, None
+        return writer
 
 
-class Trail:
-    """The audit file of one lease, written whole for each record. Runs on the lease's loop.
+class AuditWriter:
+    """Writes the audit file of one lease, whole for each record. Runs on the lease's loop.
 
-    A failure is logged and costs a record, never the lock.
+    A failed write is logged and may lose a record; it never affects the lock.
 
     Args:
         backend: The store of the table.
@@ -82,7 +82,7 @@ class Trail:
         self._writing: asyncio.Task[None] | None = None
 
     async def begin(self) -> bool:
-        """Write START if auditing is switched on; False: it is off, or the switch was not readable."""
+        """Write START and return True if auditing is on; False if it is off or the switch cannot be read."""
         try:
             async with asyncio.timeout(self._timeout):
                 if not await is_enabled(self._backend):
@@ -102,13 +102,13 @@ class Trail:
         """Write END.
 
         Args:
-            ended_ms: A time before the release was sent: the next holder's START is then never earlier.
+            ended_ms: A time before the release was sent, so that the next holder's START is never earlier.
         """
         self._add("END", ended_ms)
         await self._written()
 
     async def stop(self) -> None:
-        """Wait for what is being written. A lease that was lost has no END."""
+        """Wait for the record being written. A lease that was lost gets no END."""
         await self._written()
 
     def _add(self, state: State, timestamp_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The ends of a process: exit, signals and fork (rules 17 and 18)."""
+"""What happens to leases when the process exits, gets a signal or forks (rules 17 and 18)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FORKED: Final = "this is a forked child, the lease is the parent's"
 
 
 class Releasing(Protocol):
-    """A client, as far as an exit needs to know it."""
+    """The part of a client that an exit uses."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop that everything runs on, or None."""
+        """The client's loop, or None."""
         ...
 
     @property
@@ -37,15 +37,19 @@ class Releasing(Protocol):
         ...
 
     async def release_all(self, *, loss: str | None = None) -> None:
-        """Release what is held, within the bound, told as a loss where one is given; on the client's loop."""
+        """Release every lease within the bound, on the client's loop.
+
+        Args:
+            loss: If given, leases are reported as lost for this reason.
+        """
         ...
 
     async def release_elsewhere(self) -> None:
-        """Release what is held, within the bound, on another loop: the client's is closed."""
+        """Release every lease within the bound, on another loop, because the client's is closed."""
         ...
 
     def abandon(self, reason: str) -> None:
-        """Hold nothing any more: this is a forked child."""
+        """Give up every lease without writing: this is a forked child."""
         ...
 
 
@@ -53,18 +57,18 @@ _clients: Final[WeakSet[Releasing]] = WeakSet()
 
 
 def register(client: Releasing) -> None:
-    """Release what ``client`` holds when this process ends; hold nothing in a forked child."""
+    """Release the leases of ``client`` when this process ends, and give them up in a forked child."""
     _clients.add(client)
 
 
 def install_signal_handlers() -> None:
-    """Release all leases on SIGTERM, SIGHUP and SIGINT, then do what was done before.
+    """Release all leases on SIGTERM, SIGHUP and SIGINT, then run the previous handler.
 
-    Whoever holds is told of a loss at once, for the process may live on; the releases take at
-    most ``min(2 s, validity / 5)``. Without this, a signal that ends the process leaves its locks
-    to expire. Leases of ``renewal="loop"`` clients are released on their loop, which must be
-    running; the previous action follows then. A signal that is ignored (``nohup``) stays ignored
-    and releases nothing.
+    Every lease is reported as lost at once, because the process may survive the signal; the
+    releases take at most ``min(2 s, validity / 5)``. Without these handlers, a signal that ends the
+    process leaves its locks to expire. Leases of ``renewal="loop"`` clients are released on their
+    loop, which must be running; the previous handler runs after that. A signal that is ignored
+    (``nohup``) stays ignored and releases nothing.
 
     Raises:
         RuntimeError: Not called from the main thread.
@@ -78,7 +82,7 @@ def install_signal_handlers() -> None:
 
 
 class _Handler:
-    """A signal handler that releases first and chains to the one before."""
+    """A signal handler that releases every lease and then calls the previous handler."""
 
     def __init__(self, previous: Callable[[int, FrameType | None], Any] | int | None) -> None:
         self._previous = previous
@@ -123,25 +127,25 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 def _release(
     where: Callable[[asyncio.AbstractEventLoop], bool], *, loss: str | None = None
 ) -> list[tuple[Future[None], float]]:
-    """Start releasing everything that runs on loops of other threads."""
+    """Start to release the leases of all clients whose loop runs in another thread and passes ``where``."""
     started = []
     for client in list(_clients):
         loop = client.loop
         if loop is not None and loop.is_running() and where(loop):
-            with contextlib.suppress(RuntimeError):  # closed since
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 releasing = asyncio.run_coroutine_threadsafe(client.release_all(loss=loss), loop)
                 started.append((releasing, client.exit_bound))
     return started
 
 
 _signalled_at = -math.inf
-"""When a signal last told this process to end: nothing was acquired since, within twice the bound."""
+"""When the last signal arrived; nothing is acquired for twice the exit bound after it."""
 
 
 def _wait(started: list[tuple[Future[None], float]]) -> None:
     began = time.monotonic()
     if started and began - _signalled_at < 2 * max(bound for _, bound in started):
-        began = _signalled_at  # a KeyboardInterrupt has led here: the bound is not granted twice
+        began = _signalled_at  # after a KeyboardInterrupt the bound runs from the signal, not again from here
     for future, bound in started:
         with contextlib.suppress(Exception):
             future.result(max(0.0, began + bound - time.monotonic()))
@@ -154,7 +158,7 @@ def _release_at_exit() -> None:
         loop = client.loop
         if loop is None or loop.is_running():
             continue
-        # Its loop ended with leases held on it: it is run once more, or another in its place.
+        # Its loop has stopped with leases held: run it once more, or another one if it is closed.
         with contextlib.suppress(Exception):
             if loop.is_closed():
                 asyncio.run(client.release_elsewhere())
