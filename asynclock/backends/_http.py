@@ -256,8 +256,8 @@ class _Call:
                     failure.__context__ = None  # the SDK's text may contain secrets
                     del failure, error  # their tracebacks refer to this frame: a reference cycle
         finally:
-            # Not reset(), which fails if the loop ends in the middle of the call: Python then closes the call in
-            # another context.
+            # Not reset(), which fails if the loop ends in the middle of the call: Python then closes the call
+            # in another context.
             exchange.set(None)
 
 
