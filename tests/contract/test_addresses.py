@@ -15,10 +15,10 @@ from asynclock.backends import open_backend
 from asynclock.backends._azure_account import find_account
 from asynclock.errors import UnsupportedBackendError
 from asynclock.testing.proxy import TapProxy, Wire
-from asynclock.testing.servers import AZURE_ACCOUNT, AZURE_KEY, USER
+from tests.laboratory.servers import AZURE_ACCOUNT, AZURE_KEY, USER
 
 if TYPE_CHECKING:
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 # The servers are one node each.
 SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5)

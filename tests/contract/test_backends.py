@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from asynclock.backend import Backend
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 
 async def _opened(url: str, **options: object) -> AsyncIterator[Backend]:

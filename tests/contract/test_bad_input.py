@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from asynclock.backend import Backend
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 CANARY = "Q0FOQVJZQ0FOQVJZ"  # base64, so that it passes for an account key
 SECRETS = ("secret_access_key", "credential", "token")

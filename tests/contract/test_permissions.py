@@ -18,13 +18,13 @@ from asynclock import LeaseSettings
 from asynclock.backend import Absent
 from asynclock.backends import open_backend
 from asynclock.errors import AccessDeniedError
-from asynclock.testing.servers import AZURE_ACCOUNT, AZURE_KEY, BUCKET
 from tests.contract.keys import temporary_key
+from tests.laboratory.servers import AZURE_ACCOUNT, AZURE_KEY, BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 # The servers are one node each.
 SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5)

@@ -17,7 +17,7 @@ from asynclock.probe import probe, probe_backend
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 
 class IgnoresIfMatch(MemoryBackend):

@@ -28,7 +28,7 @@ from asynclock.testing.proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
     from asynclock.backends._http import CloudBackend
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 CANARY = "CANARY-dont-show-me"
 REGION = "<Region>eu-west-1</Region>"

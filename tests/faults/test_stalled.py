@@ -21,7 +21,7 @@ from asynclock.testing.proxy import TapProxy
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 T = TypeVar("T")
 End = Literal["closed", "reset", "forgotten"]

@@ -20,7 +20,7 @@ from asynclock.testing.proxy import TapProxy, Wire
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 BOUND = 0.5
 MODULES = (asynclock.backends._s3_client, asynclock.backends.gcs, asynclock.backends.azure)

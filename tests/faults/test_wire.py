@@ -33,7 +33,7 @@ from asynclock.testing.proxy import TapProxy, Wire
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 # The servers are one node each, so their clock agrees with itself.
 SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5, poll_interval=0.1)

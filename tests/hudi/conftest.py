@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from asynclock.backend import Backend
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 LOCK_KEY = f"{LOCK_NAME}.json"
 _numbers = itertools.count()

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from asynclock.backend import Backend
-    from asynclock.testing.servers import Server
     from tests.hudi.conftest import Table
     from tests.hudi.harness import Providers
+    from tests.laboratory.servers import Server
 
 _numbers = itertools.count()
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 S3A: Final = ("org.apache.hadoop:hadoop-aws:3.3.4", "com.amazonaws:aws-java-sdk-bundle:1.12.262")
 HOLD: Final = 4.0

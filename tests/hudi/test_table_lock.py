@@ -23,7 +23,7 @@ from asynclock.errors import (
     LeaseLostError,
     RecordCorruptError,
 )
-from asynclock.hudi.register import held_here, refuse_if_held
+from asynclock.hudi.held_tables import held_here, refuse_if_held
 from asynclock.record import LockRecord, parse_record
 from asynclock.sync import hudi as blocking
 from asynclock.testing.proxy import TapProxy
@@ -31,8 +31,8 @@ from asynclock.testing.proxy import TapProxy
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from asynclock.testing.servers import Server
     from tests.hudi.conftest import Table
+    from tests.laboratory.servers import Server
 
 LOCK_KEY: Final = ".hoodie/.locks/table_lock.json"
 
