@@ -24,7 +24,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hash
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
-	@echo "make test                the whole test suite"
+	@echo "make test [ONLY=suite]   the whole test suite, or one folder of tests/"
 	@echo "make simulate [SEEDS=n]  a million fenced updates and hostile records, then histories in virtual time"
 	@echo "make attack [SEEDS=n]    a second opinion: histories in a universe that shares no code with the simulator"
 	@echo "make mutants             planted mistakes that the simulator must find"
@@ -42,12 +42,12 @@ demo: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS))
 
 test: $(VENV)/ready $(JAR) lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 3 --dist loadgroup)
 
 simulate: $(VENV)/ready
-	@$(BIN)/python -m asynclock.testing.bank
-	@$(BIN)/python -m asynclock.testing.fuzz
-	@$(BIN)/python -m asynclock.testing.simulate $(if $(SEEDS),--seeds $(SEEDS))
+	@$(BIN)/python -m tests.laboratory.bank
+	@$(BIN)/python -m tests.laboratory.fuzz
+	@$(BIN)/python -m tests.laboratory.simulate $(if $(SEEDS),--seeds $(SEEDS))
 
 attack: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.attack $(if $(SEEDS),--seeds $(SEEDS))
@@ -56,10 +56,10 @@ mutants: $(VENV)/ready
 	@$(BIN)/python -m tests.mutants
 
 soak-kill: $(VENV)/ready
-	@$(BIN)/python -m asynclock.testing.soak_kill --kills $(KILLS)
+	@$(BIN)/python -m tests.laboratory.soak_kill --kills $(KILLS)
 
 soak-cut: $(VENV)/ready
-	@$(BIN)/python -m asynclock.testing.soak_cut --cuts $(CUTS)
+	@$(BIN)/python -m tests.laboratory.soak_cut --cuts $(CUTS)
 
 fuzz-data: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m tests.laboratory.fuzz_data --files $(FILES)

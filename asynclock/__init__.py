@@ -1,5 +1,6 @@
 """A lock that lives in the object store where the data already is."""
 
+from asynclock.backend import Absent as Absent
 from asynclock.backend import Backend as Backend
 from asynclock.backend import Stored as Stored
 from asynclock.backend import Written as Written

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from asynclock.backend import MAX_BODY
+from asynclock.backend import MAX_BODY, Absent
 from asynclock.errors import (
     BackendError,
     ConfigError,
@@ -98,7 +98,7 @@ class FencedObject:
 
     async def _read(self) -> FencedValue | None:
         stored = await self._client.request("get", self.key, self._client.backend.get(self.key))
-        if stored is None:
+        if isinstance(stored, Absent):
             return None
         if len(stored.body) > MAX_BODY:
             raise RecordCorruptError(key=self.key, reason="larger than 64 KiB", version=stored.version)

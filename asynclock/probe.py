@@ -14,7 +14,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from asynclock.backend import MissingDate, Written, missing_date
+from asynclock.backend import Absent, Stored, Written
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
@@ -24,7 +24,7 @@ from asynclock.settings import LeaseSettings
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from asynclock.backend import Backend, Stored
+    from asynclock.backend import Backend
     from asynclock.clock import Clock
 
 RACERS: Final = 32
@@ -169,7 +169,7 @@ class _Trial:
 
     async def _may_be_there(self, key: str) -> bool:
         with contextlib.suppress(BackendError):
-            return await self._backend.get(key) is not None
+            return isinstance(await self._backend.get(key), Stored)
         return True
 
     async def _reads_back(self) -> str:
@@ -292,12 +292,13 @@ class _Trial:
     async def _tells_time(self) -> str:
         key, skew = self._key(), LeaseSettings().max_clock_skew
         before = self._clock.wall()
+        missing = await self._missing(key)
         await self._backend.put_if_absent(key, b"first")
         stored = await self._present(key)
         after = self._clock.wall()
+        if self._backend.sends_dates and None in {missing.server_time, stored.server_time}:
+            raise _Refuted("answers carry no Date, which new locks are made from; what strips it off?")
         if stored.server_time is None:
-            if self._backend.sends_dates:
-                raise _Refuted("answers carry no Date, which new locks are made from; what strips it off?")
             return "answers have no usable Date; a dead holder's lock is freed after a full observation only"
         ahead = max(0.0, stored.server_time - after)
         behind = max(0.0, before - stored.server_time - self._backend.clock_resolution)
@@ -318,17 +319,15 @@ class _Trial:
 
     async def _present(self, key: str) -> Stored:
         stored = await self._backend.get(key)
-        if stored is None:
+        if isinstance(stored, Absent):
             raise _Refuted("an object just written is not found; reads are stale or cached")
         return stored
 
-    async def _missing(self, key: str) -> None:
-        reset = missing_date.set(MissingDate())
-        try:
-            if await self._backend.get(key) is not None:
-                raise _Refuted("an object that was never written is found")
-        finally:
-            missing_date.reset(reset)
+    async def _missing(self, key: str) -> Absent:
+        found = await self._backend.get(key)
+        if isinstance(found, Stored):
+            raise _Refuted("an object that was never written is found")
+        return found
 
     async def _pace(self) -> None:
         await asyncio.sleep(self._backend.min_write_interval)

@@ -17,7 +17,7 @@ import anyio
 import orjson
 
 from asynclock._text import escaped
-from asynclock.backend import MAX_BODY
+from asynclock.backend import MAX_BODY, Absent
 from asynclock.backends import open_backend
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.hudi.options import LockOptions
@@ -147,7 +147,7 @@ def start_of(name: str, owner: str) -> int | None:
 async def is_enabled(backend: Backend) -> bool:
     """Return whether auditing is on. A switch that cannot be parsed counts as off, as in Hudi."""
     stored = await backend.get(AUDIT_SWITCH)
-    if stored is None:
+    if isinstance(stored, Absent):
         return False
     try:
         switch = orjson.loads(stored.body)
@@ -263,7 +263,7 @@ async def validate(backend: Backend) -> AuditReport:
 
     async def read(key: str) -> None:
         stored = await backend.get(key)
-        if stored is None:
+        if isinstance(stored, Absent):
             return  # deleted meanwhile
         name, body = key.removeprefix(AUDIT_FOLDER), stored.body
         if len(body) > MAX_BODY:
@@ -305,9 +305,7 @@ async def cleanup(backend: Backend, *, older_than: float, dry_run: bool) -> Audi
 async def _store_time(backend: Backend) -> float:
     """Return the store's time, which the age of a file is measured by; without a Date, this machine's."""
     stored = await backend.get(AUDIT_SWITCH)
-    if stored is None or stored.server_time is None:
-        return time.time()
-    return stored.server_time
+    return time.time() if stored.server_time is None else stored.server_time
 
 
 def _windows(name: str, body: bytes) -> list[_Window]:

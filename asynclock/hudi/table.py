@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from asynclock.backend import MAX_BODY
+from asynclock.backend import MAX_BODY, Stored
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
 from asynclock.hudi.paths import PROPERTIES
@@ -47,7 +47,7 @@ async def read_table(backend: Backend, table: TablePath) -> TableProperties:
     """
     for key in PROPERTIES:
         stored = await backend.get(key)
-        if stored is not None:
+        if isinstance(stored, Stored):
             break
     else:
         raise ConfigError(

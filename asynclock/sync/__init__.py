@@ -4,6 +4,7 @@ Everything runs on asynclock's loop thread, so leases are renewed while the call
 thread with a running event loop every call raises ``RuntimeError``, which names the async call.
 """
 
+from asynclock.backend import Absent as Absent
 from asynclock.backend import Backend as Backend
 from asynclock.backend import Stored as Stored
 from asynclock.backend import Written as Written

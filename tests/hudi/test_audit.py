@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock import hudi
+from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.errors import ConfigError
 from asynclock.hudi.audit import AuditReport, cleanup, encode, file_name, start_of, validate
@@ -29,7 +30,7 @@ async def trail(backend: Backend) -> dict[str, list[dict[str, object]]]:
     found = {}
     async for entry in backend.list(FOLDER):
         stored = await backend.get(entry.key)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         found[entry.key.removeprefix(FOLDER)] = [json.loads(line) for line in stored.body.splitlines()]
     return found
 
