@@ -21,69 +21,69 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def line() -> WaitQueue:
-    """Return a line that somebody is the head of."""
+def queue() -> WaitQueue:
+    """Return a queue that somebody is the head of."""
     queue = WaitQueue()
     assert queue.try_enter()
     return queue
 
 
-async def waiting(line: WaitQueue, count: int) -> list[asyncio.Task[HeldLock | None]]:
-    """Return tasks that wait in line, in this order."""
-    waiters = [asyncio.create_task(line.enter(None)) for _ in range(count)]
+async def waiting(queue: WaitQueue, count: int) -> list[asyncio.Task[HeldLock | None]]:
+    """Return tasks that wait in the queue, in this order."""
+    waiters = [asyncio.create_task(queue.enter(None)) for _ in range(count)]
     await asyncio.sleep(0)
     return waiters
 
 
-async def test_the_line_is_first_come_first_served(line: WaitQueue) -> None:
+async def test_the_queue_is_first_come_first_served(queue: WaitQueue) -> None:
     """Waiters become head in the order in which they came."""
-    waiters = await waiting(line, 3)
+    waiters = await waiting(queue, 3)
     for number, waiter in enumerate(waiters):
-        line.leave()
+        queue.leave()
         assert await waiter is None
         assert not any(later.done() for later in waiters[number + 1 :])
 
 
-async def test_an_empty_line_can_be_entered_at_once(line: WaitQueue) -> None:
+async def test_an_empty_queue_can_be_entered_at_once(queue: WaitQueue) -> None:
     """After the last one has left nobody waits."""
-    assert not line.try_enter()
-    line.leave()
-    assert line.try_enter()
+    assert not queue.try_enter()
+    queue.leave()
+    assert queue.try_enter()
 
 
-async def test_a_waiter_gives_up_after_its_time(line: WaitQueue) -> None:
-    """A time-out leaves no trace in the line."""
+async def test_a_waiter_gives_up_after_its_time(queue: WaitQueue) -> None:
+    """A time-out leaves no trace in the queue."""
     with pytest.raises(TimeoutError):
-        await line.enter(asyncio.get_running_loop().time())
-    line.leave()
-    assert line.try_enter()
+        await queue.enter(asyncio.get_running_loop().time())
+    queue.leave()
+    assert queue.try_enter()
 
 
-async def test_a_cancelled_waiter_lets_the_next_one_pass(line: WaitQueue) -> None:
+async def test_a_cancelled_waiter_lets_the_next_one_pass(queue: WaitQueue) -> None:
     """Cancelling the first in line makes the second the first."""
-    first, second = await waiting(line, 2)
+    first, second = await waiting(queue, 2)
     first.cancel()
     await asyncio.sleep(0)
-    line.leave()
+    queue.leave()
 
     assert await second is None
 
 
-async def test_a_cancellation_just_before_its_turn_is_a_cancellation(line: WaitQueue) -> None:
-    """A waiter that is passed over because it was just cancelled tells so, and nothing else."""
-    first, second = await waiting(line, 2)
+async def test_a_cancellation_just_before_its_turn_is_a_cancellation(queue: WaitQueue) -> None:
+    """A waiter that is passed over because it was just cancelled raises CancelledError, and nothing else."""
+    first, second = await waiting(queue, 2)
     first.cancel()
-    line.leave()
+    queue.leave()
 
     assert await second is None
     with pytest.raises(asyncio.CancelledError):
         await first
 
 
-async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(line: WaitQueue) -> None:
+async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(queue: WaitQueue) -> None:
     """If a waiter is cancelled in the instant of its turn, the next one has it."""
-    first, second = await waiting(line, 2)
-    line.leave()
+    first, second = await waiting(queue, 2)
+    queue.leave()
     first.cancel()
 
     with pytest.raises(asyncio.CancelledError):
@@ -91,30 +91,30 @@ async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(line: WaitQueu
     assert await second is None
 
 
-async def test_a_turn_that_nobody_can_take_frees_the_queue(line: WaitQueue) -> None:
+async def test_a_turn_that_nobody_can_take_frees_the_queue(queue: WaitQueue) -> None:
     """If the last waiter is cancelled in the instant of its turn, nobody is the head."""
-    (last,) = await waiting(line, 1)
-    line.leave()
+    (last,) = await waiting(queue, 1)
+    queue.leave()
     last.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await last
-    assert line.take_stranded() is None
-    assert line.try_enter()
+    assert queue.take_stranded() is None
+    assert queue.try_enter()
 
 
-async def test_a_lock_that_nobody_can_take_is_stranded(line: WaitQueue) -> None:
+async def test_a_lock_that_nobody_can_take_is_stranded(queue: WaitQueue) -> None:
     """If it was handed over in the instant of a cancellation, it is kept until somebody frees it."""
-    (last,) = await waiting(line, 1)
+    (last,) = await waiting(queue, 1)
     handed = object()
-    assert line.pass_on(handed)  # type: ignore[arg-type]
+    assert queue.pass_on(handed)  # type: ignore[arg-type]
     last.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await last
-    assert line.take_stranded() is handed
-    assert line.take_stranded() is None
-    assert not line.try_enter()
+    assert queue.take_stranded() is handed
+    assert queue.take_stranded() is None
+    assert not queue.try_enter()
 
 
 @in_virtual_time
@@ -165,8 +165,8 @@ async def test_a_second_acquire_by_the_same_task_waits(world: World) -> None:
     assert (caught.value.key, caught.value.timeout) == (KEY, 1.0)
 
 
-def test_two_threads_that_name_a_lock_at_once_stand_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same name is the same waiting line, though both threads find it missing."""
+def test_two_threads_that_name_a_lock_at_once_share_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same name is the same queue, though both threads find it missing."""
     both_here = threading.Barrier(2, timeout=5)
     make = asynclock.client.LockEngine
 
@@ -176,19 +176,19 @@ def test_two_threads_that_name_a_lock_at_once_stand_in_one_line(monkeypatch: pyt
 
     monkeypatch.setattr(asynclock.client, "LockEngine", made_at_once)
     client = asynclock.connect("memory://")
-    cores: list[LockEngine] = []
-    threads = [threading.Thread(target=lambda: cores.append(client.engine("orders"))) for _ in range(2)]
+    engines: list[LockEngine] = []
+    threads = [threading.Thread(target=lambda: engines.append(client.engine("orders"))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert cores[0] is cores[1]
+    assert engines[0] is engines[1]
 
 
 @in_virtual_time
 async def test_a_waiter_cancelled_as_its_turn_comes_passes_it_on(world: World) -> None:
-    """If nobody else waits, the line is free again, not waiting for somebody who is gone [12]."""
+    """If nobody else waits, the queue is free again (rule 12)."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         waiting = asyncio.create_task(client.lock("orders").acquire())
@@ -206,8 +206,8 @@ async def test_a_waiter_cancelled_as_its_turn_comes_passes_it_on(world: World) -
 
 
 @in_virtual_time
-async def test_looks_at_a_held_lock_are_never_in_step(world: World) -> None:
-    """A waiter looks after half to all of the poll interval, each time another share of it [13]."""
+async def test_looks_at_a_held_lock_are_jittered(world: World) -> None:
+    """A waiter looks after half to all of the poll interval, each time a different share (rule 13)."""
     world.put(our_record(valid_until=world.now + 1000, lease_ms=1_000_000))
     async with world.client() as client:
         with pytest.raises(asynclock.AcquireTimeoutError):
@@ -221,7 +221,7 @@ async def test_looks_at_a_held_lock_are_never_in_step(world: World) -> None:
 
 @in_virtual_time
 async def test_where_no_date_was_usable_a_second_passes_before_the_next_look(world: World) -> None:
-    """Dates that agree with nobody's clock are not asked for again and again."""
+    """A client whose wall clock agrees with no Date does not ask again and again."""
     client = world.client(wall_error=3600.0)
     began = len(world.journal)
     with pytest.raises(asynclock.AcquireTimeoutError):
