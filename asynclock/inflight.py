@@ -46,21 +46,23 @@ class InFlight:
     def add(self, future: asyncio.Future[Any]) -> None:
         """Count ``future`` as work until it is done."""
         self._work[future] = None
-        future.add_done_callback(self._finish)
+        future.add_done_callback(self.finish)
 
-    @contextlib.contextmanager
-    def protect(self) -> Iterator[None]:
-        """Count the running task as work, and defer its cancellation to the end of the body."""
-        task = current_task()
-        outermost = task not in self._work
-        with uninterrupted():
-            self._work[task] = None
-            try:
-                yield
-            finally:
-                if outermost:
-                    self._finish(task)
-                del task  # an error keeps this frame, which would keep the task
+    def begin(self, task: asyncio.Task[Any]) -> bool:
+        """Count ``task`` as work until ``finish``; False if it is counted already."""
+        if task in self._work:
+            return False
+        self._work[task] = None
+        return True
+
+    def finish(self, future: asyncio.Future[Any]) -> None:
+        """Count ``future`` no longer."""
+        self._work.pop(future, None)
+        self._progress.set()
+
+    def protect(self) -> _Protected:
+        """Count the running task as work, and delay its cancellation to the end of the body."""
+        return _Protected(self)
 
     @contextlib.contextmanager
     def until_closed(self) -> Iterator[None]:
@@ -83,10 +85,6 @@ class InFlight:
             self._acquisitions.pop(task)
             self._progress.set()
             del task  # an error keeps this frame, which would keep the task
-
-    def _finish(self, future: asyncio.Future[Any]) -> None:
-        self._work.pop(future, None)
-        self._progress.set()
 
     @property
     def pending(self) -> list[asyncio.Future[Any]]:
@@ -117,3 +115,25 @@ class InFlight:
             for task in left:
                 task.cancel()
             await asyncio.wait(left)
+
+
+class _Protected(uninterrupted):
+    """The context of ``InFlight.protect``."""
+
+    __slots__ = ("_in_flight", "_task")
+
+    def __init__(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
+        self._task: asyncio.Task[Any] | None = None
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        task = current_task()
+        if self._in_flight.begin(task):
+            self._task = task
+
+    def __exit__(self, *error: object) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            self._in_flight.finish(task)
+        super().__exit__(*error)

@@ -308,8 +308,8 @@ MUTANTS: Final = (
     Mutant(
         "never look at the deadline",
         REMAINING,
-        "if self.phase is Phase.HELD and ($left := self._left()) > 0: return $left",
-        "if self.phase is Phase.HELD: return 1.0",
+        "if self.phase is _HELD and ($left := self._left()) > 0: return $left",
+        "if self.phase is _HELD: return 1.0",
         ONE,
         "partition",
     ),
