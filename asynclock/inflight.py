@@ -82,7 +82,7 @@ class InFlight:
                 raise self.closed from error
             raise
         finally:
-            self._acquisitions.pop(task)
+            self._acquisitions.pop(task, None)
             self._progress.set()
             del task  # an error keeps this frame, which would keep the task
 

@@ -1,4 +1,4 @@
-"""Rules 4, 8 and 11: is the lock free, until when is it promised, which token comes next."""
+"""Pure decisions: is the lock free, until when is it promised, which token comes next (rules 4, 8, 11)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Seen(NamedTuple):
 
 
 class Observation:
-    """The same version, seen unchanged on the monotonic clock.
+    """For how long the same version has been seen, on the monotonic clock.
 
-    Belongs to the client, not to one acquisition, so that short timeouts finish it too.
+    It belongs to the client, not to one acquisition, so that several short ones finish it too.
     """
 
     def __init__(self) -> None:
@@ -45,10 +45,10 @@ class Observation:
         self._since = math.inf
         self._dated = False
         self.first_date: float | None = None
-        """The first Date, with the wall clock as witness, beside this version; None: none so far."""
+        """The first Date, confirmed by the wall clock, that came with this version; None: none so far."""
 
     def note(self, seen: Seen) -> None:
-        """Take in an answer; time counts from when the *first* one with this version arrived."""
+        """Record an answer; time counts from when the *first* one with this version arrived."""
         if seen.version != self._version:
             self._version = seen.version
             self._since = seen.arrived.monotonic
@@ -70,7 +70,7 @@ class Observation:
 
     @property
     def dated(self) -> bool:
-        """Whether any answer of this observation bore a usable Date."""
+        """Whether any answer of this observation had a usable Date."""
         return self._dated
 
 
@@ -96,7 +96,7 @@ def judge(seen: Seen, observation: Observation, timing: Timing) -> Verdict:
         return Verdict(free=True, wait=0.0)
     since = seen.last_modified
     if since is None and not record.is_ours and observation.is_of(seen):
-        # It was written before it was first seen. A record of ours is observed instead.
+        # It was written before it was first seen. Our own records are observed instead.
         since = observation.first_date
     expiry = _expiry(record, since, timing)
     remaining = None

@@ -106,7 +106,7 @@ class LockObjects:
 
     def fresh_owner(self) -> str:
         """Return a new owner id, a random UUID (RFC 9562, version 4)."""
-        # As text only: to make a ``uuid.UUID`` of it takes as long as a turn of the event loop.
+        # As text only: a ``uuid.UUID`` takes as long as a turn of the event loop.
         octets = bytearray(self._rng.randbytes(16))
         octets[6] = octets[6] & 0x0F | 0x40
         octets[8] = octets[8] & 0x3F | 0x80
@@ -236,7 +236,7 @@ class LockObjects:
         """Await one call of the backend within the request timeout; any failure is a BackendError.
 
         Raises:
-            BackendError: As the backend says; where it does not, the outcome is unknown.
+            BackendError: As the backend says; if it does not, the outcome is unknown.
             ConfigError: The backend cannot be opened as it was set up, or the client was closed;
                 nothing was sent.
         """
@@ -266,7 +266,7 @@ class LockObjects:
                 raise
             detail = "the call was cancelled inside the SDK"
         except Exception as error:  # noqa: BLE001  a renewal must outlive a bug below it
-            # The type only: the text of a foreign error may bear secrets.
+            # The type only: the text of a foreign error may contain secrets.
             detail = f"unexpected {type(error).__name__}"
         finally:
             timer.cancel()
