@@ -74,13 +74,13 @@ class History:
     def run(self) -> Outcome:
         """Carry it out."""
         try:
-            with quiet():
+            with self.inside():
                 self._act()
                 self._last_will()
         except OutOfEventsError:
             self.judge.blame("spins", "more events than any history needs")
         finally:
-            with quiet():
+            with self.inside():
                 self._bury()
         return Outcome(
             self.plan.seed,
@@ -89,6 +89,17 @@ class History:
             self.world.events,
             tuple(self.world.trace),
         )
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """Let the processes of the history be the library's, in place of the one that runs the test."""
+        host = portal.Host._current
+        self._last = None  # whose host stood in for it when the history was left
+        try:
+            with quiet():
+                yield
+        finally:
+            portal.Host._current = host
 
     def begin(self, plan: ProcessPlan, name: str | None = None) -> Process:
         """Start a process."""
@@ -260,7 +271,6 @@ class History:
         self.processes.clear()
         self.judge.claims.clear()
         self.bucket.landed = lambda *_: None
-        portal.Host._current = None
         gc.collect()
 
 
