@@ -110,9 +110,7 @@ class Checker:
             token: Its fencing token; None where it has none (a Hudi writer).
         """
         self.acquisitions += 1
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._conclude()
         self.note(who, f"acquired owner={lease.owner[:8]} token={token}")
         overruled = lease.owner in self._broken
         if token is not None:
@@ -191,8 +189,13 @@ class Checker:
         yield
         self._breaking -= 1  # not after an error: its write may still land
 
+    def refused(self, who: str) -> None:
+        """Note that somebody was told why its settings cannot get the lock as it is now."""
+        self._conclude()
+        self.note(who, "is refused: too short a lease behind a Hudi writer")
+
     async def next_acquisition(self) -> None:
-        """Wait until somebody acquires."""
+        """Wait until somebody acquires, or is refused for good."""
         self._waiters = [self._loop.create_future()]
         await self._waiters[0]
 
@@ -260,6 +263,11 @@ class Checker:
         twice = [entry for entry, count in Counter(lines).items() if count > 1 and entry]
         if twice:
             self.violated(Invariant.NO_WRITE_LOST, f"applied twice: {twice[0]!r}")
+
+    def _conclude(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _held(self, holding: Holding) -> bool:
         loop = self._loop

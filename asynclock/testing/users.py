@@ -90,12 +90,12 @@ class User:
             if (away := self.away_until - loop.time()) > 0:
                 await asyncio.sleep(away)
             self.waits_since = loop.time()
-            if plan.bodies and rng.random() < plan.bodies:
-                await self._hold_body(lock)
-                continue
             try:
+                if plan.bodies and rng.random() < plan.bodies:
+                    await self._hold_body(lock)
+                    continue
                 lease = await self._acquire(lock)
-            except (TimeoutError, BackendError, RecordCorruptError) as error:
+            except (TimeoutError, BackendError, RecordCorruptError, ConfigError) as error:
                 self._got_nothing(error)
                 continue
             self.check_wait()
@@ -126,6 +126,8 @@ class User:
         self._run.checker.note(self.name, f"got nothing: {type(error).__name__}")
         if isinstance(error, RecordCorruptError):
             self._run.unreadable(self.name, error)
+        elif isinstance(error, ConfigError):
+            self._machine.check_refusal(error)
 
     def check_wait(self) -> None:
         """Check that a wait that ends now was not too long."""
