@@ -711,4 +711,12 @@ MUTANTS: Final = (
         Invariant.NOT_AHEAD,
         "hudi-endings",
     ),
+    Mutant(
+        "leave the round trip out of the shortest lease behind a Hudi writer",
+        _TERMS,
+        "return self.validity - self.slack",
+        "return 2 * self.validity",
+        Invariant.NOT_AHEAD,
+        "hudi-short",
+    ),
 )
