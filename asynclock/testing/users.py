@@ -12,6 +12,7 @@ from asynclock.fencing import FencedObject
 from asynclock.testing.checker import COUNT_KEY, Invariant
 from asynclock.testing.clocks import VirtualClock
 from asynclock.testing.endings import Droppable, forget
+from asynclock.testing.faulty import Fault
 from asynclock.testing.hudi_peer import HudiPeer
 from asynclock.testing.names import FENCED_KEY, KEY, NAME
 
@@ -155,6 +156,7 @@ class User:
 
     async def _use(self, lease: Lease, holding: Holding, seconds: float) -> None:
         run, checker = self._run, self._run.checker
+        denied = self._backend.applied[Fault.OWN_412]
         try:
             async with lease:
                 await self._work(lease, run.loop.time() + seconds)
@@ -165,7 +167,7 @@ class User:
             self._check_told(must_tell)
         except (LeaseLostError, BackendError) as error:
             checker.note(self.name, f"has lost owner={lease.owner[:8]}: {type(error).__name__}")
-            checker.told_at_release(holding, error)
+            checker.told_at_release(holding, error, misled=self._backend.applied[Fault.OWN_412] > denied)
             checker.told_lost(holding)
 
     def _must_tell(self, holding: Holding) -> tuple[float, int] | None:
@@ -190,6 +192,7 @@ class User:
         patience = self._patience() if rng.random() < plan.impatience else None
         cut = rng.random() * (patience or self._unit) if rng.random() < plan.cancels else None
         holding: Holding | None = None
+        denied = self._backend.applied[Fault.OWN_412]
         try:
             async with asyncio.timeout(cut), lock.hold(timeout=patience) as lease:
                 self.check_wait()
@@ -210,7 +213,7 @@ class User:
             if isinstance(error, RecordCorruptError):
                 run.unreadable(self.name, error)
             if holding is not None:
-                checker.told_at_release(holding, error)
+                checker.told_at_release(holding, error, misled=self._backend.applied[Fault.OWN_412] > denied)
                 checker.told_lost(holding)
                 await asyncio.sleep(rng.random() * self._unit)
         finally:
