@@ -6,6 +6,8 @@ KILLS ?= 200
 CUTS ?= 300
 FILES ?= 20000
 ONLY ?=
+FROM ?=
+COMMIT ?=
 UPGRADE ?=
 
 VENV := .venv
@@ -18,11 +20,11 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation
 
-.PHONY: help demo test jar simulate attack mutants soak-kill soak-cut fuzz-data mutants-data bench lint lock dist clean
+.PHONY: help demo test jar simulate attack mutants soak-kill soak-cut fuzz-data mutants-data guided proof-numbers bench lint lock dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
-	@echo "make test                the whole test suite"
+	@echo "make test [ONLY=suite]   the whole test suite, or one folder of tests/"
 	@echo "make simulate [SEEDS=n]  a million fenced updates and hostile records, then histories in virtual time"
 	@echo "make attack [SEEDS=n]    a second opinion: histories in a universe that shares no code with the simulator"
 	@echo "make mutants             planted mistakes that the simulator must find"
@@ -30,6 +32,8 @@ help:
 	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
 	@echo "make fuzz-data [FILES=n] generated source files through a pipeline: no value changed, no row lost"
 	@echo "make mutants-data        mends of the reading taken out one by one, which fuzz-data must find"
+	@echo "make guided              histories bred to reach each branch of the protocol"
+	@echo "make proof-numbers       run all of these, results to docs/proof.md; ONLY=a,b these; FROM=logs [COMMIT=id] none"
 	@echo "make bench [ONLY=name]   benchmarks beside their references"
 	@echo "make lock [UPGRADE=1]    pin what pyproject.toml asks for, with hashes; UPGRADE takes the newest of all"
 	@echo "make jar | lint | dist | clean"
@@ -38,12 +42,12 @@ demo: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS))
 
 test: $(VENV)/ready $(JAR) lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 3 --dist loadgroup)
 
 simulate: $(VENV)/ready
-	@$(BIN)/python -m asynclock.testing.bank
-	@$(BIN)/python -m asynclock.testing.fuzz
-	@$(BIN)/python -m asynclock.testing.simulate $(if $(SEEDS),--seeds $(SEEDS))
+	@$(BIN)/python -m tests.laboratory.bank
+	@$(BIN)/python -m tests.laboratory.fuzz
+	@$(BIN)/python -m tests.laboratory.simulate $(if $(SEEDS),--seeds $(SEEDS))
 
 attack: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.attack $(if $(SEEDS),--seeds $(SEEDS))
@@ -52,16 +56,23 @@ mutants: $(VENV)/ready
 	@$(BIN)/python -m tests.mutants
 
 soak-kill: $(VENV)/ready
-	@$(BIN)/python -m asynclock.testing.soak_kill --kills $(KILLS)
+	@$(BIN)/python -m tests.laboratory.soak_kill --kills $(KILLS)
 
 soak-cut: $(VENV)/ready
-	@$(BIN)/python -m asynclock.testing.soak_cut --cuts $(CUTS)
+	@$(BIN)/python -m tests.laboratory.soak_cut --cuts $(CUTS)
 
 fuzz-data: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m tests.laboratory.fuzz_data --files $(FILES)
 
 mutants-data: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m tests.laboratory.fuzz_data.mutants
+
+guided: $(VENV)/ready
+	@$(BIN)/python -m tests.laboratory.guided
+
+proof-numbers: $(VENV)/ready
+	@$(BIN)/python -m tests.laboratory.proof_numbers $(if $(ONLY),--only $(ONLY)) \
+	  $(if $(FROM),--from $(FROM)) $(if $(COMMIT),--commit $(COMMIT))
 
 bench: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))

@@ -1,5 +1,6 @@
 """A lock that lives in the object store where the data already is."""
 
+from asynclock.backend import Absent as Absent
 from asynclock.backend import Backend as Backend
 from asynclock.backend import Stored as Stored
 from asynclock.backend import Written as Written
@@ -24,11 +25,11 @@ from asynclock.errors import RecordCorruptError as RecordCorruptError
 from asynclock.errors import SpecError as SpecError
 from asynclock.errors import StaleTokenError as StaleTokenError
 from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
-from asynclock.exits import install_signal_handlers as install_signal_handlers
 from asynclock.fencing import FencedObject as FencedObject
 from asynclock.lease import Lease as Lease
 from asynclock.lock import Lock as Lock
 from asynclock.probe import ProbeReport as ProbeReport
 from asynclock.probe import probe as probe
 from asynclock.settings import LeaseSettings as LeaseSettings
+from asynclock.shutdown import install_signal_handlers as install_signal_handlers
 from asynclock.status import LockStatus as LockStatus

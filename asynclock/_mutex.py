@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class Mutex:
-    """First come, first served, whichever event loop a coroutine runs on. An async context manager.
+    """A first-come, first-served mutex for coroutines of any event loop. An async context manager.
 
-    ``asyncio.Lock`` serves one loop only. Leaving does not wait, so that a coroutine that is
-    dropped in the middle, because its loop was closed, passes the mutex on as well.
+    ``asyncio.Lock`` serves one loop only. Leaving does not wait, so a coroutine that is dropped in
+    its body because its loop was closed still passes the mutex on.
     """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._places: deque[Future[None]] = deque()
-        """In the order of arrival; the first one has the mutex."""
+        """In order of arrival; the first one owns the mutex."""
 
     async def __aenter__(self) -> None:
         place: Future[None] = Future()
@@ -44,9 +44,9 @@ class Mutex:
 
     def _leave(self, place: Future[None]) -> None:
         with self._guard:
-            had_it = self._places[0] is place
+            owned = self._places[0] is place
             self._places.remove(place)
-            heir = self._places[0] if had_it and self._places else None
-        # One that has been cancelled passes the mutex on itself.
-        if heir is not None and heir.set_running_or_notify_cancel():
-            heir.set_result(None)
+            following = self._places[0] if owned and self._places else None
+        # A cancelled waiter passes the mutex on itself.
+        if following is not None and following.set_running_or_notify_cancel():
+            following.set_result(None)

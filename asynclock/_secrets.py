@@ -1,4 +1,4 @@
-"""Secrets, kept out of everything that is shown (protocol rule 20)."""
+"""Keep secrets out of everything that is shown (protocol rule 20)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from asynclock._text import escaped
 
 HIDDEN: Final = "..."
-# Bounded: a search is to be linear in the length of a text that anybody may have written.
+# Bounded, so that a search stays linear in the length of the text, which may be hostile.
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:/+")
 _AT: Final = re.compile(r".*(?:@|%40)", re.IGNORECASE | re.DOTALL)
 _USER_ONLY: Final = re.compile(r"[^/\[:]*:(?!\d+(?:/|$))")
@@ -22,8 +22,8 @@ _SECRET: Final = re.compile(
 
 
 def is_secret(setting: str) -> bool:
-    """Say whether a setting of this name holds a secret, for options of backends that others wrote too."""
-    # Of a dotted name the last part is the setting; Hudi's names are dotted themselves.
+    """Return whether a setting of this name holds a secret; also for options of third-party backends."""
+    # The last part of a dotted name is the setting, except in Hudi's names, which contain dots.
     name = setting if setting.startswith("hoodie.") else setting.rpartition(".")[2]
     return _SECRET.search(name) is not None
 
@@ -34,7 +34,7 @@ def clean_url(url: str) -> str:
     rest = url[len(scheme) :]
     user = _AT.match(rest)
     if scheme and user is None and _USER_ONLY.match(rest):
-        return scheme + HIDDEN  # a key and its secret, the "@" forgotten
+        return scheme + HIDDEN  # a key and its secret with the "@" missing
     if user:
         if _TAIL.search(user[0]):
             return scheme + HIDDEN  # a secret with a "?" in it, or a query with an "@" in it
@@ -45,17 +45,17 @@ def clean_url(url: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Return a text whose URLs are without secrets; a text that begins as a URL is one to its end."""
+    """Return a text with the secrets of its URLs removed; text that starts with a scheme is one whole URL."""
     return clean_url(text) if _SCHEME.match(text) else _IN_TEXT.sub(_clean_found, text)
 
 
 def clean_message(text: str) -> str:
-    """Return a sentence that is fit for terminals and logs: no secrets in URLs, nothing unprintable."""
+    """Return a sentence that is safe for terminals and logs: no secrets in URLs, nothing unprintable."""
     return escaped(_IN_TEXT.sub(_clean_found, text))
 
 
-def clean_value(value: Any) -> Any:  # noqa: ANN401  whatever a user gave for a setting
-    """Return a value without the secrets of URLs and settings in it, however deep."""
+def clean_value(value: Any) -> Any:  # noqa: ANN401  any value of a setting
+    """Return a value without the secrets of the URLs and settings in it, at any depth."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""Foreign text, made safe to show."""
+"""Make text from outside safe to show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_SHOWN: Final = 256
 
 
 def printable(text: object, *, limit: int = MAX_SHOWN) -> str:
-    """Return ``text`` as printable ASCII, at most ``limit`` characters of it.
+    """Return ``text`` as printable ASCII, cut to ``limit`` characters.
 
     Text from a lock file may be hostile: control characters and escape sequences would
     reach terminals and logs (protocol rule 20).
@@ -18,7 +18,7 @@ def printable(text: object, *, limit: int = MAX_SHOWN) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return ``text`` with each unprintable character as an escape sequence, all others as they are."""
+    """Return ``text`` with each unprintable character replaced by an escape sequence."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else printable(each) for each in text)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from asynclock.record import MAX_BODY as MAX_BODY  # noqa: PLC0414  backends know this module only
+from asynclock.record import MAX_BODY as MAX_BODY  # noqa: PLC0414  backends need to import this module only
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,10 +16,12 @@ class Stored:
     """An object as one response showed it.
 
     Attributes:
-        body: At most 64 KiB + 1 bytes; a longer object is cut there.
-        version: Opaque; compare and hand back, nothing else.
-        last_modified: Epoch seconds by the store, or None.
-        server_time: The response's ``Date``, epoch seconds; None if missing or beside an ``Age``.
+        body: The object's bytes; of an object longer than 64 KiB its first 64 KiB + 1.
+        version: Opaque text: equal or not equal to another version of the same key, and an
+            argument of ``put_if_match``, nothing else.
+        last_modified: When the object was written, in epoch seconds by the store's clock, or None.
+        server_time: The response's ``Date`` in epoch seconds; None if it has none, or has an ``Age``
+            beside it, which says that a cache answered.
     """
 
     body: bytes
@@ -30,12 +31,25 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Absent:
+    """A response which says that there is no object under the key.
+
+    Attributes:
+        server_time: The response's ``Date``, as in ``Stored``. The first fencing token and the first
+            ``validUntil`` of a new lock are made from it, so that creating a lock takes one read and one
+            write and never relies on this machine's clock.
+    """
+
+    server_time: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """A write that the store confirmed.
 
     Attributes:
         version: Version of the object just written.
-        server_time: The response's ``Date``, epoch seconds, or None.
+        server_time: The response's ``Date`` in epoch seconds, or None.
     """
 
     version: str
@@ -44,7 +58,13 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object of a listing: its key, size in bytes, and ``last_modified`` in epoch seconds."""
+    """One object of a listing.
+
+    Attributes:
+        key: Its key.
+        size: Its length in bytes.
+        last_modified: When it was written, in epoch seconds by the store's clock, or None.
+    """
 
     key: str
     size: int
@@ -53,22 +73,24 @@ class Entry:
 
 @runtime_checkable
 class Backend(Protocol):
-    """Objects in one bucket or folder, written only under a precondition.
+    """Objects in one bucket or folder; locks write them only under a precondition.
 
-    One request per call and no hidden retry: after any error but ``AccessDeniedError`` and
-    ``UnsupportedBackendError`` the caller reads back. Methods may be cancelled; a cancelled
-    write may still land.
+    Each call sends one request and never repeats it. After a write that failed, the caller reads the
+    object to see what happened, except after ``AccessDeniedError`` and ``UnsupportedBackendError``:
+    these say that nothing was written. A call may be cancelled; a cancelled write may still be applied.
 
     Attributes:
-        name: For error texts, for example ``s3``.
-        clock_resolution: Seconds by which ``server_time`` and ``last_modified`` may be cut
-            short: 1 for HTTP dates, 0 for memory and file.
-        min_write_interval: Seconds to leave between two writes of one object; GCS 1, else 0.
-        sends_dates: Whether answers carry the store's Date; False only for a store that never sends
-            one. Without Dates the first token and ``validUntil`` come from this machine's wall clock,
-            and a dead holder's lock is freed by observation only.
-        versions_may_repeat: Whether writing the same bytes again gives the same version again, as an
-            ETag that is a hash of the body does. Lock records never repeat; other objects may.
+        name: Name of the backend in error texts, for example ``s3``.
+        clock_resolution: By how many seconds the store rounds ``server_time`` and ``last_modified``
+            down: 1 for HTTP dates, 0 for memory and files.
+        min_write_interval: Seconds to leave between two writes of one object: 1 for Cloud Storage, else 0.
+        sends_dates: Whether every response has the store's Date: ``Stored``, ``Absent`` and ``Written``
+            then have a ``server_time``. A new lock is created only with a Date, so a backend with
+            ``sends_dates = True`` must give it in ``Absent`` too. False is only for a store that never
+            sends one: the first token and ``validUntil`` then come from this machine's wall clock, and
+            the lock of a dead holder is freed only after it has been watched for its whole validity.
+        versions_may_repeat: Whether writing the same bytes again gives the same version again, as with
+            an ETag that is a hash of the body. No two lock records have the same bytes; other objects may.
     """
 
     name: str
@@ -77,85 +99,81 @@ class Backend(Protocol):
     sends_dates: bool
     versions_may_repeat: bool
 
-    async def get(self, key: str) -> Stored | None:
-        """Read an object, body and version from one response; None if there is none.
+    async def get(self, key: str) -> Stored | Absent:
+        """Read an object.
 
-        A backend that knows the Date of a "not found" response calls ``note_date`` with it.
+        Returns:
+            Body, version and times from one response; or ``Absent`` with that response's Date.
 
         Raises:
-            BackendError: Nothing is ever written.
+            BackendError: The object could not be read. A read never writes anything.
         """
         ...
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
-        """Create the object.
+        """Create an object.
+
+        Args:
+            key: Key of the object.
+            body: Its bytes.
 
         Raises:
-            PreconditionFailedError: It exists.
-            OutcomeUnknownError: The answer was lost after the request was sent.
-            BackendUnavailableError: Throttled, or failed before a byte was sent.
+            PreconditionFailedError: The object exists. This request wrote nothing, but a copy of it that
+                was sent twice below the backend may have.
+            OutcomeUnknownError: The response was lost; the object may have been written.
+            BackendUnavailableError: The store throttled the request, or there was no connection.
+                Nothing was written.
+            AccessDeniedError: The credentials do not allow it, or there are none. Nothing was written.
+            UnsupportedBackendError: The store cannot do this, here or at all. Nothing was written.
 
-        Source: RFC 9110 section 13.1.2 (``If-None-Match: *``); GCS ``ifGenerationMatch=0``.
+        Source: RFC 9110 section 13.1.2 (``If-None-Match: *``); Cloud Storage: ``ifGenerationMatch=0``.
         """
         ...
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
-        """Write ``body`` only if the object is still the given ``version``.
+        """Replace an object only if it still has the given version.
 
         Args:
             key: Key of the object.
             body: The new bytes.
-            version: From an earlier ``get`` or write of this key, verbatim.
+            version: As an earlier ``get`` or write of this key returned it.
 
         Raises:
-            PreconditionFailedError: Another version is there, or the object is missing.
-            OutcomeUnknownError: The answer was lost after the request was sent.
-            BackendUnavailableError: Throttled, or failed before a byte was sent.
+            PreconditionFailedError: The object has another version or is missing. This request wrote
+                nothing, but a copy of it that was sent twice below the backend may have.
+            OutcomeUnknownError: The response was lost; the object may have been written.
+            BackendUnavailableError: As in ``put_if_absent``. Nothing was written.
+            AccessDeniedError: As in ``put_if_absent``. Nothing was written.
+            UnsupportedBackendError: As in ``put_if_absent``. Nothing was written.
 
-        Source: RFC 9110 section 13.1.1 (``If-Match``); GCS ``ifGenerationMatch=N``.
+        Source: RFC 9110 section 13.1.1 (``If-Match``); Cloud Storage: ``ifGenerationMatch=N``.
         """
         ...
 
     def list(self, prefix: str) -> AsyncIterator[Entry]:
-        """Yield the objects whose key starts with ``prefix``, in key order."""
+        """Yield the objects whose key starts with ``prefix``, in key order.
+
+        Raises:
+            BackendError: The listing could not be read, perhaps after some objects were yielded.
+        """
         ...
 
     async def put(self, key: str, body: bytes) -> Written:
-        """Write without a condition. Maintenance only (audit, probe), never a lock."""
+        """Write an object without a condition. For maintenance (audit trail, probe), never for a lock.
+
+        Raises:
+            BackendError: As in ``put_if_absent``, except that nothing is refused for what is there.
+        """
         ...
 
     async def delete(self, key: str) -> None:
-        """Delete without a condition. Maintenance only, never a lock; missing is no error."""
+        """Delete an object without a condition; one that is missing is no error. Never for a lock.
+
+        Raises:
+            BackendError: The object may still be there.
+        """
         ...
 
     async def aclose(self) -> None:
-        """Free connections and descriptors; twice is a no-op."""
+        """Free connections and descriptors. A second call does nothing."""
         ...
-
-
-bounded: Final[ContextVar[bool]] = ContextVar("asynclock_bounded", default=False)
-"""Set while the caller bounds the call by a timeout of its own: a backend need not add another."""
-
-
-class MissingDate:
-    """Where the Date of a "not found" answer is left for the caller of ``get``."""
-
-    __slots__ = ("server_time",)
-
-    def __init__(self) -> None:
-        self.server_time: float | None = None
-
-
-missing_date: Final[ContextVar[MissingDate | None]] = ContextVar("asynclock_missing_date", default=None)
-
-
-def note_date(server_time: float | None) -> None:
-    """Tell the caller of ``get`` the Date of an answer that has no ``Stored`` to bear it.
-
-    The first token and ``validUntil`` of a lock are made from it, so that the first
-    acquisition needs no request more and never trusts this machine's clock. A backend with
-    ``sends_dates`` must call it: without a Date a new lock is not created.
-    """
-    cell = missing_date.get()
-    if cell is not None:
-        cell.server_time = server_time

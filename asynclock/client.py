@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 import anyio
 
-from asynclock import exits
+from asynclock import shutdown
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
@@ -139,7 +139,7 @@ class LockClient:
         self._abandoned = False
         self._closing: asyncio.Task[None] | None = None
         self._stands_back_until = -math.inf
-        exits.register(self)
+        shutdown.register(self)
 
     def lock(self, name: str) -> Lock:
         """Return the lock of that name; no I/O. The same name gives the same waiting line.

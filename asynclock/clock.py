@@ -1,9 +1,9 @@
 """Clocks: this machine's three, and the store's time as an interval.
 
-Belief in a lease ends by the largest of the three local clocks, so that a suspend, a SIGSTOP
-or a clock step ends in a loss and never in a false hold. The store's time is known only
-through the ``Date`` of its answers; ``StoreTime`` says which of them may be used and carries
-them for a while (``protocol.md``, section Clocks).
+A lease is believed until the fastest of the three local clocks says that its time is over, so a
+suspend, a SIGSTOP or a clock step ends in a loss and never in a false hold. The store's time is
+known only from the ``Date`` of its answers; ``StoreTime`` decides which of them to trust and carries
+them forward for a while (``protocol.md``, section Clocks).
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CARRY_SECONDS: Final = 600.0
-"""A Date is carried this long by the boot clock; older: read first."""
+"""How long a Date is carried forward by the boot clock; after that, the store is read first."""
 WITNESSES_NEEDED: Final = 3
 WITNESSES_KEPT: Final = 5
 WITNESS_SPACING: Final = 1.0
 STALE_SHARE: Final = 0.01
-"""Share of its age by which a Date older than ``CARRY_SECONDS`` is stretched where it is only published."""
+"""Share of its age added to a Date older than ``CARRY_SECONDS``, which may only be published."""
 STALE_LIMIT: Final = 12 * 3600.0
-"""The most seconds by which it is stretched, so that what is published stays within rule 9's bounds."""
+"""Upper bound of what is added, in seconds, so that published times stay within the bounds of rule 9."""
 
 
 class Clock(Protocol):
     """Three clocks of one machine, in seconds."""
 
     def monotonic(self) -> float:
-        """Return seconds that never step; they may stand still while the machine is suspended."""
+        """Return seconds of a clock that never steps; it may stop while the machine is suspended."""
         ...
 
     def boot(self) -> float:
-        """Return seconds that never step and go on while the machine is suspended."""
+        """Return seconds of a clock that never steps and keeps running while the machine is suspended."""
         ...
 
     def wall(self) -> float:
-        """Return epoch seconds as this machine believes them; they may step."""
+        """Return epoch seconds by this machine's wall clock, which may step."""
         ...
 
 
 class SystemClock:
     """The clocks of the operating system: ``CLOCK_MONOTONIC``, ``CLOCK_BOOTTIME`` and ``CLOCK_REALTIME``.
 
-    Where there is no ``CLOCK_BOOTTIME``, ``boot`` is the monotonic clock.
+    On systems without ``CLOCK_BOOTTIME``, ``boot`` is the monotonic clock.
     """
 
-    # As they are: they are read a dozen times in each acquisition.
+    # Not wrapped in methods: each acquisition reads them a dozen times.
     monotonic = staticmethod(time.monotonic)
     wall = staticmethod(time.time)
     boot: Callable[[], float] = staticmethod(
@@ -72,19 +72,19 @@ class Instant(NamedTuple):
         return tuple.__new__(cls, (clock.monotonic(), clock.boot(), clock.wall()))
 
     def elapsed(self, since: Instant) -> float:
-        """Return the largest time that any of the clocks counted since ``since``, in seconds."""
+        """Return the seconds since ``since`` by the clock that counted the most."""
         return max(self.monotonic - since.monotonic, self.boot - since.boot, self.wall - since.wall)
 
 
 class Date(NamedTuple):
-    """The ``Date`` of one answer and when its request was sent and answered here.
+    """The ``Date`` of one response, and when its request was sent and answered by this machine's clocks.
 
     Attributes:
         value: Epoch seconds, by the store.
         sent: Before the request was sent.
         arrived: After its answer arrived.
-        usable: It has a witness: it may be published, make a token and be judged by.
-        by_wall: Its witness is this machine's wall clock: it may free another's lock.
+        usable: A witness agrees with it, so it may be published, make tokens and judge locks.
+        by_wall: That witness is this machine's wall clock, so it may free another client's lock.
     """
 
     value: float
@@ -99,7 +99,7 @@ class StoreTime:
 
     Args:
         skew: ``max_clock_skew`` of the store, in seconds.
-        resolution: By how much a Date may be cut short, in seconds.
+        resolution: How much a Date may be rounded down, in seconds.
     """
 
     def __init__(self, *, skew: float, resolution: float) -> None:
@@ -112,15 +112,15 @@ class StoreTime:
         self._recent: deque[Date] = deque(maxlen=WITNESSES_KEPT)
 
     def observe(self, value: float | None, *, sent: Instant, arrived: Instant) -> Date | None:
-        """Take in the Date of an answer and say what it is good for; None if it bore none."""
+        """Record a response's Date and decide how far to trust it; None if the response had no Date."""
         if value is None:
             return None
         trip = arrived.boot - sent.boot
-        # Both readings, each carried over the trip: a wall clock that stepped meanwhile is no witness.
+        # Both readings, each carried over the trip: a wall clock that stepped meanwhile cannot be a witness.
         earliest, latest = max(sent.wall, arrived.wall - trip), min(arrived.wall, sent.wall + trip)
         by_wall = earliest - self._slack <= value <= latest + self._slack
         short = trip <= self._longest_trip
-        if by_wall and short:  # within a long trip, a wrong clock may agree as well
+        if by_wall and short:  # a wrong clock may agree by chance within a long trip
             self._agreed_at = arrived.boot
         usable = by_wall or (self._wall_is_wrong(arrived.boot) and self._has_witnesses(value, sent, arrived))
         date = Date(value, sent, arrived, usable, by_wall)
@@ -142,9 +142,9 @@ class StoreTime:
         )
 
     def latest(self, now: Instant) -> float | None:
-        """Return the latest store time at ``now``, to be published; None if there never was a usable Date.
+        """Return the latest store time at ``now``, for publishing; None if there never was a usable Date.
 
-        A Date too old to be carried is stretched by 1 % of its age, 12 hours at most.
+        If the Date is too old to be carried, 1 % of its age is added, at most 12 hours.
         """
         if (bounds := self.bounds(now)) is not None:
             return bounds[1]
@@ -155,7 +155,7 @@ class StoreTime:
 
     @property
     def by_wall(self) -> bool:
-        """Whether this machine's wall clock is the witness of the Date that is carried."""
+        """Whether this machine's wall clock is the witness of the carried Date."""
         return self._carried is not None and self._carried.by_wall
 
     def _wall_is_wrong(self, boot: float) -> bool:

@@ -19,8 +19,8 @@ AsyncLockError
     └─ UnsupportedBackendError
 
 Fields are keyword-only attributes. Every error survives pickling, because Spark and
-multiprocessing send errors between processes. Neither text nor fields show what a URL may hold of
-secrets: nothing before its last ``@``, no query, no fragment. The text is printable.
+multiprocessing send errors between processes. Texts and fields show no part of a URL that may hold a
+secret: nothing before its last ``@``, no query, no fragment. The text is printable.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class SpecError(ConfigError):
 
     Attributes:
         path: The spec file.
-        line: Line of the key in the file, from 1; of the nearest table around it where it is missing,
-            0 where there is none.
-        key: Dotted name of the key, for example ``streams.departures.ordering``; empty where the
-            file is no TOML.
+        line: Line of the key in the file, from 1. If the key is missing, the line of the nearest table
+            around it, or 0 if there is none.
+        key: Dotted name of the key, for example ``streams.departures.ordering``; empty if the file
+            is not TOML.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("path", "line", "key", "value", "reason")
@@ -101,7 +101,7 @@ class BackendNotInstalledError(AsyncLockError, ImportError):
 
     Attributes:
         scheme: The URL scheme.
-        extra: The extra of asynclock that brings it.
+        extra: The extra of asynclock that installs it.
     """
 
     _fields = ("scheme", "extra")
@@ -117,7 +117,7 @@ class BackendNotInstalledError(AsyncLockError, ImportError):
 
 
 class AcquireTimeoutError(AsyncLockError, TimeoutError):
-    """The lock could not be had in time; nothing of this attempt is left behind.
+    """The lock was not acquired before the timeout; the attempt has been cleaned up.
 
     Attributes:
         key: Key of the lock object.
@@ -144,7 +144,7 @@ class AcquireTimeoutError(AsyncLockError, TimeoutError):
 
 
 class LeaseLostError(AsyncLockError):
-    """The lease is not ours any more; loss is final for this lease.
+    """The lease no longer holds the lock; a loss is final for its lease.
 
     Attributes:
         key: Key of the lock object.
@@ -199,7 +199,7 @@ class LeaseTakenOverError(LeaseLostError):
 
 
 class LockChangedError(AsyncLockError):
-    """The lock is live, or not the version that was seen; nothing was written.
+    """The lock is live, or its version is not the expected one; nothing was written.
 
     Attributes:
         key: Key of the lock object.
@@ -245,14 +245,14 @@ class StaleTokenError(AsyncLockError):
 
 
 class RecordCorruptError(AsyncLockError):
-    """The object is not what it should be: a lock record, neither held nor free, or a fenced object.
+    """The object is not a valid lock record or fenced object; nothing was written.
 
-    Nothing was written.
+    A corrupt lock is neither held nor free.
 
     Attributes:
-        key: Key of the object, or an empty string where a bare body was parsed.
+        key: Key of the object, or an empty string if only a body was parsed.
         reason: What is wrong with it.
-        version: Its version, or None where a bare body was parsed.
+        version: Its version, or None if only a body was parsed.
     """
 
     _fields = ("key", "reason", "version")
@@ -263,7 +263,7 @@ class RecordCorruptError(AsyncLockError):
     def __init__(self, *, key: str, reason: str, version: str | None = None) -> None:
         super().__init__(
             f"object {key!r} is corrupt ({reason}); nothing was written; find out who wrote it; "
-            "where it is a lock, break_lock() replaces it",
+            "if it is a lock, break_lock() replaces it",
             key=key,
             reason=reason,
             version=version,
@@ -271,7 +271,7 @@ class RecordCorruptError(AsyncLockError):
 
 
 class BackendError(AsyncLockError):
-    """A call to the store failed; the provider's error is not chained, it may bear secrets.
+    """A call to the store failed. The provider's error is not chained, because it may hold secrets.
 
     Attributes:
         backend: Name of the backend.
@@ -309,11 +309,11 @@ class BackendError(AsyncLockError):
 
 
 class PreconditionFailedError(BackendError):
-    """The store refused the condition; a copy sent below us may have been written: read back."""
+    """The store refused the condition. A copy that a layer below sent may have been written: read back."""
 
 
 class OutcomeUnknownError(BackendError):
-    """The request was sent, its answer was lost or says nothing about the outcome: read back."""
+    """The request was sent, but no answer tells its outcome: read back."""
 
 
 class BackendUnavailableError(BackendError):
@@ -329,6 +329,6 @@ class AccessDeniedError(BackendError):
 
 
 class UnsupportedBackendError(BackendError):
-    """The store or bucket cannot hold a lock: it ignores conditions, bears no Dates, retains objects."""
+    """The store or bucket cannot hold a lock: it ignores conditions, sends no Dates, or retains objects."""
 
     _written = "no"

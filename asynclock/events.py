@@ -1,4 +1,4 @@
-"""What happens to leases, told to the log and to whoever asks."""
+"""Events of leases, sent to the log and to a listener of the user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Event:
         key: Key of the lock object.
         owner: Owner id of the acquisition.
         fencing_token: Its token.
-        detail: More in words, printable; may be empty.
+        detail: Printable explanation; may be empty.
     """
 
     kind: Kind
@@ -42,15 +42,15 @@ class Events:
     """Passes events to the log ``asynclock`` and to one listener of the user.
 
     Args:
-        listener: Called on the lease's loop: it must be quick and must not block. What it
-            raises is logged and changes nothing, a ``SystemExit`` too.
+        listener: Called on the lease's loop, so it must be quick and must not block. Exceptions that it
+            raises, ``SystemExit`` included, are logged and have no other effect.
     """
 
     def __init__(self, listener: Callable[[Event], object] | None = None) -> None:
         self._listener = listener
 
     def emit(self, kind: Kind, key: str, owner: str, fencing_token: int, detail: str = "") -> None:
-        """Tell of one event."""
+        """Log one event and pass it to the listener."""
         level = logging.WARNING if kind in _WARN else logging.DEBUG
         if logger.isEnabledFor(level):
             logger.log(

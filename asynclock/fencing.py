@@ -1,4 +1,4 @@
-"""FencedObject: an object in the same store that refuses an older holder's writes."""
+"""FencedObject: an object in the lock's store that refuses the writes of an older holder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from asynclock.backend import MAX_BODY
+from asynclock.backend import MAX_BODY, Absent
 from asynclock.errors import (
     BackendError,
     ConfigError,
@@ -33,7 +33,7 @@ class FencedValue:
     """What a fenced object holds.
 
     Attributes:
-        body: The user's bytes, without the line that bears the token.
+        body: The user's bytes, without the line with the token.
         fencing_token: Token of the lease that wrote it.
         version: Version of the object.
     """
@@ -65,7 +65,7 @@ class FencedObject:
         """Return what is stored; None if there is no object.
 
         Raises:
-            RecordCorruptError: The object is no fenced object.
+            RecordCorruptError: The object is not a fenced object.
             BackendError: It could not be read.
         """
         return await self._client.run(self._read)
@@ -85,7 +85,7 @@ class FencedObject:
         """Replace the body by ``change(body)``; it is called again if another write came first.
 
         Args:
-            change: Gets the body, or None if there is no object; must have no side effect.
+            change: Called with the body, or None if there is no object; must have no side effects.
             lease: Its token fences the write.
 
         Raises:
@@ -98,7 +98,7 @@ class FencedObject:
 
     async def _read(self) -> FencedValue | None:
         stored = await self._client.request("get", self.key, self._client.backend.get(self.key))
-        if stored is None:
+        if isinstance(stored, Absent):
             return None
         if len(stored.body) > MAX_BODY:
             raise RecordCorruptError(key=self.key, reason="larger than 64 KiB", version=stored.version)
@@ -108,8 +108,8 @@ class FencedObject:
         return FencedValue(stored.body[header.end() :], int(header[1]), stored.version)
 
     async def _in_turn(self, change: Callable[[bytes | None], bytes], lease: Lease) -> FencedValue:
-        # One update at a time under one lease, whichever client it goes through: an object with our
-        # token and our body is then the result of this update.
+        # One update at a time under one lease, through any client: then an object with our token and
+        # our body is the result of this update.
         async with lease.updating:
             return await self._update(change, lease)
 
@@ -135,7 +135,7 @@ class FencedObject:
             try:
                 after = await self._read()
             except BackendError:
-                raise error from None  # what matters is that the write may have landed
+                raise error from None  # the write may have landed, which matters more
             if (
                 after is not None
                 and (before is None or after.version != before.version)
@@ -143,10 +143,10 @@ class FencedObject:
                 and after.body in attempted
             ):
                 return after  # one of our attempts landed
-            # The next attempt is conditional on exactly what was read here, so that an attempt
-            # that lands meanwhile is found out and not applied twice.
+            # The next attempt is conditional on exactly this version, so an earlier attempt that
+            # lands meanwhile is noticed and not applied twice.
             before = after
-        assert error is not None  # noqa: S101  the loop ends early otherwise
+        assert error is not None  # noqa: S101  every round that goes on has set it
         raise error
 
     async def _put(self, body: bytes, token: int, before: FencedValue | None) -> FencedValue:

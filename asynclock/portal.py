@@ -1,9 +1,9 @@
 """Calls from one event loop or thread to another, and the loop thread of this process.
 
-A call runs a coroutine in a task of its own. Its caller waits on a future, from the same loop or
-another one, or on a lock in a thread without a loop. A caller that is cancelled or interrupted
-cancels the task once, waits for its end whatever further cancellations arrive, and has a result
-that came too late undone. Cleaning up is thus never cut short, and no lock is left behind.
+A call runs a coroutine in its own task. Its caller waits on a future, from the same loop or another
+one, or on a lock in a thread without a loop. A caller that is cancelled or interrupted cancels the
+task once and waits for its end, even if it is cancelled again; a result that comes too late is undone.
+So cleaning up is never cut short, and no lock is left behind.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ THREAD_NAME: Final = "asynclock-host"
 
 
 async def run_on(loop: asyncio.AbstractEventLoop, start: Start[T], undo: Undo[T] | None = None) -> T:
-    """Run a coroutine on ``loop``; a cancellation waits for its end before it is raised.
+    """Run a coroutine on ``loop``; a cancellation is raised only after the coroutine has ended.
 
     Args:
         loop: The loop that runs it, which may be the running one.
         start: Makes the coroutine, on that loop.
-        undo: Takes back a result that came too late, because the caller was cancelled.
+        undo: Undoes a result that came too late, because the caller was cancelled.
 
     Raises:
-        ConfigError: That loop does not run.
+        ConfigError: The loop is not running.
     """
     if asyncio.get_running_loop() is loop:
         if current_task() in _states:
-            # Part of a call, whose caller waits for this as well: it needs no task of its own.
+            # Already inside a call, whose caller waits for this as well: no new task is needed.
             return await start()
-    elif not runs(loop):  # nobody would run it, and nobody could cancel it
+    elif not runs(loop):  # the coroutine would never run, and could not be cancelled
         raise ConfigError(
             setting="renewal",
             value="loop",
@@ -59,7 +59,7 @@ async def run_on(loop: asyncio.AbstractEventLoop, start: Start[T], undo: Undo[T]
         if call.is_unfinished:
             await _outlast(call.abort().begin())
         raise
-    except GeneratorExit:  # the caller's coroutine was dropped; the call may go on, on another loop
+    except GeneratorExit:  # the caller's coroutine was dropped, but the call runs on another loop
         call.abandon()
         raise
     return call.outcome()
@@ -68,13 +68,13 @@ async def run_on(loop: asyncio.AbstractEventLoop, start: Start[T], undo: Undo[T]
 def block_on(loop: asyncio.AbstractEventLoop, start: Start[T], undo: Undo[T] | None = None) -> T:
     """Run a coroutine on the loop of another thread and block until it has ended.
 
-    An exception that strikes this thread meanwhile (``KeyboardInterrupt``) cancels the coroutine,
-    waits for its end, and is raised then. A second one ends the waiting.
+    An exception raised in this thread meanwhile (``KeyboardInterrupt``) cancels the coroutine and is
+    raised after the coroutine has ended. A second one stops the waiting.
 
     Args:
         loop: The loop that runs it.
         start: Makes the coroutine, on that loop.
-        undo: Takes back a result that came too late, because the caller was interrupted.
+        undo: Undoes a result that came too late, because the caller was interrupted.
     """
     call = Call(loop, start, undo)
     try:
@@ -88,16 +88,16 @@ def block_on(loop: asyncio.AbstractEventLoop, start: Start[T], undo: Undo[T] | N
 
 
 def start_on(loop: asyncio.AbstractEventLoop, start: Start[object]) -> None:
-    """Run a coroutine on ``loop`` without waiting for it; from any thread, and from a finalizer.
+    """Run a coroutine on ``loop`` without waiting for it; callable from any thread and from finalizers.
 
     Raises:
-        RuntimeError: That loop is closed.
+        RuntimeError: The loop is closed.
     """
     Call(loop, start).begin_alone()
 
 
 def runs(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether ``loop`` runs what it is given; the host's loop does as soon as its thread was started."""
+    """Return whether ``loop`` will run a coroutine; the host's loop counts from the start of its thread."""
     return loop.is_running() or Host.owns(loop)
 
 
@@ -110,13 +110,13 @@ def current_task() -> asyncio.Task[Any]:
 
 @contextlib.contextmanager
 def uninterrupted(members: set[asyncio.Task[Any]] | None = None) -> Iterator[None]:
-    """Defer a cancellation of the running call (``cancel_once``) to the end of the body.
+    """Delay a cancellation of the running call (``cancel_once``) until the end of the body.
 
     Args:
-        members: Holds the running task while the body runs.
+        members: Contains the running task while the body runs.
     """
     task = current_task()
-    state = _states.get(task)  # None: the task is no call, nobody cancels it through the portal
+    state = _states.get(task)  # None: the task is not a call, so the portal does not cancel it
     if state is not None:
         state.bodies += 1
     if members is not None:
@@ -135,9 +135,9 @@ def uninterrupted(members: set[asyncio.Task[Any]] | None = None) -> Iterator[Non
 
 
 def cancel_once(task: asyncio.Task[Any]) -> None:
-    """Cancel the task of a call, at the end of ``uninterrupted`` if it is inside; on its loop.
+    """Cancel the task of a call, after ``uninterrupted`` if it is inside one. Runs on the task's loop.
 
-    Once: a second request does not interrupt what cleans up after the first.
+    Only the first request counts: a second one must not interrupt the clean-up.
     """
     state = _states.get(task)
     if state is None:
@@ -151,12 +151,12 @@ def cancel_once(task: asyncio.Task[Any]) -> None:
 
 
 class _State:
-    """How far the cancellation of a call's task has come.
+    """State of the cancellation of a call's task.
 
     Attributes:
-        bodies: How many ``uninterrupted`` bodies the task is in.
+        bodies: Number of nested ``uninterrupted`` bodies that the task is in.
         requested: A cancellation was requested.
-        deferred: It waits for the end of these bodies.
+        deferred: The cancellation waits for the end of these bodies.
     """
 
     __slots__ = ("bodies", "deferred", "requested")
@@ -168,11 +168,11 @@ class _State:
 
 
 _states: Final[WeakKeyDictionary[asyncio.Task[Any], _State]] = WeakKeyDictionary()
-"""One for the task of each call."""
+"""By the task of each call."""
 
 
 class Call(Generic[T]):
-    """A coroutine that runs in a task of its own on ``loop``, seen from its caller."""
+    """A coroutine that runs in its own task on ``loop``, as its caller sees it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start: Start[T], undo: Undo[T] | None = None) -> None:
         self._loop = loop
@@ -186,7 +186,7 @@ class Call(Generic[T]):
         self._error: BaseException | None = None
 
     def begin(self) -> asyncio.Future[None]:
-        """Begin on the running loop or from it; returns a future of that loop, done after the end."""
+        """Begin from a running loop; returns a future of that loop, which is done when the call has ended."""
         here = asyncio.get_running_loop()
         if here is self._loop:
             return self._begin()
@@ -204,7 +204,7 @@ class Call(Generic[T]):
 
     def block(self) -> None:
         """Begin from a thread without a loop, and block until the end."""
-        # A plain lock: an exception that strikes while it is acquired leaves nothing half done.
+        # A plain lock: an exception raised while it is acquired leaves nothing half done.
         ended = threading.Lock()
         ended.acquire()
         self._on_end = ended.release
@@ -226,13 +226,13 @@ class Call(Generic[T]):
             self._value = await self._start()
             self._succeeded = True
         except BaseException as error:  # noqa: BLE001  raised where the call is awaited
-            # Without this frame, which refers to this call: no reference cycle.
+            # Drop this frame, which refers to this call, to avoid a reference cycle.
             self._error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
             if isinstance(error, SystemExit | KeyboardInterrupt):
                 self._loop.call_soon(_raise, error)  # ends the loop, even if the caller is gone
 
     def _end(self, _: asyncio.Task[None]) -> None:
-        # Dropped here: in the caller's thread, an interrupt that strikes a finalizer would be lost.
+        # Dropped here, not in the caller's thread, where an interrupt during a finalizer would be lost.
         self._task = None
         self._ended = True
         on_end, self._on_end = self._on_end, None
@@ -265,8 +265,8 @@ class Call(Generic[T]):
 
     async def _abort(self) -> None:
         if self._task is not None:
-            # It has made its first step, since a loop begins its tasks in order: a release that
-            # was cancelled before it began would leave its lease behind.
+            # A loop starts its tasks in order, so this one has started: a release that was cancelled
+            # before its start would leave its lease behind.
             cancel_once(self._task)
             await asyncio.wait([self._task])
         undo, self._undo = self._undo, None
@@ -275,9 +275,9 @@ class Call(Generic[T]):
 
 
 async def _outlast(ended: asyncio.Future[None]) -> None:
-    """Wait for ``ended`` whatever cancellations arrive meanwhile."""
+    """Wait for ``ended``, ignoring cancellations."""
     while not ended.done():
-        # The scope: under anyio a cancelled scope cancels again and again until it is left.
+        # The shield is for anyio, where a cancelled scope cancels again and again until it is left.
         with contextlib.suppress(asyncio.CancelledError), anyio.CancelScope(shield=True):
             await asyncio.shield(ended)
 
@@ -300,7 +300,7 @@ class Host:
 
     @classmethod
     def get(cls) -> Host:
-        """Return the host of this process; started at the first call, for the life of the process."""
+        """Return the host of this process; the first call starts it, and it runs until the process ends."""
         with cls._mutex:
             if cls._current is None:
                 cls._current = cls()
@@ -313,14 +313,14 @@ class Host:
 
     @classmethod
     def forget(cls) -> None:
-        """Leave the parent's host behind: its thread does not run in a forked child."""
+        """Forget the parent's host, whose thread does not run in a forked child."""
         cls._mutex = threading.Lock()
         cls._current = None
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         while not self.loop.is_closed():
-            # A SystemExit in a user's callback ends run_forever, but this loop renews every lease.
+            # A SystemExit in a user's callback ends run_forever, but this loop must go on renewing leases.
             with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 self.loop.run_forever()
 

@@ -1,8 +1,8 @@
-"""``probe``: prove a store before a lock is trusted to it.
+"""``probe``: test a store before you trust a lock to it.
 
-A store that ignores a condition answers 200, and every lock on it looks held by everyone. The
-probe writes a few objects of its own under the URL, races itself for them and deletes them. Where
-it may not delete, it says what it has left; a list of locks passes over such objects.
+On a store that ignores conditions, every write succeeds, so everyone seems to hold every lock. The
+probe writes a few test objects under the URL, races itself for them and deletes them. If it may not
+delete, it reports what it has left; lists of locks skip those objects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from asynclock.backend import MissingDate, Written, missing_date
+from asynclock.backend import Absent, Stored, Written
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
@@ -24,7 +24,7 @@ from asynclock.settings import LeaseSettings
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from asynclock.backend import Backend, Stored
+    from asynclock.backend import Backend
     from asynclock.clock import Clock
 
 RACERS: Final = 32
@@ -35,18 +35,18 @@ _KEY: Final = re.compile(rf"(?:.*/)?{re.escape(_STEM)}[0-9a-f-]{{36}}-\d+\.json"
 
 
 def is_probe(key: str) -> bool:
-    """Say whether an object is one that a probe has left, and no lock."""
+    """Return whether an object was left by a probe and is not a lock."""
     return _KEY.fullmatch(key) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was tried.
+    """The result of one check.
 
     Attributes:
-        check: What was tried, in a few words.
-        safe: A lock may rely on it.
-        detail: What was seen, and what follows.
+        check: What was checked, in a few words.
+        safe: Whether a lock may rely on it.
+        detail: What was seen, and what follows from it.
     """
 
     check: str
@@ -61,12 +61,12 @@ class ProbeReport:
     Attributes:
         url: The store that was probed.
         backend: Name of its backend.
-        safe: Every finding is: locks may be kept here.
-        findings: What was tried, in order.
-        clock_offset: By how many seconds the store's clock is ahead of this machine's, at least;
+        safe: Whether every finding is safe, so that locks may be kept here.
+        findings: The results of the checks, in order.
+        clock_offset: Seconds by which the store's clock is ahead of this machine's, at least;
             None without Dates, 0.0 within the resolution.
-        left: Keys of objects of the probe that could not be deleted and are, or may be, still
-            there. No lock needs them, nor the right to delete; delete them when you like.
+        left: Keys of test objects that could not be deleted and may still exist. No lock needs
+            them, or the right to delete; remove them at any time.
     """
 
     url: str
@@ -78,18 +78,18 @@ class ProbeReport:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is not safe; empty if it is."""
+        """Why the store is not safe; empty if it is."""
         return tuple(f"{found.check}: {found.detail}" for found in self.findings if not found.safe)
 
 
 async def probe(url: str, **backend_options: object) -> ProbeReport:
-    """Try whether locks may be kept at ``url``: conditions, races, reads, Dates.
+    """Test whether ``url`` is safe for locks: conditions, races, reads, Dates.
 
-    Writes a dozen objects named ``.asynclock-probe-…`` there and deletes them, or says in
-    ``ProbeReport.left`` which it could not delete.
+    Writes a dozen objects named ``.asynclock-probe-…`` there and deletes them; those that it could
+    not delete are in ``ProbeReport.left``.
 
     Args:
-        url: Where the locks are to be.
+        url: Where the locks will be.
         backend_options: Options of the backend; see ``docs/backends``.
 
     Raises:
@@ -122,7 +122,7 @@ async def probe_backend(backend: Backend, *, url: str, clock: Clock | None = Non
 
 
 class _Refuted(Exception):  # noqa: N818  says that a check failed, never leaves this module
-    """The store did what it must not."""
+    """The store broke a rule."""
 
 
 class _Trial:
@@ -156,26 +156,26 @@ class _Trial:
                 found = Finding(check=name, safe=False, detail=str(error))
             self.findings.append(found)
             if name == "read back" and not found.safe:
-                return  # nothing else could be told apart from this
+                return  # every other check needs this
 
     async def clean(self) -> None:
         for key in self._keys:
             try:
                 await self._backend.delete(key)
             except BackendError:
-                # The right to delete is not needed for locks.
+                # Locks do not need the right to delete.
                 if await self._may_be_there(key):
                     self.left.append(key)
 
     async def _may_be_there(self, key: str) -> bool:
         with contextlib.suppress(BackendError):
-            return await self._backend.get(key) is not None
+            return isinstance(await self._backend.get(key), Stored)
         return True
 
     async def _reads_back(self) -> str:
         key = self._name()
         await self._missing(key)
-        self._keys.append(key)  # from here on it may be there
+        self._keys.append(key)  # from here on it may exist
         written = await self._backend.put_if_absent(key, b"first")
         stored = await self._present(key)
         if stored.body != b"first":
@@ -192,7 +192,7 @@ class _Trial:
             await self._backend.put_if_absent(key, b"second")
             raise _Refuted("a second creation was accepted; the store ignores If-None-Match")
         if (await self._present(key)).body != b"first":
-            raise _Refuted("a refused creation was written all the same")
+            raise _Refuted("a refused creation was written anyway")
         return "a second creation is refused"
 
     async def _replaces_once(self) -> str:
@@ -208,7 +208,7 @@ class _Trial:
             await self._backend.put_if_match(key, b"third", first.version)
             raise _Refuted("a write over an old version was accepted; the store ignores If-Match")
         if (await self._present(key)).body != b"second":
-            raise _Refuted("a refused write was written all the same")
+            raise _Refuted("a refused write was written anyway")
         return "a write over an old version is refused"
 
     async def _never_creates(self) -> str:
@@ -224,7 +224,7 @@ class _Trial:
         key = self._key()
         version = (await self._backend.put_if_absent(key, b"0")).version
         for number in range(1, _REWRITES + 1):
-            await self._present(key)  # what a cache would keep
+            await self._present(key)  # fills a cache, if there is one
             await self._pace()
             body = str(number).encode()
             version = (await self._backend.put_if_match(key, body, version)).version
@@ -247,7 +247,7 @@ class _Trial:
             raise _Refuted(
                 "the same bytes have the same version again; a write that comes late could undo a newer one"
             )
-        return "a version is a hash of the body, as this kind of store says; each lock write bears a nonce"
+        return "a version is a hash of the body, as this kind of store says; each lock write has a nonce"
 
     async def _race_to_create(self) -> str:
         for _ in range(_ROUNDS):
@@ -292,13 +292,14 @@ class _Trial:
     async def _tells_time(self) -> str:
         key, skew = self._key(), LeaseSettings().max_clock_skew
         before = self._clock.wall()
+        missing = await self._missing(key)
         await self._backend.put_if_absent(key, b"first")
         stored = await self._present(key)
         after = self._clock.wall()
+        if self._backend.sends_dates and None in {missing.server_time, stored.server_time}:
+            raise _Refuted("answers carry no Date, which new locks are made from; what strips it off?")
         if stored.server_time is None:
-            if self._backend.sends_dates:
-                raise _Refuted("answers carry no Date, which new locks are made from; what strips it off?")
-            return "answers bear no usable Date; a dead holder's lock is freed after a full observation only"
+            return "answers have no usable Date; a dead holder's lock is freed after a full observation only"
         ahead = max(0.0, stored.server_time - after)
         behind = max(0.0, before - stored.server_time - self._backend.clock_resolution)
         self.clock_offset = ahead - behind
@@ -308,7 +309,7 @@ class _Trial:
                 "one of the two is wrong, put it right"
             )
         if stored.last_modified is None:
-            return "answers bear no Last-Modified; a dead holder's lock is freed by observation only"
+            return "answers have no Last-Modified; a dead holder's lock is freed by observation only"
         if (
             abs(stored.last_modified - stored.server_time)
             > skew + self._backend.clock_resolution + after - before
@@ -318,17 +319,15 @@ class _Trial:
 
     async def _present(self, key: str) -> Stored:
         stored = await self._backend.get(key)
-        if stored is None:
+        if isinstance(stored, Absent):
             raise _Refuted("an object just written is not found; reads are stale or cached")
         return stored
 
-    async def _missing(self, key: str) -> None:
-        reset = missing_date.set(MissingDate())
-        try:
-            if await self._backend.get(key) is not None:
-                raise _Refuted("an object that was never written is found")
-        finally:
-            missing_date.reset(reset)
+    async def _missing(self, key: str) -> Absent:
+        found = await self._backend.get(key)
+        if isinstance(found, Stored):
+            raise _Refuted("an object that was never written is found")
+        return found
 
     async def _pace(self) -> None:
         await asyncio.sleep(self._backend.min_write_interval)

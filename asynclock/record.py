@@ -1,7 +1,7 @@
 """The lock record and its bytes: the wire format shared with Hudi's ``StorageBasedLockProvider``.
 
-Hudi's three fields come first; it ignores ours and drops them on its next write. Reading is
-strict: whatever is not exactly a record is corrupt, which is neither held nor free
+Hudi's three fields come first; Hudi ignores our four and drops them on its next write. Reading is
+strict: anything that is not exactly a record is corrupt, and a corrupt lock is neither held nor free
 (``protocol.md`` rule 9).
 
 Source: Apache Hudi RFC-91 and ``StorageLockFile.java``.
@@ -29,16 +29,16 @@ _NONCE: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class LockRecord(NamedTuple):
-    """What a lock object says.
+    """The content of a lock object.
 
     Attributes:
         expired: The lock was released or broken.
-        valid_until_ms: Epoch ms by the store's clock, an upper bound; Hudi's readers go by it.
+        valid_until_ms: Epoch ms by the store's clock, an upper bound; Hudi's readers judge by it.
         owner: Fresh for each acquisition.
         nonce: Fresh for each write attempt, 32 hex digits; None in a Hudi record.
         epoch: The fencing token, in microseconds; None in a Hudi record.
         lease_ms: Validity of the writer, in milliseconds; None in a Hudi record.
-        holder: ``host:pid:program`` or what the user set; None in a Hudi record.
+        holder: ``host:pid:program`` or the user's text; None in a Hudi record.
     """
 
     expired: bool
@@ -51,7 +51,7 @@ class LockRecord(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether the record bears our four fields; else a Hudi writer wrote it."""
+        """Whether asynclock wrote the record (it has our four fields) and not a Hudi writer."""
         return self.nonce is not None
 
     def encode(self) -> bytes:
@@ -74,7 +74,7 @@ class LockRecord(NamedTuple):
         """Return the record that frees this one: the same owner, ``validUntil`` and token.
 
         Args:
-            nonce: Fresh; None drops our four fields, token included, as a Hudi writer does.
+            nonce: A fresh nonce; None drops our four fields, token included, as a Hudi writer does.
         """
         if nonce is None or not self.is_ours:
             return LockRecord(expired=True, valid_until_ms=self.valid_until_ms, owner=self.owner)
@@ -90,11 +90,11 @@ def parse_record(
         body: The bytes of the object.
         key: Key of the object, for the error.
         version: Its version, for the error.
-        store_time: The latest that the store's clock may show, in epoch seconds; without it
-            the checks against far-future times are left out.
+        store_time: The latest time that the store's clock may show, in epoch seconds; None skips
+            the checks against times in the far future.
 
     Raises:
-        RecordCorruptError: The object is not a record of Hudi's or ours.
+        RecordCorruptError: The object is not a record of asynclock or Hudi.
     """
     try:
         return _parse(body, store_time)
@@ -130,7 +130,7 @@ def _our_fields(fields: dict[str, Any]) -> dict[str, Any]:
         return {}
     if len(present) != len(_OUR_FIELDS):
         missing = ", ".join(name for name in _OUR_FIELDS if name not in fields)
-        raise _Corrupt(f"it bears {', '.join(present)} but not {missing}")
+        raise _Corrupt(f"it has {', '.join(present)} but not {missing}")
     nonce = _text(fields, "nonce")
     if not _NONCE.fullmatch(nonce):
         raise _Corrupt("nonce is not 32 hex digits")
@@ -148,8 +148,8 @@ def _our_fields(fields: dict[str, Any]) -> dict[str, Any]:
 def _load(body: bytes) -> dict[str, Any]:
     try:
         fields = orjson.loads(body)
-        # What is written again byte for byte cannot hide duplicate keys or over-long integers,
-        # which orjson lets pass; anything else is read again by a stricter reader.
+        # orjson accepts duplicate keys and over-long integers. A body that it writes again byte for
+        # byte has neither; any other body is read by a stricter reader.
         if orjson.dumps(fields) != body:
             fields = _load_strictly(body)
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
@@ -159,7 +159,7 @@ def _load(body: bytes) -> dict[str, Any]:
     return fields
 
 
-def _load_strictly(body: bytes) -> Any:  # noqa: ANN401  whatever JSON holds
+def _load_strictly(body: bytes) -> Any:  # noqa: ANN401  any JSON value
     try:
         return _STRICT.decode(body.decode("utf-8"))
     except UnicodeDecodeError:
@@ -214,5 +214,5 @@ def _text(fields: dict[str, Any], name: str) -> str:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            raise _Corrupt(f"{name} bears a lone surrogate") from None
+            raise _Corrupt(f"{name} has a lone surrogate") from None
     return value

@@ -20,9 +20,9 @@ def default_poll_interval(validity: float) -> float:
     return min(1.0, max(0.05, validity / 40))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False)
 class LeaseSettings:
-    """Times of a lease, in seconds. None means the default, which the attribute then shows.
+    """Times of a lease, in seconds. None asks for the default, which the attribute then has.
 
     Attributes:
         validity: How long the record promises the lock after each write: 0.1 s to 7 days,
@@ -43,54 +43,33 @@ class LeaseSettings:
         ConfigError: A value is out of range; names the setting and the range.
     """
 
-    validity: float = 300.0
-    renew_interval: float | None = None
-    safety_margin: float | None = None
-    max_clock_skew: float = 2.0
-    poll_interval: float | None = None
+    validity: float
+    renew_interval: float
+    safety_margin: float
+    max_clock_skew: float
+    poll_interval: float
 
-    def __post_init__(self) -> None:
-        validity = self._number("validity", self.validity)
+    def __init__(
+        self,
+        *,
+        validity: float = 300.0,
+        renew_interval: float | None = None,
+        safety_margin: float | None = None,
+        max_clock_skew: float = 2.0,
+        poll_interval: float | None = None,
+    ) -> None:
+        validity = _seconds("validity", validity)
         if not MIN_VALIDITY <= validity <= MAX_VALIDITY:
             raise ConfigError(setting="validity", value=validity, reason="must be 0.1 s to 7 days (604800 s)")
-        defaults = {
-            "renew_interval": validity / 10,
-            "safety_margin": min(max(2.0, validity / 10), validity / 2),
-            "poll_interval": default_poll_interval(validity),
+        resolved = {
+            "validity": validity,
+            "renew_interval": _renew_interval(renew_interval, validity),
+            "safety_margin": _safety_margin(safety_margin, validity),
+            "max_clock_skew": _clock_skew(max_clock_skew, validity),
+            "poll_interval": _poll_interval(poll_interval, validity),
         }
-        for name, default in defaults.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, default)
-        renew_interval = self._number("renew_interval", self.renew_interval)
-        if renew_interval * 10 > validity * (1 + _TOLERANCE):
-            raise ConfigError(
-                setting="renew_interval",
-                value=renew_interval,
-                reason=f"must be at most validity / 10 = {validity / 10:g} s; "
-                "raise validity or lower renew_interval",
-            )
-        margin = self._number("safety_margin", self.safety_margin)
-        if not validity / 100 * (1 - _TOLERANCE) <= margin <= validity / 2 * (1 + _TOLERANCE):
-            raise ConfigError(
-                setting="safety_margin",
-                value=margin,
-                reason=f"must be validity / 100 to validity / 2, {validity / 100:g} to {validity / 2:g} s",
-            )
-        self._number("max_clock_skew", self.max_clock_skew, zero=True)
-        if self.max_clock_skew > MAX_CLOCK_SKEW:
-            raise ConfigError(
-                setting="max_clock_skew", value=self.max_clock_skew, reason="must be at most 3600 s, an hour"
-            )
-        if self.max_clock_skew > validity:
-            raise ConfigError(
-                setting="max_clock_skew",
-                value=self.max_clock_skew,
-                reason=f"must be at most validity = {validity:g} s; below 2 only for memory://, "
-                "file:// or an endpoint of one node",
-            )
-        poll_interval = self._number("poll_interval", self.poll_interval)
-        if poll_interval > MAX_POLL_INTERVAL:
-            raise ConfigError(setting="poll_interval", value=poll_interval, reason="must be at most 5 s")
+        for name, value in resolved.items():
+            object.__setattr__(self, name, value)  # frozen
 
     def takeover_bound(self, clock_resolution: float) -> float:
         """Seconds from a dead holder's last write until a watching waiter has the lock.
@@ -100,15 +79,59 @@ class LeaseSettings:
         Args:
             clock_resolution: Of the backend, in seconds: 1 for HTTP dates, 0 for memory and file.
         """
-        assert self.poll_interval is not None  # noqa: S101  filled by __post_init__
         return self.validity + 2 * self.max_clock_skew + 2 * clock_resolution + 2 * self.poll_interval
 
-    @staticmethod
-    def _number(name: str, value: object, *, zero: bool = False) -> float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        # Compared before it is converted: a whole number may be too large for a float.
-        if number and (0 < value <= sys.float_info.max or (zero and value == 0)):  # type: ignore[operator]
-            return float(value)  # type: ignore[arg-type]
-        least = "0 or more" if zero else "more than 0"
-        reason = f"must be a finite number of seconds, {least}"
-        raise ConfigError(setting=name, value=value, reason=reason)
+
+def _renew_interval(given: float | None, validity: float) -> float:
+    interval = validity / 10 if given is None else _seconds("renew_interval", given)
+    if interval * 10 > validity * (1 + _TOLERANCE):
+        raise ConfigError(
+            setting="renew_interval",
+            value=interval,
+            reason=f"must be at most validity / 10 = {validity / 10:g} s; "
+            "raise validity or lower renew_interval",
+        )
+    return interval
+
+
+def _safety_margin(given: float | None, validity: float) -> float:
+    least, most = validity / 100, validity / 2
+    margin = min(max(2.0, validity / 10), most) if given is None else _seconds("safety_margin", given)
+    if not least * (1 - _TOLERANCE) <= margin <= most * (1 + _TOLERANCE):
+        raise ConfigError(
+            setting="safety_margin",
+            value=margin,
+            reason=f"must be validity / 100 to validity / 2, {least:g} to {most:g} s",
+        )
+    return margin
+
+
+def _clock_skew(given: float, validity: float) -> float:
+    skew = _seconds("max_clock_skew", given, zero=True)
+    if skew > MAX_CLOCK_SKEW:
+        raise ConfigError(setting="max_clock_skew", value=skew, reason="must be at most 3600 s, an hour")
+    if skew > validity:
+        raise ConfigError(
+            setting="max_clock_skew",
+            value=skew,
+            reason=f"must be at most validity = {validity:g} s; below 2 only for memory://, "
+            "file:// or an endpoint of one node",
+        )
+    return skew
+
+
+def _poll_interval(given: float | None, validity: float) -> float:
+    interval = default_poll_interval(validity) if given is None else _seconds("poll_interval", given)
+    if interval > MAX_POLL_INTERVAL:
+        raise ConfigError(setting="poll_interval", value=interval, reason="must be at most 5 s")
+    return interval
+
+
+def _seconds(name: str, value: object, *, zero: bool = False) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    # Compared before it is converted: a whole number may be too large for a float.
+    if number and (0 < value <= sys.float_info.max or (zero and value == 0)):  # type: ignore[operator]
+        return float(value)  # type: ignore[arg-type]
+    least = "0 or more" if zero else "more than 0"
+    reason = f"must be a finite number of seconds, {least}"
+    raise ConfigError(setting=name, value=value, reason=reason)

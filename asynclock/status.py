@@ -1,4 +1,4 @@
-"""What one read says of a lock, for people and programs that look at it."""
+"""The status of a lock, as one read shows it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class LockStatus:
         url: URL of its object.
         state: ``free`` (no object, or released), ``held``, ``expired`` (not released, but others
             may take it over) or ``corrupt``.
-        owner: Id of the acquisition, or None where there is no record.
-        holder: Who, as the holder says; None in a Hudi record.
+        owner: Id of the acquisition; None without a record.
+        holder: Who holds it, in the holder's own words; None in a Hudi record.
         fencing_token: Its token; None in a Hudi record.
         valid_until_ms: Epoch ms by the store's clock, as published.
         remaining: Seconds until others may take it over, by the store's clock; negative when
-            expired; None where there is no usable Date.
-        age: Seconds since the last write, by the store's clock; None where it is not known.
-        version: Version of the object; None: no object.
+            expired; None without a usable Date.
+        age: Seconds since the last write, by the store's clock; None if unknown.
+        version: Version of the object; None if there is no object.
     """
 
     name: str
@@ -42,7 +42,7 @@ class LockStatus:
 
 
 def seen_status(name: str, url: str, seen: Seen, verdict: Verdict) -> LockStatus:
-    """Return the status of a lock as it was seen and judged."""
+    """Return the status of a lock from what was read and how it was judged."""
     record = seen.record
     age = None
     if seen.last_modified is not None and seen.date is not None and seen.date.usable:
@@ -79,7 +79,7 @@ def own_status(name: str, url: str, record: LockRecord, version: str | None) -> 
 
 
 def corrupt_status(name: str, url: str, version: str | None) -> LockStatus:
-    """Return the status of an object that is no lock record."""
+    """Return the status of an object that is not a lock record."""
     return LockStatus(
         name=name,
         url=url,

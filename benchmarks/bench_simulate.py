@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from asynclock.testing.scenarios import SCENARIOS
-from asynclock.testing.simulate import run_seeds
 from benchmarks.measure import Line
+from tests.laboratory.scenarios import SCENARIOS
+from tests.laboratory.simulate import run_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

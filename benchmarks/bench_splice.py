@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock import sync
+from asynclock.hudi import hoodie
 from asynclock.spark import Splice, load_spec, session
-from asynclock.spark.options import MERGER_CLASS_KEY, write_options
+from asynclock.spark.options import splice_write_options
 from asynclock.spark.source import ARRIVAL, FILE, LINE, RAW, REASON, Source, settled
 from asynclock.spark.splice import stream_lock
 from benchmarks.measure import SCRATCH, Line, interleaved, ratio
@@ -75,7 +76,11 @@ PLAIN = {
     "hoodie.write.concurrency.mode": "SINGLE_WRITER",
     "hoodie.clean.failed.writes.policy": "EAGER",
 }
-SPLICE_ONLY = ("hoodie.write.record.merge.strategy.id", MERGER_CLASS_KEY, "hoodie.write.lock.provider")
+SPLICE_ONLY = (
+    "hoodie.write.record.merge.strategy.id",
+    hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES,
+    "hoodie.write.lock.provider",
+)
 
 
 def lines() -> Iterator[Line]:
@@ -274,7 +279,7 @@ def spliced(spark: SparkSession, folder: Path, table: str) -> Iterator[Callable[
 def plain_writer(spark: SparkSession, folder: Path) -> Callable[[DataFrame], object]:
     """A writer of the same columns to a table that Hudi merges by its own ordering field, without locks."""
     path = f"file://{folder}/plain"
-    options = write_options(
+    options = splice_write_options(
         base_path=path,
         table="plain",
         key=["k"],

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asynclock
 from asynclock import LeaseSettings
 from asynclock.testing.proxy import TapProxy
-from asynclock.testing.servers import running
 from benchmarks.measure import Line, Samples, interleaved, microseconds, ratio
 from benchmarks.store_writers import writers
+from tests.laboratory.servers import running
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 
     from asynclock.client import Renewal
-    from asynclock.testing.servers import Server
     from benchmarks.store_writers import Writer
+    from tests.laboratory.servers import Server
 
 T = TypeVar("T")
 ROUNDS = 135

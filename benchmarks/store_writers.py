@@ -19,13 +19,13 @@ from gcloud.aio.storage import Storage
 from obstore.store import AzureStore, S3Store
 from yarl import URL
 
-from asynclock.testing.servers import AZURE_ACCOUNT, AZURE_KEY, BUCKET
+from tests.laboratory.servers import AZURE_ACCOUNT, AZURE_KEY, BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from contextlib import AsyncExitStack
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
     Writer = Callable[[str, bytes, str | None], Awaitable[str]]
     """Writes a key over a version, or creates it; returns the new version."""

@@ -5,6 +5,7 @@ The numbers and layouts are those of ``include/uapi/linux/fuse.h``.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import struct
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 
 _HEADER: Final = struct.Struct("<IIQQIIIHH")
 _ANSWER: Final = struct.Struct("<IiQ")
-_GETATTR, _STATFS, _INIT, _OPENDIR, _READDIR, _RELEASEDIR = 3, 17, 26, 27, 28, 29
-_NOT_IMPLEMENTED: Final = -38
+_LOOKUP, _GETATTR, _STATFS, _INIT, _OPENDIR, _READDIR, _RELEASEDIR = 1, 3, 17, 26, 27, 28, 29
 _BODIES: Final = {
     _INIT: struct.pack("<IIIIHHI", 7, 31, 0, 0, 0, 0, 4096).ljust(64, b"\0"),
     # An empty folder that everyone may use: valid for no time, then inode 1.
@@ -68,9 +68,10 @@ def _serve(device: int) -> None:
         except OSError:
             return
         _, operation, number, *_ = _HEADER.unpack_from(request)
-        body = _BODIES.get(operation)
-        error = _NOT_IMPLEMENTED if body is None else 0
-        body = body or b""
+        body = _BODIES.get(operation, b"")
+        error = 0
+        if operation not in _BODIES:
+            error = -(errno.ENOENT if operation == _LOOKUP else errno.ENOSYS)
         try:
             os.write(device, _ANSWER.pack(_ANSWER.size + len(body), error, number) + body)
         except FileNotFoundError:

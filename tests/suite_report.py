@@ -1,45 +1,65 @@
-"""Prints the time of each suite and the servers it ran against, and lets a skipped test fail the run."""
+"""Runs the suites side by side if asked to (``pytest -n 3``), and reports on them.
+
+The report has the time of each suite and the servers that it ran against. A skipped test fails the run.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
+_GROUPS: Final = {"spark": "spark", "contract": "servers", "faults": "servers", "hudi": "servers"}
+"""The process that runs a suite: one starts Spark, one the servers, and a third runs all others."""
+
 _seconds: Counter[str] = Counter()
 _tests: Counter[str] = Counter()
+_versions: dict[str, str] = {}
+_left_out: dict[str, int] = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add the time of one phase of one test to its suite, the folder below ``tests``."""
-    suite = report.nodeid.split("/")[1] if report.nodeid.count("/") > 1 else "."
+    suite = _suite(report.nodeid)
     _seconds[suite] += report.duration
     _tests[suite] += report.when == "call"
 
 
+def _suite(nodeid: str) -> str:
+    return nodeid.split("/")[1] if nodeid.count("/") > 1 else "."
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs root where the user is another and it is not CI; the summary counts it."""
+    """Assign each test to a process, and leave out what needs root where the user is another.
+
+    In CI nothing is left out.
+    """
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_GROUPS.get(_suite(item.nodeid), "rest")))
     if os.geteuid() == 0 or os.environ.get("CI"):
         return
     without = [item for item in items if item.get_closest_marker("root") is None]
+    _left_out["need root"] = len(items) - len(without)
     config.hook.pytest_deselected(items=[item for item in items if item not in without])
     items[:] = without
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """Print the suites in the order in which they ran."""
+    """Print the suites in the order in which they began."""
     terminalreporter.section("time per suite")
     for suite, seconds in _seconds.items():
         terminalreporter.write_line(f"{suite:12} {_tests[suite]:5} tests {seconds:8.1f} s")
-    fixtures = sys.modules.get("tests.servers.fixtures")
-    for name, version in getattr(fixtures, "versions", {}).items():
+    for name, version in (_versions | _servers()).items():
         terminalreporter.write_line(f"{name}: {version}")
+    for reason, number in _left_out.items():
+        terminalreporter.write_line(f"{number} left out: they {reason}")
     skipped = len(terminalreporter.stats.get("skipped", []))
     terminalreporter.write_line(f"{skipped} skipped")
 
@@ -47,6 +67,21 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail a run in which anything was skipped: a missing server or tool must not pass as green."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput |= {"servers": _servers(), "left_out": dict(_left_out)}
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and reporter.stats.get("skipped") and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401  pytest-xdist has no public type for it
+    """Take over what a process that has ended ran against."""
+    output = getattr(node, "workeroutput", {})
+    _versions.update(output.get("servers", {}))
+    _left_out.update(output.get("left_out", {}))
+
+
+def _servers() -> dict[str, str]:
+    """Return the versions of the servers that this process has started or found."""
+    return getattr(sys.modules.get("tests.servers.fixtures"), "versions", {})

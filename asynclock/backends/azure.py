@@ -38,7 +38,7 @@ from azure.core.exceptions import HttpResponseError, ResourceNotFoundError, Serv
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.blob.aio import BlobServiceClient
 
-from asynclock.backend import MAX_BODY, Entry, Stored, Written, note_date
+from asynclock.backend import MAX_BODY, Absent, Entry, Stored, Written
 from asynclock.backends._azure_account import Account, Sdk, find_account
 from asynclock.backends._http import (
     CONNECT_TIMEOUT,
@@ -119,7 +119,7 @@ class AzureBackend(CloudBackend[Sdk]):
         self._shared: _SharedCredential | None = None
         self._session: aiohttp.ClientSession | None = None
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read a blob; see ``Backend.get``."""
         with self._call("get", key) as current:
             try:
@@ -127,8 +127,7 @@ class AzureBackend(CloudBackend[Sdk]):
             except ResourceNotFoundError as error:
                 if error.error_code != "BlobNotFound":
                     raise
-                note_date(server_time(current.headers))
-                return None
+                return Absent(server_time(current.headers))
             headers = current.headers
             data = await read_capped(found.read, bool)
             modified = headers.get("Last-Modified")

@@ -37,7 +37,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from asynclock.backend import Entry, Stored, Written, bounded, note_date
+from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.backends._gcs_token import SharedToken, checked_token, default_token
 from asynclock.backends._http import (
     CONNECT_TIMEOUT,
@@ -119,21 +119,19 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
         self._trust_env = trust_env
         self._resolver = Resolver()
         self._timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
-        self._if_bounded = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT)
         self._billed = f"&userProject={quote(user_project, safe='')}" if user_project else ""
         self._objects = f"{endpoint_url}/storage/v1/b/{bucket}/o"
         self._uploads = f"{endpoint_url}/upload/storage/v1/b/{bucket}/o"
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read an object, body and generation of one answer; see ``Backend.get``."""
         with self._call("get", key):
             async with await self._send("GET", self._object(key, "alt=media")) as answer:
                 headers = answer.headers
                 if answer.status == 404:  # noqa: PLR2004  not found
-                    note_date(server_time(headers))
                     if b"bucket does not exist" in await answer.content.read(_ERROR_BODY):
                         raise _Answered(404, "")
-                    return None
+                    return Absent(server_time(headers))
                 await _check(answer)
                 data = await read_capped(answer.content.read, answer.close)
                 modified = headers.get("Last-Modified")
@@ -216,7 +214,7 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
             headers=headers,
             data=data,
             allow_redirects=False,
-            timeout=self._if_bounded if bounded.get() else self._timeout,
+            timeout=self._timeout,
         )
 
     async def _open(self) -> aiohttp.ClientSession:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
-from asynclock.backend import MAX_BODY, Entry, Stored, Written, note_date
+from asynclock.backend import MAX_BODY, Absent, Entry, Stored, Written
 from asynclock.backends._folder import Folder, IrregularFileError, make_folder, read_regular, stamp
 from asynclock.backends._mounts import shared_below, shared_kind
 from asynclock.backends._offload import Workers
@@ -93,13 +93,9 @@ class LocalBackend:
         self._seen: set[Path] = set()
         self._swept: set[Path] = set()
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read an object; see ``Backend.get``."""
-        found = await self._workers.run(lambda: self._get(key))
-        if isinstance(found, Stored):
-            return found
-        note_date(found)
-        return None
+        return await self._workers.run(lambda: self._get(key))
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create an object; see ``Backend.put_if_absent``."""
@@ -126,7 +122,7 @@ class LocalBackend:
         """Let the backend's threads end."""
         self._workers.close()
 
-    def _get(self, key: str) -> Stored | float:
+    def _get(self, key: str) -> Stored | Absent:
         path = self._path(key)
         with self._errors("get", key):
             self._refuse_unseen("get", key, path.parent)
@@ -134,7 +130,7 @@ class LocalBackend:
                 body, facts = read_regular(path, MAX_BODY + 1)
             except FileNotFoundError:
                 self._refuse_shared("get", key, path, _device(path))
-                return time.time()
+                return Absent(time.time())
             self._refuse_shared("get", key, path, facts.st_dev)
             return Stored(body, _version(body, facts), facts.st_mtime_ns / _NANO, time.time())
 

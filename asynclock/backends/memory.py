@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from asynclock.backend import MAX_BODY, Entry, Stored, Written, note_date
+from asynclock.backend import MAX_BODY, Absent, Entry, Stored, Written
 from asynclock.backends._url import object_prefix, split_url, take_options
 from asynclock.errors import ConfigError, PreconditionFailedError
 
@@ -64,13 +64,12 @@ class MemoryBackend:
         self._store = _store(name)
         self._prefix = prefix
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read an object; see ``Backend.get``."""
         found = self._store.objects.get(self._prefix + key)
         now = time.time()
         if found is None:
-            note_date(now)
-            return None
+            return Absent(now)
         return Stored(found.body[: MAX_BODY + 1], found.version, found.modified, now)
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import botocore.exceptions
 
-from asynclock.backend import Entry, Stored, Written, note_date
+from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.backends._http import (
     CloudBackend,
     check_endpoint,
@@ -146,7 +146,7 @@ class S3Backend(CloudBackend[Sdk]):
         self._write_extra = write_extra
         self._stack = AsyncExitStack()
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read an object; see ``Backend.get``."""
         with self._call("get", key):
             client = await self._ready()
@@ -157,8 +157,7 @@ class S3Backend(CloudBackend[Sdk]):
             except botocore.exceptions.ClientError as error:
                 if error.response.get("Error", {}).get("Code") not in _MISSING:
                     raise
-                note_date(server_time(_headers(error.response)))
-                return None
+                return Absent(server_time(_headers(error.response)))
             body = answer["Body"]
             try:
                 data = await read_capped(body.read, body.close)

@@ -1,7 +1,7 @@
 """The command ``asynclock``.
 
-Importing this package loads neither Spark nor a cloud SDK; a command loads what it needs when
-it runs, so that ``asynclock run`` starts quickly.
+Importing this package loads neither Spark nor a cloud SDK: a command imports what it needs when
+it runs, so that ``asynclock run`` starts fast.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit with its code.
 
     Args:
-        arguments: The words after ``asynclock``; default: those of this process.
+        arguments: The words after ``asynclock``; None: those of this process.
 
     Raises:
         SystemExit: Always; the codes are in ``asynclock.cli.exit_codes``.

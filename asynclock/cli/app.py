@@ -42,7 +42,7 @@ for each in (run_locked_command, status_command, list_command, break_command, do
 
 
 def _without_secrets(complaint: str, words: Sequence[str]) -> str:
-    """Return a complaint about the words of a command line without what may be a secret in them."""
+    """Return a complaint about a command line without the words in it that may be secrets."""
     for word in words:
         if ":/" in word or "@" in word:
             complaint = complaint.replace(word, clean_url(word))
@@ -52,7 +52,7 @@ def _without_secrets(complaint: str, words: Sequence[str]) -> str:
 
 
 def run_command(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code; errors are told on the standard error."""
+    """Run a command line and return its exit code; errors go to the standard error."""
     logging.basicConfig(format="asynclock: %(message)s")
     try:
         code: Any = command.main(arguments, prog_name="asynclock", standalone_mode=False)

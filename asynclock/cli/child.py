@@ -1,4 +1,4 @@
-"""CMD: started in a process group of its own, watched, signalled and ended."""
+"""CMD: started in its own process group, watched, signalled and ended."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Child:
 
     Args:
         command: Program and arguments.
-        environment: Its whole environment.
-        grace: Seconds between SIGTERM and SIGKILL for it, should this process be killed.
+        environment: Its complete environment.
+        grace: Seconds between the SIGTERM and the SIGKILL that it gets if this process is killed.
 
     Attributes:
-        ended: Done with the command's exit code, 128 + n where signal n ended it.
+        ended: Done with the command's exit code, or 128 + n if signal n ended it.
 
     Raises:
-        OSError: It could not be started.
+        OSError: The command could not be started.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, grace: float) -> None:
@@ -44,7 +44,7 @@ class Child:
         self._process = subprocess.Popen(list(command), env=environment, process_group=0)  # noqa: S603  the user's own
         self._guard = Guard(self._group, grace=grace)
         self._terminal.give(self._group)
-        # It may have been stopped because it read the terminal before that was its own.
+        # It may have been stopped for reading the terminal before it owned it.
         self.signal(signal.SIGCONT)
         threading.Thread(target=self._watch, name="asynclock-child", daemon=True).start()
 
@@ -56,7 +56,7 @@ class Child:
         """Send a signal to the command's process group; SIGCONT also gives the terminal back to it."""
         if number == signal.SIGCONT:
             self._terminal.give(self._group)
-        # The group's leader is reaped by ``close`` only, so the group cannot be another's by now.
+        # Only ``close`` reaps the group's leader, so its number cannot belong to another group yet.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._group, number)
 
@@ -65,29 +65,29 @@ class Child:
         until = self._loop.time() + grace
         if grace > 0:
             self._signal_all(signal.SIGTERM)
-            # A stopped process sees SIGTERM only once it goes on.
+            # A stopped process handles SIGTERM only after SIGCONT.
             self._signal_all(signal.SIGCONT)
-        # No event tells of the end of processes that are not children of ours.
+        # Only the end of our own children can be awaited; descendants have to be polled.
         while self._signal_all(0) and (left := until - self._loop.time()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(min(_LOOK_SECONDS, left))
-        while self._signal_all(signal.SIGKILL):  # noqa: ASYNC110  likewise
+        while self._signal_all(signal.SIGKILL):  # noqa: ASYNC110  as above
             await asyncio.sleep(_LOOK_SECONDS)
         await self.ended
 
     def close(self) -> None:
-        """Take the terminal back and forget the command, which has ended."""
+        """Take the terminal back and reap the command, which has ended."""
         self._terminal.take_back(self._group)
         self._guard.dismiss()
         self._process.wait()
 
     def _signal_all(self, number: int) -> bool:
-        """Signal the group and all descendants; whether any is left alive."""
+        """Signal the group and all descendants; return whether any of them is alive."""
         if number:
             self.signal(number)
         return bool(signal_descendants(number, spare=self._guard.pid)) or not self.ended.done()
 
     def _watch(self) -> None:
-        """Wait for the end of the command; reap the orphans that were adopted; a thread of its own."""
+        """Wait for the end of the command and reap adopted orphans. Runs in its own thread."""
         while True:
             seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
             assert seen is not None  # noqa: S101  without WNOHANG
@@ -103,9 +103,9 @@ class Child:
                 return
 
     def _stop_too(self) -> None:
-        """Stop as the command was stopped at the terminal, so that the user's shell takes over.
+        """Stop this process too when the command was stopped at the terminal, so that the shell takes over.
 
-        The shell sends SIGCONT, which is forwarded; a lease that ran out meanwhile is lost.
+        The shell later sends SIGCONT, which is forwarded; a lease that expired meanwhile is lost.
         """
         if self._terminal.present:
             self._terminal.take_back(self._group)

@@ -1,7 +1,7 @@
-"""Everything that a command has started, be it in process groups and sessions of its own.
+"""Find and signal every process that a command has started, in any process group or session.
 
-A process group alone is not enough: ``timeout``, ``setsid`` and shells with job control start
-groups of their own, which a signal to the first group does not reach.
+A signal to the command's process group is not enough: ``timeout``, ``setsid`` and shells with job
+control start new groups, which it does not reach.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _PROC: Final = Path("/proc")
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of descendants whose own parent ends, so that they stay findable.
+    """Make this process the parent of descendants whose parent ends, so that they can still be found.
 
-    Source: prctl(2), PR_SET_CHILD_SUBREAPER. Elsewhere than on Linux it does nothing.
+    Source: prctl(2), PR_SET_CHILD_SUBREAPER. Does nothing on systems other than Linux.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -33,7 +33,7 @@ def signal_descendants(number: int, *, spare: int) -> int:
 
     Args:
         number: The signal; 0 only counts.
-        spare: A descendant that is left alone, with its own descendants.
+        spare: A descendant that gets no signal, nor do its own descendants.
     """
     alive = list(_descendants(os.getpid(), spare))
     for pid in alive:
@@ -57,10 +57,10 @@ def _descendants(root: int, spare: int) -> Iterator[int]:
 
 
 def _processes() -> Iterator[tuple[int, str, int]]:
-    """Yield pid, state and parent of every process; nothing where there is no ``/proc``."""
+    """Yield pid, state and parent of every process; nothing on systems without ``/proc``."""
     for folder in _PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            # The program's name comes in parentheses and may hold anything.
+            # The program's name is in parentheses and may contain any character.
             fields = (
                 (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             )

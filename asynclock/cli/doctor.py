@@ -1,4 +1,4 @@
-"""``asynclock doctor``: whether locks may be kept in a store."""
+"""``asynclock doctor``: test whether a store is safe for locks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from asynclock.probe import probe
 @backend_option
 @json_option
 def doctor_command(url: str, options: dict[str, object], *, as_json: bool) -> int:
-    """Try whether locks may be kept at URL: conditions, races, reads, Dates.
+    """Test whether URL is safe for locks: conditions, races, reads, Dates.
 
-    Writes a few objects of its own there and deletes them, or names those that it could not
-    delete. Exit code 1 if it is not safe.
+    Writes a few test objects there and deletes them, or names those that it could not delete.
+    Exit code 1 if the store is not safe.
     """
     report = asyncio.run(probe(url, **options))
     if as_json:

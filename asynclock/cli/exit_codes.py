@@ -1,4 +1,4 @@
-"""Exit codes of the command, and which error ends in which.
+"""Exit codes of the command, and the error that each stands for.
 
 Source: the numbers from 65 on are those of BSD ``sysexits.h``; 126, 127 and 128 + n are the shell's.
 """
@@ -21,13 +21,13 @@ DONE: Final = 0
 NO: Final = 1
 """The answer is no: differences, not safe, changed, declined."""
 USAGE: Final = 2
-"""Usage, URL, settings, a missing extra."""
+"""Wrong usage, URL or settings, or a missing extra."""
 CORRUPT: Final = 65
 UNAVAILABLE: Final = 69
-"""The store does not answer, or refuses."""
+"""The store does not answer, or denies access."""
 NOT_ACQUIRED: Final = 75
 LOST: Final = 76
-"""The lease was lost; CMD was ended by us."""
+"""The lease was lost, and asynclock ended CMD."""
 NOT_EXECUTABLE: Final = 126
 NOT_FOUND: Final = 127
 SIGNALLED: Final = 128

@@ -1,12 +1,12 @@
-"""The end of a command whose ``asynclock run`` was killed: nobody renews its lease any more."""
+"""End a command whose ``asynclock run`` was killed, since its lease is no longer renewed."""
 
 from __future__ import annotations
 
 import subprocess
 from typing import Final
 
-# Its standard input is a pipe from us that nobody else holds: a line says that all is well, its
-# end without one that we died. The lease was believed then, so others wait longer than the grace.
+# Its standard input is a pipe that only we can write to: a line says that all is well, and its end
+# without a line that we died. We believed in the lease then, so others wait for longer than the grace.
 _SCRIPT: Final = """
 read -r well && exit
 kill -TERM "-$1"; kill -CONT "-$1"
@@ -17,14 +17,14 @@ kill -KILL "-$1"
 
 
 class Guard:
-    """Ends a process group when this process is killed, ``kill -9`` included.
+    """Ends a process group if this process is killed, even by ``kill -9``.
 
     Args:
         group: The process group.
         grace: Seconds between SIGTERM and SIGKILL.
 
     Attributes:
-        pid: Of the guarding process, in a session of its own.
+        pid: Id of the guarding process, which runs in its own session.
     """
 
     def __init__(self, group: int, *, grace: float) -> None:
@@ -38,5 +38,5 @@ class Guard:
         self.pid = self._process.pid
 
     def dismiss(self) -> None:
-        """End the guarding: the group has ended."""
+        """Stop guarding, because the group has ended."""
         self._process.communicate(b"well\n")

@@ -32,8 +32,8 @@ backend_option = click.option(
     metavar="KEY=VALUE",
     callback=lambda context, _, words: {} if context.resilient_parsing else parse_options(words),
     help="Option of the backend, for example endpoint_url=…; repeatable. A secret, such as "
-    "secret_access_key, is best given as KEY=env:NAME (a variable of the environment), KEY=file:PATH or "
-    "KEY=- (the next line of the standard input): what stands on the command line is seen by all users.",
+    "secret_access_key, is best given as KEY=env:NAME (an environment variable), KEY=file:PATH or KEY=- "
+    "(the next line of the standard input), because all users can see the command line.",
 )
 
 
@@ -107,17 +107,19 @@ def break_command(
 ) -> int:
     """Free another's lock by hand: expired, corrupt, or with --force a live one.
 
-    This stands outside of the lock's guarantee: the old holder may act until its next renewal
-    or its deadline. Its fencing token is kept, so that fenced objects refuse it afterwards.
+    The lock's guarantee does not cover this: the old holder may act until its next renewal or its
+    deadline. The next holder gets a higher fencing token, so fenced objects refuse the old one.
     """
     if not yes and not sys.stdin.isatty():
-        raise click.UsageError("nobody can be asked here: add --yes to break the lock without a question")
+        raise click.UsageError(
+            "there is no terminal to ask on: add --yes to break the lock without a question"
+        )
     url, name = split_target(target)
     seen = asyncio.run(_read(target, options, max_clock_skew))
     if seen.state != "free":
         tell(f"{_described(seen)}\nThe old holder may act until its next renewal or its deadline.")
         if seen.state == "held" and not force:
-            tell("A live lock is broken with --force only.")
+            tell("Only --force breaks a live lock.")
             raise LockChangedError(key=f"{name}.json", expected=seen.version, status=seen)
         if not yes and not _confirmed(f"Break {target}? [y/N] "):
             tell("nothing was written")
@@ -136,7 +138,7 @@ def break_command(
 
 
 async def _break(lock: Lock, seen: LockStatus, *, force: bool) -> LockStatus:
-    """Break what was seen; a renewal since then is still the same holder's lease, another owner is not."""
+    """Break the lock that was seen, also if its holder has renewed it since, but not if the owner changed."""
     while True:
         try:
             return await lock.break_lock(seen, force=force)
@@ -156,7 +158,7 @@ def _confirmed(question: str) -> bool:
 
 def _described(status: LockStatus) -> str:
     if status.state == "corrupt":
-        return f"{status.name} is corrupt: nobody knows who holds it."
+        return f"{status.name} is corrupt: who holds it is unknown."
     who = printable(status.holder or status.owner)
     left = "" if status.remaining is None else f", {status.remaining:.0f} s left"
     return f"{status.name} is {status.state} by {who}{left}."

@@ -30,26 +30,26 @@ _ENVIRONMENT, _FILE, _INPUT = "env:", "file:", "-"
 def parse_options(words: Iterable[str]) -> dict[str, object]:
     """Read the ``KEY=VALUE`` words of ``-o``.
 
-    The value of a secret may say where the secret is: ``env:NAME`` in the environment, ``file:PATH``
-    in a file, ``-`` on the next line of the standard input (asked for where that is a terminal). A
-    secret that is given in the clear is taken with a warning.
+    The value of a secret option may name a place: ``env:NAME`` is an environment variable, ``file:PATH``
+    a file, ``-`` the next line of the standard input (a terminal prompts for it). A secret given in
+    the clear is accepted with a warning.
 
     Raises:
-        ConfigError: A word is not like that, its value is not of the option's type, or there is no
-            secret where it says.
+        ConfigError: A word is not ``KEY=VALUE``, its value is not of the option's type, or the named
+            place has no secret.
     """
     options: dict[str, object] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or key == "url" or not _NAME.fullmatch(key):
-            # Nothing of it is shown: it may be a secret whose key was forgotten, with a "=" at its end.
+            # Show none of it: it may be a secret that ends in "=" and whose key was forgotten.
             raise ConfigError(setting="-o", value=HIDDEN, reason="must be KEY=VALUE, as in -o fsync=false")
         options[key] = _typed(key, _secret(key, value) if is_secret(key) else value)
     return options
 
 
 def _typed(key: str, value: str) -> object:
-    # Values may be secrets under any name, so no message shows them.
+    # An option of any name may hold a secret, so messages show no values.
     if key in _FLAGS:
         if value not in _WORDS:
             raise ConfigError(setting=key, value=HIDDEN, reason="must be true or false")
@@ -87,7 +87,7 @@ def _secret(key: str, value: str) -> str:
 
 
 def _content(key: str, path: str) -> str:
-    """Return what is in a file, without the end of its last line."""
+    """Return the content of a file without its final newline."""
     try:
         with Path(path).expanduser().open("rb") as file:  # a pipe too: file:/dev/fd/3
             content = file.read(_LONGEST + 1)
@@ -98,7 +98,7 @@ def _content(key: str, path: str) -> str:
 
 
 def _next_line(key: str) -> str:
-    """Return the next line of the standard input, and leave the rest of it for CMD and for questions."""
+    """Return the next line of the standard input and leave the rest unread, for CMD and for questions."""
     if sys.stdin is not None and sys.stdin.isatty():
         return getpass.getpass(f"{key}: ")
     line = b""
@@ -119,5 +119,5 @@ def _text(key: str, content: bytes) -> str:
         text = "\0"
     text = text.removesuffix("\n").removesuffix("\r")
     if not text.isprintable():
-        raise ConfigError(setting=key, value=HIDDEN, reason="it is no single line of text")
+        raise ConfigError(setting=key, value=HIDDEN, reason="it is not one line of text")
     return text

@@ -23,14 +23,14 @@ _COLOURS: Final = {"free": "green", "held": "yellow", "expired": "red", "corrupt
 
 
 def print_json(record: DataclassInstance) -> None:
-    """Print a dataclass as one line of JSON, in ASCII: text of others may be hostile to terminals."""
+    """Print a dataclass as one line of JSON, in ASCII, since foreign text may be hostile to terminals."""
     sys.stdout.write(json.dumps(dataclasses.asdict(record), ensure_ascii=True, default=str) + "\n")
     sys.stdout.flush()
 
 
 def print_status(status: LockStatus) -> None:
-    """Print one lock, a line for each thing that is known of it."""
-    from rich.text import Text  # noqa: PLC0415  quick start of the other commands
+    """Print one lock, one line per known fact."""
+    from rich.text import Text  # noqa: PLC0415  lets other commands start faster
 
     lines = [Text.assemble((f"{status.name}: ", "bold"), (status.state, _COLOURS[status.state]))]
     last = "last " if status.state == "free" else ""
@@ -48,8 +48,8 @@ def print_status(status: LockStatus) -> None:
 
 def print_list(statuses: Sequence[LockStatus]) -> None:
     """Print locks as a table."""
-    from rich.table import Table  # noqa: PLC0415  quick start of the other commands
-    from rich.text import Text  # noqa: PLC0415  likewise
+    from rich.table import Table  # noqa: PLC0415  lets other commands start faster
+    from rich.text import Text  # noqa: PLC0415  as above
 
     table = Table("name", "state", "remaining", "last write", "token", "holder", box=None, pad_edge=False)
     for status in statuses:
@@ -65,13 +65,13 @@ def print_list(statuses: Sequence[LockStatus]) -> None:
 
 
 def tell(text: str) -> None:
-    """Print a remark to the standard error; the standard output is for results."""
+    """Print a message to the standard error; the standard output is for results."""
     sys.stderr.write("".join(f"{clean_message(line)}\n" for line in f"asynclock: {text}".split("\n")))
     sys.stderr.flush()
 
 
-def _print(*items: Any) -> None:  # noqa: ANN401  what rich renders
-    from rich.console import Console  # noqa: PLC0415  quick start of the other commands
+def _print(*items: Any) -> None:  # noqa: ANN401  anything that rich renders
+    from rich.console import Console  # noqa: PLC0415  lets other commands start faster
 
     console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
     for item in items:

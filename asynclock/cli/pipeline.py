@@ -1,4 +1,4 @@
-"""``asynclock pipeline``: a splice pipeline, from its spec."""
+"""``asynclock pipeline``: run, maintain and validate the splice pipeline of a spec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from asynclock.spark.report import BatchReport, RunReport, ServicesReport
     from asynclock.spark.validation import ValidationReport
 
-_once = click.option("--once", is_flag=True, help="End when what is there now has been done.")
+_once = click.option("--once", is_flag=True, help="Do what is due now, and end.")
 
 
 @click.group("pipeline")
@@ -24,11 +24,13 @@ def pipeline_group() -> None:
 
 @pipeline_group.command("run")
 @click.argument("spec")
-@click.option("--stream", "streams", multiple=True, metavar="NAME", help="Feed this one only; repeatable.")
+@click.option(
+    "--stream", "streams", multiple=True, metavar="NAME", help="Write only this stream; repeatable."
+)
 @_once
 @json_option
 def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, as_json: bool) -> int:
-    """Feed the streams of SPEC until SIGINT or SIGTERM, each under its lease."""
+    """Write the streams of SPEC until SIGINT or SIGTERM, each under its own lease."""
     from asynclock.spark import load_spec, run  # noqa: PLC0415  needs the extra
 
     report = run(
@@ -109,5 +111,5 @@ def _print_validation(report: ValidationReport) -> None:
         f"batches, {len(report.pending)} pending instants, {len(report.leftovers)} leftovers"
     )
     if report.one_key_in > 1:
-        click.echo(f"one key in {report.one_key_in} was compared, for the sources are large")
+        click.echo(f"one key in {report.one_key_in} was compared, because the sources are large")
     click.echo(f"{report.keys} keys x {report.columns} columns compared, {report.differences} differences")

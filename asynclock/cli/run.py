@@ -1,4 +1,4 @@
-"""``asynclock run``: a command that runs only while a lock is held."""
+"""``asynclock run``: run a command only while a lock is held."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _FORWARDED: Final = tuple(
 )
 _INTERRUPTING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 _GRACE_SHARE: Final = 0.8
-"""Share of the safety margin: SIGKILL has ended the command before others may take over."""
+"""Share of the safety margin, so that SIGKILL ends the command before others may take over."""
 _BROKEN_GRACE: Final = 1.0
-"""Seconds of grace at most if others may already hold the lock."""
+"""Longest grace, in seconds, if others may already hold the lock."""
 
 
 @click.command("run")
 @click.argument("target", metavar="URL/NAME")
 @click.argument("command", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
-    "--wait", type=float, metavar="S", help="Longest wait for the lock; default for ever, 0: one try."
+    "--wait", type=float, metavar="S", help="Longest wait for the lock; default: no limit; 0: one try."
 )
 @click.option("--validity", type=float, metavar="S",
               help="A dead holder blocks others for about this long; default 300.")  # fmt: skip
@@ -59,12 +59,12 @@ def run_locked_command(
     """Run CMD while holding the lock, and release it when CMD ends.
 
     CMD finds ASYNCLOCK_LOCK, ASYNCLOCK_FENCING_TOKEN, ASYNCLOCK_OWNER and
-    ASYNCLOCK_VALID_UNTIL_MS in its environment. Signals are passed on to it. If the lease is
-    lost, CMD and everything it started get SIGTERM, then SIGKILL before others may take over
-    (after a forced break at most 1 s later), and the exit code is 76.
+    ASYNCLOCK_VALID_UNTIL_MS in its environment and gets the signals of this process. If the lease
+    is lost, CMD and everything it started get SIGTERM, then SIGKILL before others may take over
+    (at most 1 s later if the lock was taken over or broken), and the exit code is 76.
 
-    Exit codes: CMD's own, 128 + n where signal n ended it, 126 or 127 where it could not be
-    started; 75 where the lock was not acquired and CMD not run.
+    Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started; 75
+    if the lock was not acquired, so CMD was not run.
     """
     url, _ = split_target(target)
     client = connect_to(url, options, validity=validity, max_clock_skew=max_clock_skew)
@@ -88,10 +88,9 @@ async def _run(client: LockClient, target: str, command: Sequence[str], wait: fl
 async def _hold(
     client: LockClient, lease: Lease, target: str, command: Sequence[str], signals: _Signals
 ) -> int:
-    if signals.interrupted:  # the signal came together with the acquisition
+    if signals.interrupted:  # a signal arrived together with the lease
         return SIGNALLED + signals.interrupted
     margin = client.settings.safety_margin
-    assert margin is not None  # noqa: S101  filled by LeaseSettings
     try:
         child = Child(command, os.environ | _environment(lease, target), grace=margin * _GRACE_SHARE)
     except FileNotFoundError as error:
@@ -117,7 +116,7 @@ def _environment(lease: Lease, target: str) -> dict[str, str]:
 
 
 class _Watch:
-    """Lets a command run until it ends, or until its lease is lost."""
+    """Waits until a command ends or its lease is lost."""
 
     def __init__(self, lease: Lease, margin: float) -> None:
         self._lease = lease
@@ -128,9 +127,9 @@ class _Watch:
         lease.on_lost(lambda _: loop.call_soon_threadsafe(self._lost.set))
 
     async def until_end(self, child: Child) -> int:
-        """Return the command's exit code, or that of a loss once nothing of the command is left."""
+        """Return the command's exit code; after a loss, end the command and return the code for a loss."""
         lost: asyncio.Future[Any] = asyncio.ensure_future(self._lost.wait())
-        # Read before the loss: a machine that was suspended sees the loss long after the deadline.
+        # Read before the loss, because a suspended machine sees the loss long after the deadline.
         deadline = self._deadline()
         while not lost.done() and not child.ended.done():
             deadline = self._deadline() or deadline
@@ -146,7 +145,7 @@ class _Watch:
         return LOST
 
     def _deadline(self) -> float:
-        """Return the boot clock's reading at which belief ends; 0.0 if it has."""
+        """Return the boot clock's reading at the end of belief; 0.0 if it has ended."""
         left = self._lease.remaining()
         return self._clock.boot() + left if left > 0 else 0.0
 
@@ -159,21 +158,21 @@ class _Watch:
 
 
 class _Signals:
-    """Signals of this process: they interrupt a wait, later they go to the command.
+    """Signals of this process: they first interrupt the wait for the lock, later go to the command.
 
-    Those that were ignored when this process started stay ignored, here and in the command
-    (``nohup``, background jobs).
+    Signals that were ignored when this process started (``nohup``, background jobs) stay ignored,
+    here and in the command.
     """
 
     def __init__(self) -> None:
         self.interrupted = 0
-        """Number of the first signal that interrupted."""
+        """Number of the first interrupting signal; 0 if there was none."""
         self._loop = asyncio.get_running_loop()
         self._act: Callable[[int], object] = self._note
         self._task: asyncio.Task[Any] | None = None
 
     async def interrupt(self, coroutine: Coroutine[Any, Any, T]) -> T | None:
-        """Await a coroutine; a signal cancels it once, and then this is None."""
+        """Await a coroutine; the first signal cancels it, and the result is then None."""
         task = asyncio.ensure_future(coroutine)
         self._task = task
         if self.interrupted:
@@ -188,7 +187,7 @@ class _Signals:
             self._task = None
 
     def forward(self, act: Callable[[int], object]) -> None:
-        """Let ``act`` have the signals from now on."""
+        """Pass signals to ``act`` from now on."""
         self._act = act
 
     def _dispatch(self, number: int) -> None:

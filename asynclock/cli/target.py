@@ -1,4 +1,4 @@
-"""What the words of a command line name: a store, a lock in it, and settings."""
+"""The store, lock and settings that a command line names."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ONE_CLOCK: Final = frozenset({"file", "memory"})
 
 
 def split_target(target: str) -> tuple[str, str]:
-    """Split ``URL/NAME`` at its last slash, where the object is the same wherever it is split.
+    """Split ``URL/NAME`` at its last slash; a split at any other slash would name the same object.
 
     Raises:
-        ConfigError: There is no URL, or no name behind it.
+        ConfigError: There is no URL, or no name after it.
     """
     parts = split_url(target)
     folder, slash, name = parts.path.rpartition("/")
@@ -44,20 +44,18 @@ def connect_to(
 
     Args:
         url: Where the locks are.
-        options: Those of the backend.
+        options: Options of the backend.
         validity: Seconds; None: the default.
-        max_clock_skew: Seconds; None: 0 where one machine's clock is the store's
-            (``file://``, ``memory://``), else the default.
+        max_clock_skew: Seconds; None: 0 if the store uses this machine's clock (``file://``,
+            ``memory://``), else the default.
 
     Raises:
         ConfigError: The URL, an option or a setting is wrong.
         BackendNotInstalledError: The backend's package is missing.
     """
-    if max_clock_skew is None:
-        one_clock = split_url(url).scheme in _ONE_CLOCK
-        max_clock_skew = 0.0 if one_clock else LeaseSettings.max_clock_skew
-    settings = LeaseSettings(
-        validity=LeaseSettings.validity if validity is None else validity, max_clock_skew=max_clock_skew
-    )
-    # Not by connect(): its own arguments are no options of a backend.
+    if max_clock_skew is None and split_url(url).scheme in _ONE_CLOCK:
+        max_clock_skew = 0.0
+    times = {"validity": validity, "max_clock_skew": max_clock_skew}
+    settings = LeaseSettings(**{name: value for name, value in times.items() if value is not None})
+    # Not connect(), whose own arguments would be taken for options of the backend.
     return LockClient(url=url, backend=open_backend(url, **options), settings=settings)

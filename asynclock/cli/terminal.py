@@ -1,4 +1,4 @@
-"""The terminal's foreground: whose keys are read, and whom Ctrl-C and Ctrl-Z reach."""
+"""The terminal's foreground group: it reads the keys and gets Ctrl-C and Ctrl-Z."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 class Terminal:
-    """Lends this process's terminal to the group of a child; without a terminal it does nothing."""
+    """Lends this process's terminal to a child's process group; does nothing without a terminal."""
 
     def __init__(self) -> None:
         self._descriptor: int | None = None
@@ -20,11 +20,11 @@ class Terminal:
 
     @property
     def present(self) -> bool:
-        """Whether there is a terminal and it was ours at the start."""
+        """Whether this process had a terminal in the foreground at its start."""
         return self._descriptor is not None
 
     def give(self, group: int) -> None:
-        """Let ``group`` read the keys, if this process may say so."""
+        """Make ``group`` the foreground group, if this process may do that."""
         if self._descriptor is not None and self._is_foreground(os.getpgrp()):
             self._set(group)
 
@@ -39,8 +39,8 @@ class Terminal:
         return False
 
     def _set(self, group: int) -> None:
-        assert self._descriptor is not None  # noqa: S101  asked for by the callers
-        # A background process that does this is stopped, unless it blocks the signal.
+        assert self._descriptor is not None  # noqa: S101  checked by the callers
+        # The system would stop a background process here, unless it blocks the signal.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
         try:
             with contextlib.suppress(OSError):  # hung up, or the group is gone

@@ -1,4 +1,4 @@
-"""Hudi's own table lock from Python: ``StorageBasedLockProvider``'s file, byte for byte."""
+"""Hudi's own table lock from Python: the lock file of ``StorageBasedLockProvider``, byte for byte."""
 
 from asynclock.hudi.audit import AuditCleanup as AuditCleanup
 from asynclock.hudi.audit import AuditReport as AuditReport

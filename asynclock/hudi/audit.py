@@ -1,6 +1,6 @@
-"""Hudi's audit trail of a table's lock: one JSON-lines file for each holder, off by default.
+"""Hudi's audit trail of a table's lock: one JSON-lines file per holder, off by default.
 
-Hudi's own reader does not accept a key that it does not know, so a record bears exactly these six:
+Hudi's reader rejects unknown keys, so a record has exactly these six:
 ``ownerId``, ``transactionStartTime``, ``timestamp``, ``state``, ``lockExpiration``, ``lockHeld``.
 
 Source: Hudi's ``StorageLockProviderAuditService`` and ``ValidateAuditLockProcedure``.
@@ -17,7 +17,7 @@ import anyio
 import orjson
 
 from asynclock._text import escaped
-from asynclock.backend import MAX_BODY
+from asynclock.backend import MAX_BODY, Absent
 from asynclock.backends import open_backend
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.hudi.options import LockOptions
@@ -50,10 +50,10 @@ class AuditStatus:
     """Whether a table's lock is audited.
 
     Attributes:
-        enabled: New holders write a trail.
-        switch: URL of the object that says so.
-        folder: URL of the trail.
-        files: How many holders left a file.
+        enabled: Whether new holders write audit files.
+        switch: URL of the object that enables auditing.
+        folder: URL of the folder of audit files.
+        files: Number of audit files.
     """
 
     enabled: bool
@@ -67,13 +67,13 @@ class AuditReport:
     """What a table's audit trail says.
 
     Attributes:
-        result: ``FAILED`` if two holders overlap or no file can be read, ``WARNING`` if a holder
-            ended without a word or a file cannot be read to its end, else ``PASSED``.
-        transactions: Holds, from a START to its END, in the files that could be read.
-        overlaps: Pairs of files whose holders held at the same time, the earlier one first.
-        unended: Files without an END: their holders died, lost the lock, or hold it now.
-        unreadable: Files that are no audit trail.
-        too_long: Files over 64 KiB, checked so far only.
+        result: ``FAILED`` if two holders overlap or no file can be read; ``WARNING`` if a file has no
+            END or cannot be read completely; else ``PASSED``.
+        transactions: Number of holds in the readable files, each from a START to its END.
+        overlaps: Pairs of files whose holders held the lock at the same time, the earlier one first.
+        unended: Files without an END, whose holders died, lost the lock, or hold it now.
+        unreadable: Files that are not audit files.
+        too_long: Files longer than 64 KiB, of which only the beginning was checked.
     """
 
     result: Literal["PASSED", "WARNING", "FAILED"]
@@ -85,27 +85,27 @@ class AuditReport:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """One sentence for each overlap and each file that is not as it should be."""
+        """One sentence for each overlap and each incomplete or unreadable file."""
         found = [
             f"{one} and {other}: both held the lock at once, by their clocks" for one, other in self.overlaps
         ]
         for names, said in (
-            (self.unreadable, "is no audit trail and was left out; look at it, or delete it"),
-            (self.too_long, "is longer than 64 KiB and was checked so far only"),
+            (self.unreadable, "is not an audit file and was left out; inspect it, or delete it"),
+            (self.too_long, "is longer than 64 KiB; only its beginning was checked"),
             (self.unended, "has no END: its holder died, lost the lock, or holds it now"),
         ):
             found += [f"{name}: {said}" for name in names]
-        # Whoever may write to the folder chooses the names of its files.
+        # Anyone who may write to the folder chooses the names of its files, so they may be hostile.
         return tuple(escaped(sentence) for sentence in found)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditCleanup:
-    """What a clean-up deleted, or would delete.
+    """What a clean-up has deleted, or would delete.
 
     Attributes:
-        files: Their names.
-        dry_run: Nothing was deleted.
+        files: Names of the files.
+        dry_run: True if nothing was deleted.
     """
 
     files: tuple[str, ...]
@@ -121,7 +121,7 @@ class _Window:
 
 
 def encode(owner: str, start_ms: int, state: State, timestamp_ms: int, expiration_ms: int) -> bytes:
-    """Return one line of the trail."""
+    """Return one record as a line of an audit file."""
     record = {
         "ownerId": owner,
         "transactionStartTime": start_ms,
@@ -134,20 +134,20 @@ def encode(owner: str, start_ms: int, state: State, timestamp_ms: int, expiratio
 
 
 def file_name(owner: str, start_ms: int) -> str:
-    """Return the key of a holder's file."""
+    """Return the key of a holder's audit file."""
     return f"{AUDIT_FOLDER}{start_ms}_{owner}{SUFFIX}"
 
 
 def start_of(name: str, owner: str) -> int | None:
-    """Return when a holder began, in epoch ms, if the file of that name is its own."""
+    """Return when ``owner`` acquired the lock, in epoch ms, if ``name`` is its audit file; else None."""
     start = name.rpartition("/")[2].removesuffix(f"_{owner}{SUFFIX}")
     return int(start) if start.isdecimal() and start.isascii() else None
 
 
 async def is_enabled(backend: Backend) -> bool:
-    """Return whether the table's switch is on; what cannot be read is off, as with Hudi."""
+    """Return whether auditing is on. A switch that cannot be parsed counts as off, as in Hudi."""
     stored = await backend.get(AUDIT_SWITCH)
-    if stored is None:
+    if isinstance(stored, Absent):
         return False
     try:
         switch = orjson.loads(stored.body)
@@ -157,14 +157,14 @@ async def is_enabled(backend: Backend) -> bool:
 
 
 async def audit_enable(base_path: str, options: Mapping[str, str] | None = None) -> None:
-    """Let every new holder of the table's lock, Hudi's and ours, write a trail.
+    """Make every new holder of the table's lock, Hudi's and ours, write an audit file.
 
     Args:
         base_path: The table.
-        options: As for ``table_lock``.
+        options: Options of the Hudi writers, as for ``table_lock``.
 
     Raises:
-        ConfigError: There is no such table, or an option is wrong; nothing was written.
+        ConfigError: There is no Hudi table there, or an option is wrong; nothing was written.
         BackendError: The store failed; the error says whether it was written.
     """
     async with _table(base_path, options) as backend:
@@ -174,15 +174,15 @@ async def audit_enable(base_path: str, options: Mapping[str, str] | None = None)
 async def audit_disable(
     base_path: str, options: Mapping[str, str] | None = None, *, keep_files: bool = True
 ) -> None:
-    """Let new holders write no trail; those that have begun go on.
+    """Stop new holders from writing audit files; current holders go on with theirs.
 
     Args:
         base_path: The table.
-        options: As for ``table_lock``.
-        keep_files: False deletes the trail as well.
+        options: Options of the Hudi writers, as for ``table_lock``.
+        keep_files: False also deletes the audit files.
 
     Raises:
-        ConfigError: There is no such table, or an option is wrong; nothing was written.
+        ConfigError: There is no Hudi table there, or an option is wrong; nothing was written.
         BackendError: The store failed; the error says whether it was written.
     """
     async with _table(base_path, options) as backend:
@@ -197,10 +197,10 @@ async def audit_status(base_path: str, options: Mapping[str, str] | None = None)
 
     Args:
         base_path: The table.
-        options: As for ``table_lock``.
+        options: Options of the Hudi writers, as for ``table_lock``.
 
     Raises:
-        ConfigError: There is no such table, or an option is wrong.
+        ConfigError: There is no Hudi table there, or an option is wrong.
         BackendError: The store could not be read.
     """
     async with _table(base_path, options) as backend:
@@ -214,16 +214,16 @@ async def audit_status(base_path: str, options: Mapping[str, str] | None = None)
 
 
 async def audit_validate(base_path: str, options: Mapping[str, str] | None = None) -> AuditReport:
-    """Return whether the trail shows that no two held the lock at once; writes nothing.
+    """Check that no two audit files show the lock held at the same time; writes nothing.
 
-    The times are those of the holders' own clocks, so a skewed clock can look like an overlap.
+    Times are by the holders' own clocks, so a skewed clock can look like an overlap.
 
     Args:
         base_path: The table.
-        options: As for ``table_lock``.
+        options: Options of the Hudi writers, as for ``table_lock``.
 
     Raises:
-        ConfigError: There is no such table, or an option is wrong.
+        ConfigError: There is no Hudi table there, or an option is wrong.
         BackendError: The store could not be read.
     """
     async with _table(base_path, options) as backend:
@@ -237,17 +237,17 @@ async def audit_cleanup(
     age_days: float = 7,
     dry_run: bool = False,
 ) -> AuditCleanup:
-    """Delete the files of the trail that were last written long ago by the store's clock.
+    """Delete old audit files, by their last write and the store's clock.
 
     Args:
         base_path: The table.
-        options: As for ``table_lock``.
-        age_days: Days since the last write; younger files stay.
-        dry_run: Only say which.
+        options: Options of the Hudi writers, as for ``table_lock``.
+        age_days: Least age of a file to delete, in days since its last write.
+        dry_run: Only list them.
 
     Raises:
-        ConfigError: There is no such table, or an option is wrong; nothing was deleted.
-        BackendError: The store failed; some files may be deleted.
+        ConfigError: There is no Hudi table there, or an option is wrong; nothing was deleted.
+        BackendError: The store failed; some files may have been deleted.
     """
     if not age_days >= 0:
         raise ConfigError(setting="age_days", value=age_days, reason="must be 0 or more")
@@ -256,15 +256,15 @@ async def audit_cleanup(
 
 
 async def validate(backend: Backend) -> AuditReport:
-    """See ``audit_validate``."""
+    """Check all audit files; see ``audit_validate``."""
     windows: list[_Window] = []
     unreadable: list[str] = []
     too_long: list[str] = []
 
     async def read(key: str) -> None:
         stored = await backend.get(key)
-        if stored is None:
-            return  # cleaned up meanwhile
+        if isinstance(stored, Absent):
+            return  # deleted meanwhile
         name, body = key.removeprefix(AUDIT_FOLDER), stored.body
         if len(body) > MAX_BODY:
             too_long.append(name)
@@ -289,8 +289,8 @@ async def validate(backend: Backend) -> AuditReport:
 
 
 async def cleanup(backend: Backend, *, older_than: float, dry_run: bool) -> AuditCleanup:
-    """See ``audit_cleanup``; seconds."""
-    # A Date is cut to the second, a time of last writing may not be.
+    """Delete audit files older than ``older_than`` seconds; see ``audit_cleanup``."""
+    # A Date is rounded down to the second; a Last-Modified may be exact.
     now = await _store_time(backend) + backend.clock_resolution
     old = [
         entry.key
@@ -303,18 +303,16 @@ async def cleanup(backend: Backend, *, older_than: float, dry_run: bool) -> Audi
 
 
 async def _store_time(backend: Backend) -> float:
-    """Return the store's clock where an answer bears it: ages are its own; else this machine's."""
+    """Return the store's time, which the age of a file is measured by; without a Date, this machine's."""
     stored = await backend.get(AUDIT_SWITCH)
-    if stored is None or stored.server_time is None:
-        return time.time()
-    return stored.server_time
+    return time.time() if stored.server_time is None else stored.server_time
 
 
 def _windows(name: str, body: bytes) -> list[_Window]:
-    """Read one file; a Hudi provider that is used again writes on in its file.
+    """Return the holds in one file; a Hudi provider that is used again appends to its file.
 
     Raises:
-        ValueError: It is no audit trail.
+        ValueError: It is not an audit file.
     """
     records = [_record(line) for line in body.splitlines() if line.strip()]
     if not records:
@@ -337,14 +335,14 @@ def _record(line: bytes) -> dict[str, Any]:
     if not isinstance(record, dict) or record.keys() != _TYPES.keys():
         raise ValueError("not the six keys of an audit record")
     if any(type(record[key]) is not kind for key, kind in _TYPES.items()):
-        raise ValueError("a value of another type")
+        raise ValueError("a value of the wrong type")
     if record["state"] not in _STATES:
         raise ValueError("an unknown state")
     return record
 
 
 def _overlaps(windows: Sequence[_Window]) -> tuple[tuple[str, str], ...]:
-    """Return each window that began before an earlier one had ended, with the one that ended last."""
+    """Return the files of each window that overlaps the earlier one with the latest end."""
     found: list[tuple[str, str]] = []
     last: _Window | None = None
     for window in windows:
@@ -363,7 +361,7 @@ async def _files(backend: Backend) -> AsyncIterator[Entry]:
 
 
 async def _each(keys: Sequence[str], work: Callable[[str], Awaitable[None]]) -> None:
-    """Do ``work`` for every key, some at a time; the first failure is raised."""
+    """Run ``work`` for every key, several at a time, and raise the first failure."""
     waiting = iter(keys)
     errors: list[AsyncLockError] = []
 
@@ -385,7 +383,7 @@ async def _each(keys: Sequence[str], work: Callable[[str], Awaitable[None]]) -> 
 
 @asynccontextmanager
 async def _table(base_path: str, options: Mapping[str, str] | None) -> AsyncIterator[Backend]:
-    """Open the store of a table that is there."""
+    """Open the store of an existing table."""
     table = TablePath.parse(base_path)
     backend = open_backend(table.url, **LockOptions.read(table, options).backend)
     try:

@@ -1,13 +1,13 @@
 """``table_lock``: the lock that a Hudi writer takes for its commit.
 
-Where Hudi leaves something open, this is stricter than ``StorageBasedLockProvider``:
+It is stricter than ``StorageBasedLockProvider``, within what Hudi allows:
 
-- a lease ends *before* ``validUntil`` and is never revived, however long the store does not answer;
-- the store's clock, not this machine's, decides when a lock of another holder is free, and waits for
-  ``max_clock_skew`` and the clock's resolution on top of Hudi's 500 ms;
-- a 412 after a lost answer is settled by reading back, where Hudi 1.2 takes the lock for another's;
-- a damaged lock file is an error in more cases (a number in quotes, duplicate keys, …);
-- ``async with`` counts how often it was entered; ``try_lock`` and ``unlock`` do not, as in Hudi.
+- a lease ends *before* ``validUntil`` and is never revived, even if the store does not answer for long;
+- the store's clock, not this machine's, decides when another holder's lock is free, and
+  ``max_clock_skew`` and the clock's resolution are added to Hudi's 500 ms;
+- a 412 after a lost answer is settled by reading back; Hudi 1.2 takes the lock for another holder's;
+- more kinds of damage to a lock file are errors (a number in quotes, duplicate keys, …);
+- ``async with`` can be nested; ``try_lock`` and ``unlock`` are not counted, as in Hudi.
 
 Source: Apache Hudi RFC-91 with its update of November 2025, ``StorageBasedLockProvider`` 1.2.0.
 """
@@ -28,10 +28,10 @@ from asynclock.errors import (
 )
 from asynclock.events import logger
 from asynclock.hudi.audit import start_of
+from asynclock.hudi.audit_writer import TableHooks
 from asynclock.hudi.options import LockOptions
 from asynclock.hudi.paths import AUDIT_FOLDER, LOCK_NAME, TablePath
 from asynclock.hudi.table import read_table
-from asynclock.hudi.trail import TableHooks
 from asynclock.lock import Hold, Lock, checked_timeout
 from asynclock.status import LockStatus
 
@@ -52,9 +52,9 @@ class TableLockStatus(LockStatus):
     """A table's lock as one read showed it; see ``LockStatus``.
 
     Attributes:
-        table_version: ``hoodie.table.version``, or None where it could not be found.
+        table_version: ``hoodie.table.version``, or None if it was not found.
         since_ms: When the holder acquired the lock, in epoch ms by its own clock. Taken from its
-            audit trail, since the lock file does not contain it; None without a trail.
+            audit file, since the lock file does not contain it; None without one.
         warning: Why the holder may go on after it has lost the lock, or None.
     """
 
@@ -72,24 +72,24 @@ def table_lock(
 ) -> TableLock:
     """Return the lock of a Hudi table, for ``async with``; no I/O.
 
-    Use it to keep a table *unchanged*: to copy its files, to maintain or to inspect it. Never
-    write to the table through Hudi while holding it: Hudi takes this lock at its commit, and the
-    two would wait for each other.
+    Use it to keep a table *unchanged* while you copy, maintain or inspect its files. Never write to
+    the table through Hudi while holding it: Hudi takes this lock at its commit, so the two would wait
+    for each other.
 
     Args:
         base_path: The table, such as ``s3a://bucket/warehouse/orders``. Trailing slashes and the
-            spelling of the scheme make no difference; Hudi up to 1.1 locks another object where
+            spelling of the scheme make no difference, but Hudi up to 1.1 locks another object if
             its own base path ends in a slash.
         options: The options of the Hudi writers, by Hudi's names: validity, renew interval, wait
             time and credentials are used, all others are ignored. Options that Hudi does not have
-            are named ``asynclock.<option>``: those of the backend, such as
+            are called ``asynclock.<option>``: those of the backend, such as
             ``asynclock.endpoint_url``, and ``asynclock.max_clock_skew``, ``asynclock.poll_interval``.
         timeout: Seconds that ``async with`` waits; None: ``hoodie.write.lock.wait_time_ms``, 60 s.
-        fencing: Give a fencing token. After a Hudi writer, which drops the token, this holds the
-            lock for ``2 * max_clock_skew + 2`` s (6 s) before it is handed out.
+        fencing: Provide a fencing token. A Hudi writer drops the token; after one, acquiring takes
+            ``2 * max_clock_skew + 2`` s (6 s) longer, during which the lock is held already.
 
     Raises:
-        ConfigError: This lock does not work for the base path, or an option breaks Hudi's rules.
+        ConfigError: This lock cannot lock the base path, or an option breaks Hudi's rules.
     """
     table = TablePath.parse(base_path)
     return TableLock(
@@ -98,11 +98,11 @@ def table_lock(
 
 
 class TableLock:
-    """The lock of one Hudi table. Like a Hudi provider it is one holder: each task needs its own.
+    """The lock of one Hudi table. Like a Hudi provider, it is one holder: each task needs its own.
 
-    ``async with`` acquires, cancels the body if the lease is lost, releases and closes. Entered
-    again inside of its body it gives the same lease, and the outermost exit releases. ``try_lock``
-    and ``unlock`` are Hudi's: call ``aclose`` after them. The lock can be used again after that.
+    ``async with`` acquires, cancels the body if the lease is lost, releases and closes. A nested
+    ``async with`` gives the same lease, and the outermost exit releases. ``try_lock`` and ``unlock``
+    work as in Hudi: call ``aclose`` after them. The lock can be used again after that.
 
     Attributes:
         base_path: The table, without trailing slashes.
@@ -132,7 +132,7 @@ class TableLock:
         await self.leave(kind, error, trace)
 
     async def enter(self, *, cancel_body: bool) -> Lease:
-        """Acquire as ``async with`` does. For ``asynclock.sync``.
+        """Acquire as ``async with`` does; for ``asynclock.sync``.
 
         Args:
             cancel_body: Cancel the calling task if the lease is lost.
@@ -141,7 +141,7 @@ class TableLock:
             AcquireTimeoutError: Others held it until the timeout; the attempt has been cleaned up.
             ConfigError: There is no such Hudi table.
             RecordCorruptError: The lock file is damaged; nothing was written.
-            LeaseLostError: The lease that was entered before is lost.
+            LeaseLostError: The lease of the enclosing ``enter`` is lost.
         """
         lease = self._lease
         if lease is None or (self._depth == 0 and not lease.held):
@@ -159,14 +159,14 @@ class TableLock:
     async def leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Undo one ``enter``; the outermost one releases what its ``enter`` acquired.
+        """Undo one ``enter``; the outermost one releases the lease.
 
         Raises:
             LeaseLostError: The lease was lost before; nothing was written.
         """
         self._depth -= 1
         if self._depth > 0 or self._hold is None:
-            return  # what try_lock acquired, unlock releases
+            return  # a lease of try_lock is released by unlock
         hold, self._hold, self._lease = self._hold, None, None
         try:
             await hold.__aexit__(kind, error, trace)
@@ -175,19 +175,19 @@ class TableLock:
 
     @property
     def lease(self) -> Lease | None:
-        """The lease, from its acquisition until its release; it may have been lost since."""
+        """The lease from its acquisition until its release, or None; it may have been lost since."""
         return self._lease
 
     async def try_lock(self, timeout: float | None = None) -> bool:
         """Hudi's ``tryLock``: return whether this holds the lock; True without I/O if it already did.
 
         Args:
-            timeout: Seconds to go on trying; None tries once; 0 does not try, as in Hudi.
+            timeout: Seconds to keep trying; None tries once; 0 does not try, as in Hudi.
 
         Raises:
             ConfigError: There is no such Hudi table.
             RecordCorruptError: The lock file is damaged; nothing was written.
-            AccessDeniedError: The store refused; nothing was written.
+            AccessDeniedError: The store denied access; nothing was written.
         """
         wait = checked_timeout(timeout)
         if self._lease is not None and self._lease.held:
@@ -205,13 +205,13 @@ class TableLock:
         return self._lease is not None
 
     async def renew_lock(self) -> bool:
-        """Hudi's ``renewLock``: renew now, not at the next interval; return whether the lock is still held.
+        """Hudi's ``renewLock``: renew now and return whether the lock is still held.
 
-        True also if the store did not answer, as in Hudi, but only until the lease's deadline.
+        As in Hudi, this is also True if the store did not answer, but only until the lease's deadline.
 
         Raises:
-            AccessDeniedError: The store refused; nothing was written, and the lease holds until its
-                deadline.
+            AccessDeniedError: The store denied access; nothing was written, and the lease lasts until
+                its deadline.
         """
         if self._lease is None:
             return False
@@ -224,7 +224,7 @@ class TableLock:
         return self._lease.held
 
     async def unlock(self) -> None:
-        """Hudi's ``unlock``: free the lock; a no-op without one.
+        """Hudi's ``unlock``: release the lock; a no-op without a lease.
 
         Raises:
             LeaseLostError: The lease was lost before; nothing was written.
@@ -234,7 +234,7 @@ class TableLock:
             await lease.release()
 
     async def status(self) -> TableLockStatus:
-        """Read the lock, the table's version and, from the audit trail, since when; writes nothing.
+        """Read the lock, the table's version and, if audited, the time of acquisition; writes nothing.
 
         Raises:
             ConfigError: There is no such Hudi table.
@@ -278,7 +278,7 @@ class TableLock:
             return self._opened
 
     async def _ready(self) -> _Opened:
-        """Open the table; the first time, check that there is one."""
+        """Open the client; the first time, check that the table exists."""
         opened = self._open()
         if not self._seen:
             try:
@@ -306,7 +306,7 @@ class TableLock:
 
 
 class _Opened:
-    """A client for the table's folder, and its lock with the hooks that run beside each lease."""
+    """A client for the table's folder, and its lock with the hooks of each lease."""
 
     def __init__(self, table: TablePath, options: LockOptions, *, fencing: bool) -> None:
         self.client = connect(table.url, settings=options.settings, events=self._on_event, **options.backend)
@@ -318,9 +318,9 @@ class _Opened:
             self._hooks.renewed()
 
     async def aclose(self) -> None:
-        """Wait for the audit record that is being written and close the client."""
-        if (trail := self._hooks.take_trail()) is not None:
-            await self.client.run(trail.stop)
+        """Wait until the last audit record is written, and close the client."""
+        if (writer := self._hooks.take_writer()) is not None:
+            await self.client.run(writer.stop)
         await self.client.aclose()
 
 

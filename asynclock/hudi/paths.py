@@ -1,4 +1,4 @@
-"""Where a table's lock is: base paths as Hudi spells them, mapped to one object.
+"""Base paths as Hudi spells them, and the lock object of each.
 
 Source: Hudi's ``StoragePath``, ``StorageSchemes`` and ``StorageLockClient.parseBucketAndPath``.
 """
@@ -12,13 +12,14 @@ from typing import Final, NoReturn
 from asynclock.backends._names import name_problem
 from asynclock.backends._url import refuse_credentials, wrong_url
 from asynclock.errors import ConfigError
+from asynclock.hudi import hoodie
 
 LOCKS_FOLDER: Final = ".hoodie/.locks"
 LOCK_NAME: Final = f"{LOCKS_FOLDER}/table_lock"
 AUDIT_SWITCH: Final = f"{LOCKS_FOLDER}/audit_enabled.json"
 AUDIT_FOLDER: Final = f"{LOCKS_FOLDER}/audit/"
 PROPERTIES: Final = (".hoodie/hoodie.properties", ".hoodie/hoodie.properties.backup")
-"""Hudi replaces the first by way of the second, so for a moment only that one is there."""
+"""Hudi replaces the first file through the second, so for a moment only the second one exists."""
 
 _FAMILIES: Final = {
     "s3": "s3",
@@ -29,11 +30,13 @@ _FAMILIES: Final = {
     "wasb": "az",
     "wasbs": "az",
 }
+STORAGE_LOCK_SCHEMES: Final = frozenset(_FAMILIES)
+"""Schemes of base paths that Hudi's storage-based lock can lock."""
+
 _SPLIT: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(/.*)?", re.DOTALL)
-# Hudi decodes %XX for the lock but not for the table, and fails on the others.
+# Hudi decodes %XX in the lock's path but not in the table's, and fails on the other characters.
 _UNSAFE: Final = re.compile(r"[%?#\\\s\x00-\x1f\x7f\"<>^`{|}\[\]]")
 _ACCOUNT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
-_SETTING: Final = "hoodie.base.path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,8 @@ class TablePath:
     """A table's base path.
 
     Attributes:
-        url: As given, without trailing and doubled slashes; for a backend and for Hudi's options.
-        identity: The same for all spellings of one table: ``s3://bucket/orders`` also for ``s3a``.
+        url: The base path without trailing and doubled slashes, for a backend and for Hudi's options.
+        identity: One text for all spellings of a table, such as ``s3://bucket/orders`` also for ``s3a``.
     """
 
     url: str
@@ -50,20 +53,20 @@ class TablePath:
 
     @classmethod
     def parse(cls, base_path: str) -> TablePath:
-        """Read a base path; no I/O.
+        """Parse a base path; no I/O.
 
         Raises:
-            ConfigError: Hudi's storage-based lock cannot lock a table there.
+            ConfigError: Hudi's storage-based lock cannot lock a table at this path.
         """
 
         def refuse(reason: str) -> NoReturn:
             if isinstance(base_path, str):
-                raise wrong_url(_SETTING, base_path, reason)
-            raise ConfigError(setting=_SETTING, value=type(base_path).__name__, reason=reason)
+                raise wrong_url(hoodie.BASE_PATH, base_path, reason)
+            raise ConfigError(setting=hoodie.BASE_PATH, value=type(base_path).__name__, reason=reason)
 
         if not isinstance(base_path, str) or not base_path:
             refuse("is required: the full URL of the table, such as s3a://bucket/warehouse/orders")
-        refuse_credentials(_SETTING, base_path)
+        refuse_credentials(hoodie.BASE_PATH, base_path)
         found = _SPLIT.fullmatch(base_path)
         if found is None:
             # file:/data and /data are local files to Hudi as well.
@@ -77,7 +80,7 @@ class TablePath:
         if reason := _unfit(scheme, authority):
             refuse(reason)
         if _UNSAFE.search(authority + path):
-            refuse("bears characters for which Hudi would lock another object than the table's, or none")
+            refuse("has characters for which Hudi would lock another object than the table's, or none")
         segments = [segment for segment in path.split("/") if segment]
         if {".", ".."} & set(segments):
             refuse("must have no segment '.' or '..'")
@@ -86,7 +89,7 @@ class TablePath:
 
 
 def _unfit(scheme: str, authority: str) -> str | None:
-    """Return why Hudi would find no bucket or container in an authority, or None."""
+    """Return why Hudi would find no bucket or container in an authority, or None if it would."""
     if not authority:
         return "names no bucket or container"
     if _FAMILIES[scheme] != "az":
@@ -103,7 +106,7 @@ def _place(scheme: str, authority: str) -> str:
     if family != "az":
         return f"{family}://{authority}"
     container, _, host = authority.partition("@")
-    # The same container by its two endpoints: account.dfs.… and account.blob.….
+    # One container has two endpoints: account.dfs.… and account.blob.….
     return f"az://{host.partition('.')[0].lower()}/{container}"
 
 
@@ -113,5 +116,5 @@ _LOCAL: Final = (
     "io.asynclock.hudi.FileLockProvider"
 )
 _RELATIVE: Final = (
-    "is no full URL, and a relative path is another table in each process; write s3a://bucket/..."
+    "is not a full URL, and a relative path names another table in each process; write s3a://bucket/..."
 )

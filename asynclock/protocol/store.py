@@ -8,7 +8,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
-from asynclock.backend import MissingDate, bounded, missing_date
+from asynclock.backend import Absent
 from asynclock.clock import Instant, StoreTime
 from asynclock.errors import (
     AccessDeniedError,
@@ -134,17 +134,11 @@ class Store:
             BackendError: It could not be read.
             ConfigError: The backend cannot be opened as it was set up.
         """
-        cell = MissingDate()
-        missing_date.set(cell)
         sent = self.now()
-        try:
-            stored = await self.request("get", key, self._backend.get(key), timeout)
-        finally:
-            missing_date.set(None)  # not reset, which fails where a loop ends in the middle of the call
+        stored = await self.request("get", key, self._backend.get(key), timeout)
         arrived = self.now()
-        server_time = cell.server_time if stored is None else stored.server_time
-        date = self.time.observe(server_time, sent=sent, arrived=arrived)
-        if stored is None:
+        date = self.time.observe(stored.server_time, sent=sent, arrived=arrived)
+        if isinstance(stored, Absent):
             return Seen(None, None, None, date, arrived)
         latest = date.value + self.terms.resolution + self.terms.skew if date and date.usable else None
         record = parse_record(stored.body, key=key, version=stored.version, store_time=latest)
@@ -224,7 +218,6 @@ class Store:
         # In place of asyncio.timeout, whose timer keeps a copy of the context long after its end.
         timer = asyncio.get_running_loop().call_later(limit, expire, context=self._no_context)
         self._expiries.add(expire)
-        bounded.set(True)
         try:
             return await call
         except (BackendError, ConfigError):
@@ -242,7 +235,6 @@ class Store:
             self._expiries.discard(expire)
             if expired:
                 task.uncancel()
-            bounded.set(False)  # not reset, which fails where a loop ends in the middle of the call
         if expired:
             detail = "the client was closed" if self.closed else f"no answer within {limit:.3g} s"
         raise unknown(backend=self._backend.name, operation=operation, key=key, detail=detail)

@@ -19,11 +19,11 @@ from asynclock.spark.session import session_conf as session_conf
 from asynclock.spark.spec import Spec as Spec
 
 if TYPE_CHECKING:
+    from asynclock.spark.reader import read as read
     from asynclock.spark.services import run_services as run_services
     from asynclock.spark.splice import Splice as Splice
     from asynclock.spark.streams import run as run
     from asynclock.spark.validation import validate as validate
-    from asynclock.spark.view import read as read
 
 __all__ = [
     "BadRowsError",
@@ -41,7 +41,7 @@ __all__ = [
 
 _NEEDS_SPARK: Final = {
     "Splice": "splice",
-    "read": "view",
+    "read": "reader",
     "run": "streams",
     "run_services": "services",
     "validate": "validation",

@@ -8,6 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock.hudi import hoodie
 from asynclock.spark.keys import RECORD_KEY
 from asynclock.spark.load import misplaced
 from asynclock.spark.options import MERGER_STRATEGY_ID, partition_options
@@ -15,12 +16,10 @@ from asynclock.spark.options import MERGER_STRATEGY_ID, partition_options
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from asynclock.spark.instants import BatchCommit
     from asynclock.spark.spec import Spec
     from asynclock.spark.spec_toml import Keys
-    from asynclock.spark.timeline import BatchCommit
 
-_RECORD_KEY_PROPERTY: Final = "hoodie.table.recordkey.fields"
-_PARTITION_PROPERTY: Final = "hoodie.table.partition.fields"
 # Spark's names of Avro's types.
 _TYPES: Final = {"long": "bigint", "timestamp-micros": "timestamp", "timestamp-millis": "timestamp"}
 # Without loss, and in the order that the values had. Not float to double: Hudi goes by the text, so that the
@@ -42,7 +41,7 @@ def check_properties(spec: Spec, properties: Mapping[str, str]) -> None:
     table = spec.table
     if not properties:
         return
-    if (found := properties.get(_RECORD_KEY_PROPERTY, "")) != RECORD_KEY:
+    if (found := properties.get(hoodie.TABLE_RECORDKEY_FIELDS, "")) != RECORD_KEY:
         reason = (
             f"the table at {table.path} has the record key {found!r}, a splice table has {RECORD_KEY!r}: it "
             "was made by something else, or by a version of asynclock that could confuse keys, and cannot be "
@@ -50,15 +49,15 @@ def check_properties(spec: Spec, properties: Mapping[str, str]) -> None:
         )
         raise misplaced(spec, ("table", "path"), found, reason)
     expected = {
-        _PARTITION_PROPERTY: ",".join(table.partition_by),
-        "hoodie.table.type": "MERGE_ON_READ",
-        "hoodie.record.merge.mode": "CUSTOM",
-        "hoodie.record.merge.strategy.id": MERGER_STRATEGY_ID,
+        hoodie.TABLE_PARTITION_FIELDS: ",".join(table.partition_by),
+        hoodie.TABLE_TYPE: "MERGE_ON_READ",
+        hoodie.RECORD_MERGE_MODE: "CUSTOM",
+        hoodie.RECORD_MERGE_STRATEGY_ID: MERGER_STRATEGY_ID,
         **(partition_options() if table.partition_by else {}),
     }
     for name, value in expected.items():
         if (found := properties.get(name, "")) != value:
-            keys = ("table", "partition_by" if name == _PARTITION_PROPERTY else "path")
+            keys = ("table", "partition_by" if name == hoodie.TABLE_PARTITION_FIELDS else "path")
             reason = (
                 f"the table at {table.path} has {name}={found!r}, this spec needs {value!r}; nothing was "
                 "written. Correct the spec, or splice into a new table"

@@ -20,6 +20,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from asynclock.errors import ConfigError
+from asynclock.hudi import hoodie
+from asynclock.hudi.options import STORAGE_LOCK_PROVIDER
+from asynclock.hudi.paths import STORAGE_LOCK_SCHEMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,16 +30,11 @@ if TYPE_CHECKING:
 MERGER_CLASS: Final = "io.asynclock.hudi.SpliceMerger"
 MERGER_STRATEGY_ID: Final = "3158b597-87e4-4016-bcb2-5fe63391c0b1"
 FILE_LOCK_PROVIDER: Final = "io.asynclock.hudi.FileLockProvider"
-STORAGE_LOCK_PROVIDER: Final = "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"
-MERGER_CLASS_KEY: Final = "hoodie.write.record.merge.custom.implementation.classes"
-
-# The schemes Hudi's storage lock knows; an object store without one cannot hold a splice table.
-_STORAGE_LOCK_SCHEMES: Final = frozenset({"s3", "s3a", "gs", "abfs", "abfss", "wasb", "wasbs"})
 
 QueryType = Literal["snapshot", "read_optimized", "incremental"]
 
 
-def write_options(
+def splice_write_options(
     *,
     base_path: str,
     table: str,
@@ -76,22 +74,22 @@ def write_options(
     tasks = str(parallelism)
     return {
         **_table_options(base_path=base_path, key=key),
-        "hoodie.table.name": table,
-        "hoodie.datasource.write.table.name": table,
-        "hoodie.datasource.write.operation": "upsert",
-        "hoodie.datasource.write.partitionpath.field": ",".join(partition_by),
+        hoodie.TABLE_NAME: table,
+        hoodie.DATASOURCE_WRITE_TABLE_NAME: table,
+        hoodie.DATASOURCE_WRITE_OPERATION: "upsert",
+        hoodie.DATASOURCE_WRITE_PARTITIONPATH_FIELD: ",".join(partition_by),
         **(partition_options() if partition_by else {}),
-        "hoodie.bucket.index.num.buckets": str(buckets),
-        "hoodie.write.markers.type": "DIRECT",
-        "hoodie.embed.timeline.server": "false",
-        "hoodie.upsert.shuffle.parallelism": tasks,
-        "hoodie.insert.shuffle.parallelism": tasks,
-        "hoodie.delete.shuffle.parallelism": tasks,
-        "hoodie.finalize.write.parallelism": tasks,
-        "hoodie.markers.delete.parallelism": tasks,
-        "hoodie.rollback.parallelism": tasks,
-        "hoodie.client.heartbeat.interval_in_ms": str(heartbeat_interval_ms),
-        "hoodie.client.heartbeat.tolerable.misses": str(heartbeat_misses),
+        hoodie.BUCKET_INDEX_NUM_BUCKETS: str(buckets),
+        hoodie.WRITE_MARKERS_TYPE: "DIRECT",
+        hoodie.EMBED_TIMELINE_SERVER: "false",
+        hoodie.UPSERT_SHUFFLE_PARALLELISM: tasks,
+        hoodie.INSERT_SHUFFLE_PARALLELISM: tasks,
+        hoodie.DELETE_SHUFFLE_PARALLELISM: tasks,
+        hoodie.FINALIZE_WRITE_PARALLELISM: tasks,
+        hoodie.MARKERS_DELETE_PARALLELISM: tasks,
+        hoodie.ROLLBACK_PARALLELISM: tasks,
+        hoodie.CLIENT_HEARTBEAT_INTERVAL_IN_MS: str(heartbeat_interval_ms),
+        hoodie.CLIENT_HEARTBEAT_TOLERABLE_MISSES: str(heartbeat_misses),
         **_NO_INLINE_SERVICES,
     }
 
@@ -102,8 +100,8 @@ def partition_options() -> dict[str, str]:
     Without the encoding a slash opens another folder; without the column's name ``..`` leaves the table.
     """
     return {
-        "hoodie.datasource.write.hive_style_partitioning": "true",
-        "hoodie.datasource.write.partitionpath.urlencode": "true",
+        hoodie.DATASOURCE_WRITE_HIVE_STYLE_PARTITIONING: "true",
+        hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "true",
     }
 
 
@@ -118,10 +116,10 @@ def read_options(*, query_type: QueryType = "snapshot") -> dict[str, str]:
             ``incremental`` holds, of each key, only what the newest events wrote.
     """
     return {
-        MERGER_CLASS_KEY: MERGER_CLASS,
-        "hoodie.datasource.query.type": query_type,
+        hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES: MERGER_CLASS,
+        hoodie.DATASOURCE_QUERY_TYPE: query_type,
         # With it, persist() on a join with a snapshot read hangs.
-        "hoodie.metadata.enable": "false",
+        hoodie.METADATA_ENABLE: "false",
     }
 
 
@@ -142,11 +140,11 @@ def compaction_options(
     return {
         # One key column is enough for the check they go through; a list does not fit into a CALL.
         **_table_options(base_path=base_path, key=key[:1]),
-        "hoodie.compact.inline.max.delta.commits": str(every_commits),
-        "hoodie.embed.timeline.server": "false",
-        "hoodie.write.markers.type": "DIRECT",
-        "hoodie.finalize.write.parallelism": str(parallelism),
-        "hoodie.markers.delete.parallelism": str(parallelism),
+        hoodie.COMPACT_INLINE_MAX_DELTA_COMMITS: str(every_commits),
+        hoodie.EMBED_TIMELINE_SERVER: "false",
+        hoodie.WRITE_MARKERS_TYPE: "DIRECT",
+        hoodie.FINALIZE_WRITE_PARALLELISM: str(parallelism),
+        hoodie.MARKERS_DELETE_PARALLELISM: str(parallelism),
     }
 
 
@@ -166,21 +164,21 @@ def cleaning_options(
         key: The table's key columns.
         retain_commits: Commits whose files stay readable for running queries.
         parallelism: Spark tasks of each of Hudi's shuffles.
-        heartbeat_interval_ms: As given to :func:`write_options`.
-        heartbeat_misses: As given to :func:`write_options`.
+        heartbeat_interval_ms: As given to :func:`splice_write_options`.
+        heartbeat_misses: As given to :func:`splice_write_options`.
 
     Raises:
         ConfigError: A file system that no lock provider serves.
     """
     return {
         **_table_options(base_path=base_path, key=key[:1]),
-        "hoodie.clean.policy": "KEEP_LATEST_COMMITS",
-        "hoodie.clean.commits.retained": str(retain_commits),
-        "hoodie.clean.parallelism": str(parallelism),
-        "hoodie.rollback.parallelism": str(parallelism),
-        "hoodie.embed.timeline.server": "false",
-        "hoodie.client.heartbeat.interval_in_ms": str(heartbeat_interval_ms),
-        "hoodie.client.heartbeat.tolerable.misses": str(heartbeat_misses),
+        hoodie.CLEAN_POLICY: "KEEP_LATEST_COMMITS",
+        hoodie.CLEAN_COMMITS_RETAINED: str(retain_commits),
+        hoodie.CLEAN_PARALLELISM: str(parallelism),
+        hoodie.ROLLBACK_PARALLELISM: str(parallelism),
+        hoodie.EMBED_TIMELINE_SERVER: "false",
+        hoodie.CLIENT_HEARTBEAT_INTERVAL_IN_MS: str(heartbeat_interval_ms),
+        hoodie.CLIENT_HEARTBEAT_TOLERABLE_MISSES: str(heartbeat_misses),
     }
 
 
@@ -205,9 +203,9 @@ def lock_provider(base_path: str) -> str:
     scheme = base_path.partition("://")[0].lower() if "://" in base_path else "file"
     if scheme == "file":
         return FILE_LOCK_PROVIDER
-    if scheme in _STORAGE_LOCK_SCHEMES:
+    if scheme in STORAGE_LOCK_SCHEMES:
         return STORAGE_LOCK_PROVIDER
-    allowed = ", ".join(f"{name}://" for name in ("file", *sorted(_STORAGE_LOCK_SCHEMES)))
+    allowed = ", ".join(f"{name}://" for name in ("file", *sorted(STORAGE_LOCK_SCHEMES)))
     raise ConfigError(
         setting="base_path", value=base_path, reason=f"no lock for commits there; use {allowed}"
     )
@@ -219,35 +217,35 @@ def _table_options(*, base_path: str, key: Sequence[str]) -> dict[str, str]:
     return {
         **(_ONE_CLOCK if provider == FILE_LOCK_PROVIDER else {}),
         # Hudi reads the type under both names; concurrency control only under the first.
-        "hoodie.table.type": "MERGE_ON_READ",
-        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-        "hoodie.datasource.write.recordkey.field": ",".join(key),
-        "hoodie.write.record.merge.mode": "CUSTOM",
-        "hoodie.write.record.merge.strategy.id": MERGER_STRATEGY_ID,
-        MERGER_CLASS_KEY: MERGER_CLASS,
-        "hoodie.index.type": "BUCKET",
-        "hoodie.index.bucket.engine": "SIMPLE",
-        "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
-        "hoodie.write.lock.provider": provider,
-        "hoodie.write.lock.wait_time_ms": "60000",
-        "hoodie.write.lock.client.num_retries": "3",
-        "hoodie.clean.failed.writes.policy": "LAZY",
-        "hoodie.metadata.enable": "false",
+        hoodie.TABLE_TYPE: "MERGE_ON_READ",
+        hoodie.DATASOURCE_WRITE_TABLE_TYPE: "MERGE_ON_READ",
+        hoodie.DATASOURCE_WRITE_RECORDKEY_FIELD: ",".join(key),
+        hoodie.WRITE_RECORD_MERGE_MODE: "CUSTOM",
+        hoodie.WRITE_RECORD_MERGE_STRATEGY_ID: MERGER_STRATEGY_ID,
+        hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES: MERGER_CLASS,
+        hoodie.INDEX_TYPE: "BUCKET",
+        hoodie.INDEX_BUCKET_ENGINE: "SIMPLE",
+        hoodie.WRITE_CONCURRENCY_MODE: "NON_BLOCKING_CONCURRENCY_CONTROL",
+        hoodie.WRITE_LOCK_PROVIDER: provider,
+        hoodie.WRITE_LOCK_WAIT_TIME_MS: "60000",
+        hoodie.WRITE_LOCK_CLIENT_NUM_RETRIES: "3",
+        hoodie.CLEAN_FAILED_WRITES_POLICY: "LAZY",
+        hoodie.METADATA_ENABLE: "false",
     }
 
 
 # A new instant time waits out the difference of two writers' clocks, by default 0.2 s, twice a commit. The
 # writers of a file:// table share a machine and its clock.
-_ONE_CLOCK: Final = {"hoodie.time.generator.max_expected_clock_skew_ms": "1"}
+_ONE_CLOCK: Final = {hoodie.TIME_GENERATOR_MAX_EXPECTED_CLOCK_SKEW_MS: "1"}
 
 _NO_INLINE_SERVICES: Final = {
-    "hoodie.compact.inline": "false",
-    "hoodie.compact.schedule.inline": "false",
-    "hoodie.datasource.compaction.async.enable": "false",
-    "hoodie.clustering.inline": "false",
+    hoodie.COMPACT_INLINE: "false",
+    hoodie.COMPACT_SCHEDULE_INLINE: "false",
+    hoodie.DATASOURCE_COMPACTION_ASYNC_ENABLE: "false",
+    hoodie.CLUSTERING_INLINE: "false",
     # A clustering plan on a bucket table makes every later upsert fail.
-    "hoodie.clustering.async.enabled": "false",
-    "hoodie.clean.automatic": "false",
-    "hoodie.clean.async.enabled": "false",
-    "hoodie.archive.automatic": "false",
+    hoodie.CLUSTERING_ASYNC_ENABLED: "false",
+    hoodie.CLEAN_AUTOMATIC: "false",
+    hoodie.CLEAN_ASYNC_ENABLED: "false",
+    hoodie.ARCHIVE_AUTOMATIC: "false",
 }

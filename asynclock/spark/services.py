@@ -15,21 +15,23 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock import sync
 from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
+from asynclock.hudi import hoodie
 from asynclock.spark.cancel import Cancellable
+from asynclock.spark.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
 from asynclock.spark.keys import RECORD_KEY
 from asynclock.spark.options import cleaning_options, compaction_options
 from asynclock.spark.report import ServicesReport
 from asynclock.spark.session import exact_times, session
 from asynclock.spark.streams import stopped_by_signals
-from asynclock.spark.timeline import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT, Timeline
+from asynclock.spark.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
+    from asynclock.spark.instants import Instant
     from asynclock.spark.spec import Spec
-    from asynclock.spark.timeline import Instant
 
 log = logging.getLogger(__name__)
 
@@ -166,12 +168,12 @@ class Cleaning:
             **cleaning_options(
                 base_path=spec.table.path, key=[RECORD_KEY], retain_commits=services.retain_commits
             ),
-            "hoodie.keep.min.commits": str(services.archive_min_commits),
-            "hoodie.keep.max.commits": str(services.archive_max_commits),
-            "hoodie.compact.inline.max.delta.commits": str(services.compact_every_commits),
+            hoodie.KEEP_MIN_COMMITS: str(services.archive_min_commits),
+            hoodie.KEEP_MAX_COMMITS: str(services.archive_max_commits),
+            hoodie.COMPACT_INLINE_MAX_DELTA_COMMITS: str(services.compact_every_commits),
         }
-        interval = int(self._options["hoodie.client.heartbeat.interval_in_ms"])
-        self._silence_ms = interval * int(self._options["hoodie.client.heartbeat.tolerable.misses"])
+        interval = int(self._options[hoodie.CLIENT_HEARTBEAT_INTERVAL_IN_MS])
+        self._silence_ms = interval * int(self._options[hoodie.CLIENT_HEARTBEAT_TOLERABLE_MISSES])
 
     def step(self) -> None:
         """Do what is due.

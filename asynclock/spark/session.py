@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
-from asynclock.spark.options import MERGER_CLASS, MERGER_CLASS_KEY
+from asynclock.hudi import hoodie
+from asynclock.spark.options import MERGER_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,14 +104,15 @@ def session(
     spark: SparkSession = builder.getOrCreate()
     _require_merger(spark)
     # Not a setting of Spark's: given at the start it would only print a warning. SQL reads look here.
-    spark.conf.set(MERGER_CLASS_KEY, MERGER_CLASS)
+    spark.conf.set(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES, MERGER_CLASS)
     return spark
 
 
 def session_conf(*, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> dict[str, str]:
     """The settings :func:`session` starts Spark with, for those who start it otherwise.
 
-    Such a session also needs ``spark.conf.set(MERGER_CLASS_KEY, MERGER_CLASS)`` for SQL reads.
+    For SQL reads such a session also needs the option
+    ``hoodie.write.record.merge.custom.implementation.classes`` set to ``MERGER_CLASS``.
 
     Args:
         master: Spark's master URL.

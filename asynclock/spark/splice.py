@@ -13,12 +13,14 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock import sync
 from asynclock._text import printable
 from asynclock.errors import ConfigError
-from asynclock.hudi.register import refuse_if_held
+from asynclock.hudi import hoodie
+from asynclock.hudi.held_tables import refuse_if_held
 from asynclock.spark.fit import check_columns, check_commit, check_properties
+from asynclock.spark.instants import METADATA_PREFIX, BatchCommit
 from asynclock.spark.keys import RECORD_KEY, record_key, unfit
-from asynclock.spark.options import write_options
+from asynclock.spark.options import splice_write_options
 from asynclock.spark.source import ARRIVAL
-from asynclock.spark.timeline import METADATA_PREFIX, BatchCommit, Timeline
+from asynclock.spark.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -154,9 +156,9 @@ class Splice:
         options = {
             **self._options(),
             **commit.metadata(),
-            "hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX,
+            hoodie.DATASOURCE_WRITE_COMMITMETA_KEY_PREFIX: METADATA_PREFIX,
             # One record a key is left: Hudi need not look for others.
-            "hoodie.combine.before.upsert": "false",
+            hoodie.COMBINE_BEFORE_UPSERT: "false",
         }
         wide = self._widen(self._newest(df, stream), stream)
         lease.check()
@@ -196,10 +198,10 @@ class Splice:
 
     def _options(self) -> dict[str, str]:
         table = self._spec.table
-        name = self._properties.get("hoodie.table.name") or re.sub(
+        name = self._properties.get(hoodie.TABLE_NAME) or re.sub(
             r"\W", "_", table.path.rstrip("/").rpartition("/")[2]
         )
-        return write_options(
+        return splice_write_options(
             base_path=table.path,
             table=name,
             key=[RECORD_KEY],

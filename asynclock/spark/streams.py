@@ -1,4 +1,4 @@
-"""Streams of files fed into the splice table, each by its one leader, batch by batch."""
+"""Write streams of files into the splice table, batch by batch, each stream under its own lease."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from asynclock import sync
-from asynclock.spark.feed import Feed
 from asynclock.spark.report import RunReport
 from asynclock.spark.session import session
+from asynclock.spark.stream_writer import StreamWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,7 +36,7 @@ def run(
     on_batch: Callable[[BatchReport], object] | None = None,
     stop: threading.Event | None = None,
 ) -> RunReport:
-    """Feed streams into the table until they are told to stop.
+    """Write streams into the table until the run is stopped.
 
     Each stream waits for its lease ``stream/<name>`` and holds it across its batches, so a second run of
     the same spec is a warm standby. On SIGINT and SIGTERM (in the main thread) and when ``stop`` is set,
@@ -45,8 +45,8 @@ def run(
 
     Args:
         spec: The table, its locks and streams.
-        streams: Names of the streams to feed; None: all.
-        once: End when all files that are there now are committed.
+        streams: Names of the streams to write; None: all.
+        once: End once every file that exists now is committed.
         spark: A session with Hudi and the merger; None: one is started, and stopped at the end.
         on_batch: Called after each batch, in the thread of its stream; must be quick.
         stop: Set it to end the run.
@@ -70,23 +70,23 @@ def run(
             resources.callback(spark.stop)
         client = resources.enter_context(sync.connect(spec.locks.url, settings=spec.locks.settings))
         resources.enter_context(stopped_by_signals(stop))
-        feeds = [
-            Feed(spec, spec.stream(name), spark, client, stop=stop, once=once, on_batch=on_batch)
+        writers = [
+            StreamWriter(spec, spec.stream(name), spark, client, stop=stop, once=once, on_batch=on_batch)
             for name in chosen
         ]
-        threads = [threading.Thread(target=feed.work, name=f"stream-{feed.name}") for feed in feeds]
+        threads = [threading.Thread(target=writer.work, name=f"stream-{writer.name}") for writer in writers]
         for thread in threads:
             thread.start()
         # Joined in short steps: a signal handler runs only between two of them.
         while any(thread.is_alive() for thread in threads):
             for thread in threads:
                 thread.join(_WAKE_SECONDS)
-    errors = [feed.error for feed in feeds if feed.error is not None]
+    errors = [writer.error for writer in writers if writer.error is not None]
     for error in errors[1:]:
         errors[0].add_note(f"another stream of this run failed as well: {error}")
     if errors:
         raise errors[0]
-    return RunReport(streams=tuple(feed.report for feed in feeds), seconds=time.monotonic() - started)
+    return RunReport(streams=tuple(writer.report for writer in writers), seconds=time.monotonic() - started)
 
 
 @contextlib.contextmanager

@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.checkpoint import Checkpoint
+from asynclock.spark.reader import snapshot
 from asynclock.spark.second_reader.expected import Expected
 from asynclock.spark.second_reader.files import layout_of, rows
 from asynclock.spark.second_reader.rows import BadFileError, Good
 from asynclock.spark.second_reader.values import shown
 from asynclock.spark.source_files import source_files
 from asynclock.spark.timeline import Timeline
-from asynclock.spark.view import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import Column, SparkSession
 
+    from asynclock.spark.instants import BatchCommit, Instant
     from asynclock.spark.second_reader.expected import Cells, Key
     from asynclock.spark.second_reader.rows import Layout
     from asynclock.spark.source_files import SourceFile
     from asynclock.spark.spec import Spec, StreamSpec
-    from asynclock.spark.timeline import BatchCommit, Instant
 
 SAMPLE: Final = 20
 READ_WHOLE: Final = 1 << 30

@@ -1,9 +1,10 @@
 """The blocking facade: the same names without ``await``, for PySpark drivers, threads and scripts.
 
 Everything runs on asynclock's loop thread, so leases are renewed while the caller blocks. In a
-thread with a running event loop every call raises ``RuntimeError`` and names the async one.
+thread with a running event loop every call raises ``RuntimeError``, which names the async call.
 """
 
+from asynclock.backend import Absent as Absent
 from asynclock.backend import Backend as Backend
 from asynclock.backend import Stored as Stored
 from asynclock.backend import Written as Written
@@ -26,9 +27,9 @@ from asynclock.errors import RecordCorruptError as RecordCorruptError
 from asynclock.errors import SpecError as SpecError
 from asynclock.errors import StaleTokenError as StaleTokenError
 from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
-from asynclock.exits import install_signal_handlers as install_signal_handlers
 from asynclock.probe import ProbeReport as ProbeReport
 from asynclock.settings import LeaseSettings as LeaseSettings
+from asynclock.shutdown import install_signal_handlers as install_signal_handlers
 from asynclock.status import LockStatus as LockStatus
 from asynclock.sync._facade import FencedObject as FencedObject
 from asynclock.sync._facade import Lease as Lease

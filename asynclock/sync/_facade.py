@@ -1,4 +1,4 @@
-"""Blocking twins of the public classes, each a thin shell over the async one."""
+"""Blocking twins of the public classes, each a thin wrapper of the async one."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def block(
     """Run a coroutine on the host's loop and wait for its end.
 
     Args:
-        name: What to call the caller in an error.
+        name: Name of the caller, for errors.
         start: Makes the coroutine.
-        undo: Gets a result that arrives after an interrupt, when nobody is left to take it.
+        undo: Undoes a result that arrives after an interrupt, when no caller is left to take it.
 
     Raises:
-        RuntimeError: An event loop runs in this thread, which waiting would block.
+        RuntimeError: This thread runs an event loop, which waiting would block.
     """
     try:
         asyncio.get_running_loop()
@@ -71,7 +71,7 @@ def connect(
     holder: str | None = None,
     **backend_options: object,
 ) -> LockClient:
-    """Return a client of the locks under ``url``; no I/O. As ``asynclock.connect``, which has the arguments.
+    """Return a client of the locks under ``url``; no I/O. For the arguments see ``asynclock.connect``.
 
     Raises:
         ConfigError: The URL, an option or a setting is wrong, or ``renewal`` is not ``"thread"``:
@@ -96,7 +96,7 @@ def connect(
 
 
 def probe(url: str, **backend_options: object) -> ProbeReport:
-    """Try whether locks may be kept at ``url``; see ``asynclock.probe``."""
+    """Test whether ``url`` is safe for locks; see ``asynclock.probe``."""
     return block("probe", lambda: _probe(url, **backend_options))
 
 
@@ -107,7 +107,7 @@ class LockClient:
         url: Where the locks are.
         settings: Times of the leases.
         backend: The store.
-        twin: The ``asynclock.LockClient`` behind it; for the rest of the package.
+        twin: The wrapped ``asynclock.LockClient``; for the rest of the package.
     """
 
     def __init__(self, client: asynclock.client.LockClient) -> None:
@@ -125,7 +125,7 @@ class LockClient:
         return block("LockClient.list", lambda: self.twin.list(prefix))
 
     def aclose(self) -> None:
-        """Release what is held and close; see ``asynclock.LockClient.aclose``."""
+        """Release every lease and close; see ``asynclock.LockClient.aclose``."""
         block("LockClient.aclose", self.twin.aclose)
 
     close = aclose
@@ -147,7 +147,7 @@ class LockClient:
 
 
 class Lock:
-    """A lock of a client; see ``asynclock.Lock``. Threads that wait for it form a fair line."""
+    """A lock of a client; see ``asynclock.Lock``. Waiting threads form a fair queue."""
 
     def __init__(self, lock: asynclock.lock.Lock) -> None:
         self._lock = lock
@@ -158,7 +158,7 @@ class Lock:
         """Wait until the lock is ours; see ``asynclock.Lock.acquire``."""
 
         async def acquire() -> Lease:
-            # Wrapped here: an interrupt after the call's end, before our return, would lose the lease.
+            # Wrapped inside the call: an interrupt between its end and our return would lose the lease.
             return Lease(await self._lock.acquire(timeout=timeout))
 
         return block("Lock.acquire", acquire, undo=_release)
@@ -175,9 +175,9 @@ class Lock:
     def hold(self, *, timeout: float | None = None) -> AbstractContextManager[Lease]:
         """Hold the lock for the body of ``with``.
 
-        Nothing can interrupt the body: call ``lease.check()`` in it, or have ``lease.on_lost``
-        stop what it waits for. If the lease was lost, the end of the body raises
-        ``LeaseLostError``; an exception of the body wins, and the loss is added to it as a note.
+        Nothing can interrupt the body: call ``lease.check()`` in it, or let ``lease.on_lost`` stop
+        what it waits for. If the lease was lost, the end of the body raises ``LeaseLostError``. If the
+        body raised an exception, that one is raised, with the loss added as a note.
         """
         return _Hold(self, checked_timeout(timeout))
 
@@ -186,13 +186,13 @@ class Lock:
         return block("Lock.status", self._lock.status)
 
     def break_lock(self, status: LockStatus, *, force: bool = False) -> LockStatus:
-        """Free another's lock by hand; see ``asynclock.Lock.break_lock``."""
+        """Free another holder's lock by hand; see ``asynclock.Lock.break_lock``."""
         return block("Lock.break_lock", lambda: self._lock.break_lock(status, force=force))
 
     def lead(self, work: Callable[[Lease], T], *, timeout: float | None = None) -> T:
-        """Run ``work(lease)`` in this thread while holding the lock; after a loss again.
+        """Run ``work(lease)`` in this thread while holding the lock, and once more after each loss.
 
-        ``work`` cannot be interrupted: it polls ``lease.check()``. See ``asynclock.Lock.lead``.
+        ``work`` cannot be interrupted, so it must poll ``lease.check()``. See ``asynclock.Lock.lead``.
         """
         while True:
             lease: Lease | None = None
@@ -211,10 +211,10 @@ class Lock:
 
 
 class Lease:
-    """A held lock; see ``asynclock.Lease``. Also a context manager that releases it.
+    """A held lock; see ``asynclock.Lease``. As a context manager it releases the lock at the end.
 
     Attributes:
-        twin: The ``asynclock.Lease`` behind it; for the rest of the package.
+        twin: The wrapped ``asynclock.Lease``; for the rest of the package.
     """
 
     def __init__(self, lease: asynclock.lease.Lease) -> None:
@@ -230,7 +230,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether we still believe to hold the lock; no I/O."""
+        """Whether this lease is still believed to hold the lock; no I/O."""
         return self.twin.held
 
     @property
@@ -239,7 +239,7 @@ class Lease:
         return self.twin.lost
 
     def remaining(self) -> float:
-        """Return seconds until we stop believing; 0.0 once lost or released."""
+        """Return the seconds until the lease is no longer believed; 0.0 once lost or released."""
         return self.twin.remaining()
 
     def check(self) -> None:
@@ -247,7 +247,7 @@ class Lease:
         self.twin.check()
 
     def confirm(self) -> None:
-        """Make sure that the store agrees; see ``asynclock.Lease.confirm``."""
+        """Check with the store that the lock is held; see ``asynclock.Lease.confirm``."""
         block("Lease.confirm", self.twin.confirm)
 
     def release(self) -> None:
@@ -255,7 +255,7 @@ class Lease:
         block("Lease.release", self.twin.release)
 
     def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
-        """Call ``callback(loss)`` once, on a thread of its own; see ``asynclock.Lease.on_lost``."""
+        """Call ``callback(loss)`` once, on its own thread; see ``asynclock.Lease.on_lost``."""
         self.twin.on_lost(callback)
 
     def __enter__(self) -> Self:
@@ -298,7 +298,7 @@ class _Hold(AbstractContextManager[Lease]):
 
 
 class FencedObject:
-    """An object that refuses an older holder's writes; see ``asynclock.FencedObject``."""
+    """An object that refuses the writes of an older holder; see ``asynclock.FencedObject``."""
 
     def __init__(self, client: LockClient, key: str) -> None:
         self._object = asynclock.fencing.FencedObject(client.twin, key)

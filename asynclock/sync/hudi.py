@@ -75,7 +75,7 @@ class TableLock:
         return block("hudi.TableLock.status", self._lock.status)
 
     def aclose(self) -> None:
-        """Release what is held and close; see ``asynclock.hudi.TableLock.aclose``."""
+        """Release the lock and close; see ``asynclock.hudi.TableLock.aclose``."""
         block("hudi.TableLock.aclose", self._lock.aclose)
 
     close = aclose
@@ -107,14 +107,14 @@ class TableLock:
 
 
 def audit_enable(base_path: str, options: Mapping[str, str] | None = None) -> None:
-    """Let new holders write a trail; see ``asynclock.hudi.audit_enable``."""
+    """Make new holders write audit files; see ``asynclock.hudi.audit_enable``."""
     block("hudi.audit_enable", lambda: asynclock.hudi.audit_enable(base_path, options))
 
 
 def audit_disable(
     base_path: str, options: Mapping[str, str] | None = None, *, keep_files: bool = True
 ) -> None:
-    """Let new holders write no trail; see ``asynclock.hudi.audit_disable``."""
+    """Stop new holders from writing audit files; see ``asynclock.hudi.audit_disable``."""
     block(
         "hudi.audit_disable",
         lambda: asynclock.hudi.audit_disable(base_path, options, keep_files=keep_files),
@@ -127,7 +127,7 @@ def audit_status(base_path: str, options: Mapping[str, str] | None = None) -> Au
 
 
 def audit_validate(base_path: str, options: Mapping[str, str] | None = None) -> AuditReport:
-    """Check the trail; see ``asynclock.hudi.audit_validate``."""
+    """Check the audit files; see ``asynclock.hudi.audit_validate``."""
     return block("hudi.audit_validate", lambda: asynclock.hudi.audit_validate(base_path, options))
 
 
@@ -138,7 +138,7 @@ def audit_cleanup(
     age_days: float = 7,
     dry_run: bool = False,
 ) -> AuditCleanup:
-    """Delete old files of the trail; see ``asynclock.hudi.audit_cleanup``."""
+    """Delete old audit files; see ``asynclock.hudi.audit_cleanup``."""
     return block(
         "hudi.audit_cleanup",
         lambda: asynclock.hudi.audit_cleanup(base_path, options, age_days=age_days, dry_run=dry_run),

@@ -1,41 +1,47 @@
-"""What users of the library, and the library itself, are tested with.
+"""What users of the library test their own code with.
 
 * ``FaultyBackend`` spoils requests of any backend on purpose: lost answers, late writes, 409, …
-* ``VirtualLoop`` runs asyncio programs in virtual time, bit for bit repeatable from a seed.
-* ``simulate`` runs the shipped client through one history of faults and checks it.
+* ``VirtualLoop`` runs asyncio programs in virtual time, bit for bit repeatable from a seed, on a
+  ``SimulatedStore`` that lives in memory; ``VirtualWorld`` is both, with machines and clients.
+* ``TapProxy`` journals and breaks requests on their way to a real server.
 * ``BackendContract`` and ``LockContract`` are the test suites that every backend passes; they
   need pytest.
+
+pytest finds fixtures for most of these by itself: see ``pytest_asynclock``.
 """
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from asynclock.testing.clocks import ManualClock, VirtualClock
     from asynclock.testing.contract import BackendContract
     from asynclock.testing.faulty import Fault, FaultyBackend
-    from asynclock.testing.history import History
     from asynclock.testing.lock_contract import LockContract
-    from asynclock.testing.simulate import simulate
+    from asynclock.testing.proxy import TapProxy, Wire
+    from asynclock.testing.store import SimulatedStore, StoreProfile
     from asynclock.testing.virtual import DeadlockError, Process, VirtualLoop, run_virtual
+    from asynclock.testing.world import FaultyClient, VirtualWorld
 
 __all__ = [
     "BackendContract",
     "DeadlockError",
     "Fault",
     "FaultyBackend",
-    "History",
+    "FaultyClient",
     "LockContract",
     "ManualClock",
     "Process",
+    "SimulatedStore",
+    "StoreProfile",
+    "TapProxy",
     "VirtualClock",
     "VirtualLoop",
+    "VirtualWorld",
+    "Wire",
     "run_virtual",
-    "simulate",
 ]
 
 _MODULES: Final = {
@@ -43,14 +49,18 @@ _MODULES: Final = {
     "DeadlockError": "virtual",
     "Fault": "faulty",
     "FaultyBackend": "faulty",
-    "History": "history",
+    "FaultyClient": "world",
     "LockContract": "lock_contract",
     "ManualClock": "clocks",
     "Process": "virtual",
+    "SimulatedStore": "store",
+    "StoreProfile": "store",
+    "TapProxy": "proxy",
     "VirtualClock": "clocks",
     "VirtualLoop": "virtual",
+    "VirtualWorld": "world",
+    "Wire": "proxy",
     "run_virtual": "virtual",
-    "simulate": "simulate",
 }
 
 
@@ -59,19 +69,3 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  each name has a type of its 
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-
-class _Testing(ModuleType):
-    """This module, whose function ``simulate`` stays what it is when the module of that name is imported."""
-
-    @property
-    def simulate(self) -> object:
-        """The function."""
-        return import_module(f"{__name__}.simulate").simulate
-
-    @simulate.setter
-    def simulate(self, module: ModuleType) -> None:
-        """Do not let the import system put the module in the function's place."""
-
-
-sys.modules[__name__].__class__ = _Testing

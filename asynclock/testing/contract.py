@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from asynclock.backend import MAX_BODY, Backend, Written
+from asynclock.backend import MAX_BODY, Absent, Backend, Stored, Written
 from asynclock.clock import SystemClock
 from asynclock.errors import BackendError, PreconditionFailedError
 
@@ -59,9 +59,9 @@ class BackendContract:
         assert 0 <= backend.clock_resolution <= 1
         assert 0 <= backend.min_write_interval < 60  # noqa: PLR2004  a minute is no pacing any more
 
-    async def test_a_missing_object_reads_as_none(self, backend: Backend, key: str) -> None:
-        """Reading what is not there gives None, not an error."""
-        assert await backend.get(key) is None
+    async def test_a_missing_object_reads_as_absent(self, backend: Backend, key: str) -> None:
+        """Reading what is not there gives ``Absent``, neither None nor an error."""
+        assert isinstance(await backend.get(key), Absent)
 
     async def test_a_created_object_is_read_back(self, backend: Backend, key: str) -> None:
         """What was created is read at once, with the version that the write returned."""
@@ -69,7 +69,7 @@ class BackendContract:
 
         stored = await backend.get(key)
 
-        assert stored is not None
+        assert isinstance(stored, Stored)
         assert (stored.body, stored.version) == (b"first", written.version)
 
     async def test_create_refuses_an_existing_object(self, backend: Backend, key: str) -> None:
@@ -90,7 +90,7 @@ class BackendContract:
         second = await backend.put_if_match(key, b"second", first.version)
 
         stored = await backend.get(key)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         assert (stored.body, stored.version) == (b"second", second.version)
         assert second.version != first.version
 
@@ -126,7 +126,7 @@ class BackendContract:
         with pytest.raises(PreconditionFailedError):
             await backend.put_if_match(key, b"second", written.version)
 
-        assert await backend.get(key) is None
+        assert isinstance(await backend.get(key), Absent)
 
     async def test_of_many_creators_one_wins(self, backend: Backend, key: str) -> None:
         """Of 32 creations at once one succeeds, and its body is the one that stays."""
@@ -177,15 +177,32 @@ class BackendContract:
         assert len(await _body(backend, key)) == MAX_BODY + 1
 
     async def test_times_are_those_of_now(self, backend: Backend, key: str, clock: Clock) -> None:
-        """Where an answer bears times, they are epoch seconds of the store, cut by its resolution."""
+        """The times in an answer are epoch seconds by the store's clock, rounded down by its resolution."""
         before = clock.wall()
+        missing = await backend.get(key)
         written = await backend.put_if_absent(key, b"first")
         stored = await backend.get(key)
         after = clock.wall()
 
-        assert stored is not None
-        for time in (written.server_time, stored.server_time, stored.last_modified):
+        assert isinstance(stored, Stored)
+        for time in (
+            missing.server_time,
+            written.server_time,
+            stored.server_time,
+            stored.last_modified,
+        ):
             assert time is None or before - backend.clock_resolution - _SLACK <= time <= after + _SLACK
+
+    async def test_dates_are_sent_as_the_backend_says(self, backend: Backend, key: str) -> None:
+        """With ``sends_dates`` every answer has a Date, that of a missing object too; without it none has."""
+        missing = await backend.get(key)
+        created = await backend.put_if_absent(key, b"first")
+        stored = await backend.get(key)
+        await _pace(backend)
+        replaced = await backend.put_if_match(key, b"second", created.version)
+
+        dates = [answer.server_time for answer in (missing, created, stored, replaced)]
+        assert [date is not None for date in dates] == [backend.sends_dates] * 4
 
     async def test_keys_are_told_apart(self, backend: Backend, key: str) -> None:
         """Keys that differ in case, separators or escapes are different objects."""
@@ -219,7 +236,7 @@ class BackendContract:
         written = await backend.put(key, b"second")
 
         stored = await backend.get(key)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         assert (stored.body, stored.version) == (b"second", written.version)
 
     async def test_delete_removes(self, backend: Backend, key: str) -> None:
@@ -229,7 +246,7 @@ class BackendContract:
         await backend.delete(key)
         await backend.delete(key)
 
-        assert await backend.get(key) is None
+        assert isinstance(await backend.get(key), Absent)
 
     async def test_a_cancelled_call_leaves_the_backend_usable(self, backend: Backend, key: str) -> None:
         """After a cancelled write the next calls work; the write itself may have landed."""
@@ -253,7 +270,7 @@ class BackendContract:
 
 async def _body(backend: Backend, key: str) -> bytes:
     stored = await backend.get(key)
-    return b"" if stored is None else stored.body
+    return stored.body if isinstance(stored, Stored) else b""
 
 
 async def _pace(backend: Backend) -> None:
@@ -269,6 +286,6 @@ async def _assert_one_winner(
     assert len(winners) == 1
     stored = await backend.get(key)
     won = outcomes[winners[0]]
-    assert stored is not None
+    assert isinstance(stored, Stored)
     assert isinstance(won, Written)
     assert (stored.body, stored.version) == (bodies[winners[0]], won.version)

@@ -17,7 +17,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from asynclock.backend import MissingDate, missing_date, note_date
+from asynclock.backend import Absent, Stored
 from asynclock.clock import SystemClock
 from asynclock.errors import (
     BackendError,
@@ -30,7 +30,7 @@ from asynclock.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
-    from asynclock.backend import Backend, Entry, Stored, Written
+    from asynclock.backend import Backend, Entry, Written
     from asynclock.clock import Clock
 
 T = TypeVar("T")
@@ -178,7 +178,7 @@ class FaultyBackend:
         self._injections.clear()
         self.storm({})
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read an object, perhaps spoiled."""
         fault = self._draw("get")
         call = self._inner.get(key) if fault is None else self._get(fault, key)
@@ -222,22 +222,14 @@ class FaultyBackend:
         self._stray.add(task)
         task.add_done_callback(self._stray.discard)
 
-    async def _get(self, fault: Fault, key: str) -> Stored | None:
+    async def _get(self, fault: Fault, key: str) -> Stored | Absent:
         await self._before(fault, "get", key)
-        cell = MissingDate()
-        reset = missing_date.set(cell)
-        try:
-            stored = await self._inner.get(key)
-        finally:
-            missing_date.reset(reset)
+        found = await self._inner.get(key)
         await self._after(fault, "get", key)
-        if stored is None:
-            note_date(self._spoiled(fault, cell.server_time))
-            return None
-        stored = replace(stored, server_time=self._spoiled(fault, stored.server_time))
-        if fault is Fault.CORRUPT:
-            return replace(stored, body=bytes(255 - byte for byte in stored.body))
-        return stored
+        found = replace(found, server_time=self._spoiled(fault, found.server_time))
+        if fault is Fault.CORRUPT and isinstance(found, Stored):
+            return replace(found, body=bytes(255 - byte for byte in found.body))
+        return found
 
     async def _write(
         self,
@@ -338,7 +330,7 @@ class FaultyBackend:
         except BaseException as error:
             self._note(operation, key, fault, type(error).__name__)
             raise
-        self._note(operation, key, fault, "missing" if result is None else "ok")
+        self._note(operation, key, fault, "missing" if isinstance(result, Absent) else "ok")
         return result
 
     def _note(self, operation: str, key: str, fault: Fault | None, outcome: str) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from asynclock.backend import Stored
 from asynclock.client import LockClient
 from asynclock.clock import SystemClock
 from asynclock.errors import AcquireTimeoutError, LeaseExpiredError, LeaseLostError, RecordCorruptError
@@ -101,14 +102,14 @@ class LockContract:
             assert lease.held
             assert 0 < lease.remaining() <= self.settings.validity
             stored = await backend.get(key)
-            assert stored is not None
+            assert isinstance(stored, Stored)
             record = parse_record(stored.body)
             assert (record.owner, record.expired) == (lease.owner, False)
             assert record.epoch == lease.fencing_token
 
         assert lease.remaining() == 0
         stored = await backend.get(key)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         assert parse_record(stored.body).expired
 
     async def test_a_held_lock_is_refused(self, locks: list[Lock]) -> None:
@@ -145,8 +146,8 @@ class LockContract:
             await lease.confirm()
             after = await backend.get(key)
 
-            assert before is not None
-            assert after is not None
+            assert isinstance(before, Stored)
+            assert isinstance(after, Stored)
             assert before.version != after.version
             assert parse_record(after.body).owner == lease.owner
             assert parse_record(after.body).epoch == lease.fencing_token
@@ -172,7 +173,7 @@ class LockContract:
             assert lease.held
 
         stored = await backend.get(key)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         assert parse_record(stored.body).expired
 
     async def test_a_late_write_leaves_no_lock_behind(
@@ -190,7 +191,7 @@ class LockContract:
             assert lease.held
 
         stored = await backend.get(key)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         assert parse_record(stored.body).expired
 
     async def test_a_cancelled_acquisition_leaves_no_lock_behind(self, locks: list[Lock]) -> None:
@@ -247,7 +248,7 @@ class LockContract:
             await locks[0].acquire(timeout=1.0)
 
         stored = await backend.get(key)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         assert stored.body == b"not a lock"
 
     async def test_a_broken_lock_is_lost_and_free(self, locks: list[Lock], backend: Backend) -> None:

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
-from asynclock.backend import Entry, Stored, Written, note_date
+from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.errors import BackendUnavailableError, PreconditionFailedError
 from asynclock.testing.clocks import EPOCH
 
@@ -163,7 +163,7 @@ class SimulatedStore:
             return least + self._draw() * self.profile.slow_by
         return least + self._draw() * usual
 
-    def serve(self, client: str, kind: str, key: str, body: bytes | None, base: str | None) -> Any:  # noqa: ANN401  Stored, Written, a Date or an error
+    def serve(self, client: str, kind: str, key: str, body: bytes | None, base: str | None) -> Any:  # noqa: ANN401  Stored, Absent, Written or an error
         """Apply a request now and return its answer: what the call returns or raises."""
         node = self._node()
         if kind == "get":
@@ -203,11 +203,11 @@ class SimulatedStore:
             if key.startswith(prefix)
         ]
 
-    def _get(self, client: str, key: str, date: float | None) -> Stored | _Missing:
+    def _get(self, client: str, key: str, date: float | None) -> Stored | Absent:
         found = self._objects.get(key)
         if found is None:
             self._record(client, "get", key, base=None, version=None, applied=False, body=None)
-            return _Missing(date)
+            return Absent(date)
         self._record(client, "get", key, base=None, version=found.version, applied=False, body=found.body)
         modified = None if self._omits(self.profile.unmodified) else found.last_modified
         return Stored(found.body, found.version, modified, date)
@@ -257,10 +257,6 @@ class SimulatedStore:
         return str(self._generation)
 
 
-class _Missing(NamedTuple):
-    date: float | None
-
-
 class SimulatedBackend:
     """The store as one process reaches it: a ``Backend``.
 
@@ -277,14 +273,10 @@ class SimulatedBackend:
         self._store = store
         self._process = process
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read an object."""
-        answer = await self._send("get", key, None, None)
-        if type(answer) is _Missing:
-            note_date(answer.date)
-            return None
-        stored: Stored = answer
-        return stored
+        found: Stored | Absent = await self._send("get", key, None, None)
+        return found
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create an object.

@@ -171,8 +171,8 @@ def test_a_customers_key_is_given_in_base64(monkeypatch: pytest.MonkeyPatch) -> 
     [
         (b"", "empty"),
         (b"\n", "empty"),
-        (b"a\nb\n", "single line"),
-        (b"\xff", "single line"),
+        (b"a\nb\n", "one line"),
+        (b"\xff", "one line"),
         (b"x" * 70_000, "64 KiB"),
     ],
     ids=["empty", "an empty line", "two lines", "no text", "too long"],

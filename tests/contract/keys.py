@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import botocore.session
 
 if TYPE_CHECKING:
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 Statement = dict[str, Any]
 

@@ -10,14 +10,15 @@ import pytest
 
 import asynclock
 from asynclock import LeaseSettings
+from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.backends._azure_account import find_account
 from asynclock.errors import UnsupportedBackendError
 from asynclock.testing.proxy import TapProxy, Wire
-from asynclock.testing.servers import AZURE_ACCOUNT, AZURE_KEY, USER
+from tests.laboratory.servers import AZURE_ACCOUNT, AZURE_KEY, USER
 
 if TYPE_CHECKING:
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 # The servers are one node each.
 SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5)
@@ -98,7 +99,7 @@ async def test_every_spelling_of_a_container_is_the_same(azurite: Server, url: s
     await one.aclose()
     await other.aclose()
 
-    assert found is not None
+    assert isinstance(found, Stored)
     assert found.body == b"body"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from asynclock.backend import Backend
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 
 async def _opened(url: str, **options: object) -> AsyncIterator[Backend]:
@@ -107,3 +109,70 @@ def test_every_scheme_is_under_the_contract() -> None:
     registered = {p.name for p in entry_points(group=GROUP) if p.value.startswith("asynclock.")}
 
     assert bound == registered
+
+
+BOUND_TO_A_STORE_WITHOUT_DATES = """
+from dataclasses import replace
+import pytest
+from asynclock import Absent, Stored, Written
+from asynclock.backends import open_backend
+from asynclock.testing import BackendContract
+
+class TestBroken(BackendContract):
+    @pytest.fixture
+    async def backend(self):
+        backend = open_backend("memory://")
+
+        def without_date(call):
+            async def changed(*arguments):
+                answer = await call(*arguments)
+                if isinstance(answer, {spoiled}):
+                    return {answer}
+                return answer
+
+            return changed
+
+        for name in ("get", "put_if_absent", "put_if_match", "put"):
+            setattr(backend, name, without_date(getattr(backend, name)))
+        backend.sends_dates = {sends_dates}
+        yield backend
+        await backend.aclose()
+"""
+DATELESS = "replace(answer, server_time=None)"
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "answer", "sends_dates", "failed"),
+    [
+        ("Absent", DATELESS, True, "test_dates_are_sent_as_the_backend_says"),
+        ("Stored", DATELESS, True, "test_dates_are_sent_as_the_backend_says"),
+        ("Written", DATELESS, True, "test_dates_are_sent_as_the_backend_says"),
+        ("Absent", "answer", False, "test_dates_are_sent_as_the_backend_says"),
+        ("Absent", "None", True, "test_a_missing_object_reads_as_absent"),
+    ],
+    ids=["missing object", "object", "write", "Dates though it says never", "None for a missing object"],
+)
+def test_a_backend_that_hides_the_date_fails_the_contract(
+    tmp_path: Path,
+    spoiled: str,
+    answer: str,
+    sends_dates: bool,  # noqa: FBT001  a parameter of the test
+    failed: str,
+) -> None:
+    """A backend whose answers lack the Dates that it claims to send does not pass the contract."""
+    bound = tmp_path / "test_broken.py"
+    bound.write_text(
+        BOUND_TO_A_STORE_WITHOUT_DATES.format(spoiled=spoiled, answer=answer, sends_dates=sends_dates)
+    )
+
+    options = ["-q", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider", "-k", "dates or missing"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(bound)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+    assert failed in done.stdout

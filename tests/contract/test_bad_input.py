@@ -14,6 +14,7 @@ import pytest
 
 import asynclock
 from asynclock import LeaseSettings
+from asynclock.backend import Absent
 from asynclock.backends import open_backend
 from asynclock.errors import (
     AccessDeniedError,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from asynclock.backend import Backend
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 CANARY = "Q0FOQVJZQ0FOQVJZ"  # base64, so that it passes for an account key
 SECRETS = ("secret_access_key", "credential", "token")
@@ -249,7 +250,7 @@ async def test_a_permission_missing_for_one_verb_is_told(cloud: Server, *, write
                 await client.lock("a").acquire(timeout=5)
 
             assert caught.value.written == "no"
-            assert await client.backend.get("a.json") is None
+            assert isinstance(await client.backend.get("a.json"), Absent)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +322,7 @@ async def test_a_versioned_bucket_holds_locks(minio: Server) -> None:
                 await lease.confirm()
                 tokens.append(lease.fencing_token)
         await client.backend.delete("a.json")
-        assert await client.backend.get("a.json") is None
+        assert isinstance(await client.backend.get("a.json"), Absent)
         await client.backend.put_if_absent("a.json", b"again")
 
     assert tokens == sorted(set(tokens))

@@ -17,7 +17,7 @@ from asynclock.testing.store import SimulatedBackend, SimulatedStore, StoreProfi
 from asynclock.testing.virtual import VirtualLoop
 
 if TYPE_CHECKING:
-    from asynclock.backend import Stored, Written
+    from asynclock.backend import Absent, Stored, Written
 
 TEXT = Path(__file__).parents[2].joinpath("docs/backends/index.md").read_text()
 HOURS = 2.4
@@ -32,7 +32,7 @@ class Counting(SimulatedBackend):
 
     counts: Counter[str]
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Count a read."""
         self.counts["reads"] += 1
         return await super().get(key)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from asynclock.backend import Backend
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 
 async def _opened(url: str, **options: object) -> AsyncIterator[Backend]:
@@ -111,7 +111,9 @@ def test_every_scheme_is_under_the_contract() -> None:
 
 BOUND_TO_A_BROKEN_STORE = """
 import asyncio
+import time
 import pytest
+from asynclock import Absent
 from asynclock.backends import open_backend
 from asynclock.testing import LockContract
 
@@ -124,7 +126,11 @@ class TestBroken(LockContract):
             await asyncio.sleep(0.01)  # as long as a request takes: others get in between
             return await backend.put(key, body)
 
-        backend.{broken} = put if "{broken}" != "get" else lambda key: asyncio.sleep(0.01)
+        async def get(key):
+            await asyncio.sleep(0.01)
+            return Absent(time.time())
+
+        backend.{broken} = get if "{broken}" == "get" else put
         yield backend
         await backend.aclose()
 """

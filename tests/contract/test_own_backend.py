@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-from asynclock.backend import MAX_BODY, Backend, Entry, Stored, Written, note_date
+from asynclock.backend import MAX_BODY, Absent, Backend, Entry, Stored, Written
 from asynclock.backends import open_backend
 from asynclock.testing.contract import BackendContract
 
@@ -31,12 +31,11 @@ class DictBackend:
         self._objects: dict[str, Stored] = {}
         self._writes = 0
 
-    async def get(self, key: str) -> Stored | None:
-        """Return the object, at most 64 KiB and a byte of it."""
+    async def get(self, key: str) -> Stored | Absent:
+        """Return the object, at most 64 KiB and a byte of it; or that there is none, and when that was so."""
         found = self._objects.get(key)
         if found is None:
-            note_date(time.time())
-            return None
+            return Absent(time.time())
         return Stored(found.body[: MAX_BODY + 1], found.version, found.last_modified, time.time())
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:

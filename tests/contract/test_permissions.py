@@ -15,15 +15,16 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 import asynclock
 from asynclock import LeaseSettings
+from asynclock.backend import Absent
 from asynclock.backends import open_backend
 from asynclock.errors import AccessDeniedError
-from asynclock.testing.servers import AZURE_ACCOUNT, AZURE_KEY, BUCKET
 from tests.contract.keys import temporary_key
+from tests.laboratory.servers import AZURE_ACCOUNT, AZURE_KEY, BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 # The servers are one node each.
 SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5)
@@ -52,7 +53,7 @@ async def _refused(url: str, options: dict[str, Any], whole: dict[str, Any]) -> 
         with pytest.raises(AccessDeniedError) as caught:
             await client.lock("a").acquire(timeout=4)
     backend = open_backend(url, **whole)
-    assert await backend.get("a.json") is None
+    assert isinstance(await backend.get("a.json"), Absent)
     await backend.aclose()
     assert caught.value.written == "no"
     assert "\n" not in str(caught.value)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-from asynclock.backend import Stored, Written
+from asynclock.backend import Absent, Stored, Written
 from asynclock.backends.memory import MemoryBackend
 from asynclock.probe import probe, probe_backend
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 
 class IgnoresIfMatch(MemoryBackend):
@@ -43,7 +43,7 @@ class ChecksThenWrites(MemoryBackend):
         """Write after a look."""
         stored = await self.get(key)
         await asyncio.sleep(0)
-        if stored is None:
+        if isinstance(stored, Absent):
             return await super().put_if_match(key, body, version)
         return await super().put_if_match(
             key, body, (await self._now(key)) if stored.version == version else ""
@@ -51,7 +51,7 @@ class ChecksThenWrites(MemoryBackend):
 
     async def _now(self, key: str) -> str:
         stored = await self.get(key)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         return stored.version
 
 
@@ -82,7 +82,7 @@ class ReadsStale(MemoryBackend):
 
     def __init__(self) -> None:
         super().__init__()
-        self._before: dict[str, Stored | None] = {}
+        self._before: dict[str, Stored | Absent] = {}
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Write, and remember what was there."""
@@ -91,7 +91,7 @@ class ReadsStale(MemoryBackend):
         self._before[key] = before
         return written
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read what was there before."""
         return self._before.pop(key, None) or await super().get(key)
 
@@ -103,12 +103,12 @@ class CachesReads(MemoryBackend):
         super().__init__()
         self._cache: dict[str, Stored] = {}
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read once."""
         if key not in self._cache:
             stored = await super().get(key)
-            if stored is None:
-                return None
+            if isinstance(stored, Absent):
+                return stored
             self._cache[key] = stored
         return self._cache[key]
 
@@ -124,15 +124,24 @@ class DropsTheBody(MemoryBackend):
 class WrongClock(MemoryBackend):
     """Is an hour ahead."""
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read with another time."""
         stored = await super().get(key)
-        if stored is None or stored.server_time is None or stored.last_modified is None:
-            return None
         ahead = 3600.0
-        return replace(
-            stored, server_time=stored.server_time + ahead, last_modified=stored.last_modified + ahead
-        )
+        assert stored.server_time is not None
+        stored = replace(stored, server_time=stored.server_time + ahead)
+        if isinstance(stored, Absent) or stored.last_modified is None:
+            return stored
+        return replace(stored, last_modified=stored.last_modified + ahead)
+
+
+class DatesObjectsOnly(MemoryBackend):
+    """Sends no Date in the answer that an object is missing."""
+
+    async def get(self, key: str) -> Stored | Absent:
+        """Read, and drop the Date where there is nothing."""
+        found = await super().get(key)
+        return Absent(None) if isinstance(found, Absent) else found
 
 
 class HashesBodies(MemoryBackend):
@@ -141,10 +150,12 @@ class HashesBodies(MemoryBackend):
     def _version(self, body: bytes) -> str:
         return hashlib.sha256(body).hexdigest()
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read with the hash for a version."""
         stored = await super().get(key)
-        return None if stored is None else replace(stored, version=self._version(stored.body))
+        if isinstance(stored, Absent):
+            return stored
+        return replace(stored, version=self._version(stored.body))
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create with the hash for a version."""
@@ -153,7 +164,8 @@ class HashesBodies(MemoryBackend):
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace where the hash is the same."""
         stored = await super().get(key)
-        real = stored.version if stored is not None and self._version(stored.body) == version else "none"
+        same = isinstance(stored, Stored) and self._version(stored.body) == version
+        real = stored.version if same else "none"
         return replace(await super().put_if_match(key, body, real), version=self._version(body))
 
 
@@ -175,7 +187,7 @@ class CreatesByReplacing(MemoryBackend):
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace, or create."""
-        if await self.get(key) is None:
+        if isinstance(await self.get(key), Absent):
             return await self.put(key, body)
         return await super().put_if_match(key, body, version)
 
@@ -187,7 +199,7 @@ class ChecksThenCreates(MemoryBackend):
         """Create after a look."""
         found = await self.get(key)
         await asyncio.sleep(0)
-        return await (self.put(key, body) if found is None else super().put_if_absent(key, body))
+        return await (self.put(key, body) if isinstance(found, Absent) else super().put_if_absent(key, body))
 
 
 class KeepsAnothersBody(MemoryBackend):
@@ -211,7 +223,7 @@ class RefusesAndWrites(MemoryBackend):
         try:
             return await super().put_if_match(key, body, version)
         except asynclock.PreconditionFailedError:
-            if await self.get(key) is not None:
+            if isinstance(await self.get(key), Stored):
                 await self.put(key, body)
             raise
 
@@ -260,11 +272,11 @@ class RefusesRacers(MemoryBackend):
 class DatesApart(MemoryBackend):
     """Has nodes whose clocks differ: one dates the answers, another the objects."""
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read with another time for the object."""
         stored = await super().get(key)
-        if stored is None or stored.last_modified is None:
-            return None
+        if isinstance(stored, Absent) or stored.last_modified is None:
+            return stored
         return replace(stored, last_modified=stored.last_modified - 600.0)
 
 
@@ -279,6 +291,7 @@ class DatesApart(MemoryBackend):
         (CachesReads, "stale or cached"),
         (DropsTheBody, "drops or changes bodies"),
         (WrongClock, "differ by 3600 s"),
+        (DatesObjectsOnly, "carry no Date"),
         (HashesBodies, "the same bytes have the same version again"),
         (HashesWeakly, "two different bodies have the same version"),
         (CreatesByReplacing, "missing object was accepted"),
@@ -305,9 +318,9 @@ async def test_a_store_without_dates_is_trusted_and_told_of() -> None:
     class Dateless(MemoryBackend):
         sends_dates = False
 
-        async def get(self, key: str) -> Stored | None:
+        async def get(self, key: str) -> Stored | Absent:
             stored = await super().get(key)
-            return None if stored is None else replace(stored, server_time=None)
+            return replace(stored, server_time=None)
 
     report = await probe_backend(Dateless(), url="memory://dateless")
 

@@ -20,12 +20,12 @@ from asynclock.errors import (
     UnsupportedBackendError,
 )
 from asynclock.testing.proxy import TapProxy, Wire
-from asynclock.testing.servers import KMS_KEY
+from tests.laboratory.servers import KMS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 # The server is one node.
 SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5)

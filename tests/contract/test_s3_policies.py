@@ -15,11 +15,11 @@ from asynclock import FencedObject, LeaseSettings, hudi
 from asynclock.backends import open_backend
 from asynclock.errors import AccessDeniedError
 from asynclock.testing.proxy import TapProxy
-from asynclock.testing.servers import BUCKET, KMS_KEY
 from tests.contract.keys import Statement, temporary_key
+from tests.laboratory.servers import BUCKET, KMS_KEY
 
 if TYPE_CHECKING:
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "backends" / "index.md"
 # The servers are one node each.

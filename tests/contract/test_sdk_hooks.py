@@ -31,7 +31,7 @@ from asynclock.testing.proxy import TapProxy, Wire
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 ROOT: Final = Path(__file__).parents[2]
 MODULES: Final = ("gcs", "azure", "_gcs_token", "_azure_account", "_http", "_resolver")

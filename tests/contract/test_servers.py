@@ -18,18 +18,18 @@ from urllib.parse import urlsplit
 import pytest
 
 from asynclock.backends import open_backend
-from asynclock.testing import servers
 from asynclock.testing.proxy import TapProxy
-from asynclock.testing.servers import running
+from tests.laboratory import servers
+from tests.laboratory.servers import running
 
 if TYPE_CHECKING:
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 import time
-from asynclock.testing.servers import running
+from tests.laboratory.servers import running
 with running("moto") as server:
     print(server.endpoint, flush=True)
     time.sleep(60)

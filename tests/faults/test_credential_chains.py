@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from asynclock.backend import Backend
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 # The servers are one node each.
 SETTINGS = LeaseSettings(validity=4.0, max_clock_skew=0.5)

@@ -17,7 +17,7 @@ import pytest
 import asynclock
 
 if TYPE_CHECKING:
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 IDLE = 16.0
 """Seconds without a request: aiohttp keeps a connection for 15 s (the S3 SDK: 12 s), an address for 10 s."""

@@ -19,7 +19,7 @@ from asynclock import LeaseSettings, sync
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 COROUTINES = 500
 THREADS = 200

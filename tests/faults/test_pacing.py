@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
     from asynclock.backend import Written
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 SETTINGS = LeaseSettings(validity=12.0, max_clock_skew=0.5, poll_interval=0.1)
 STEADY = StoreProfile(latency=(0.01, 0.0), slow=0.0, resolution=1.0, versions="generation")

@@ -20,7 +20,7 @@ from asynclock.backends import open_backend
 from asynclock.testing.proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 WORKERS = 6
 SECONDS = 60.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from asynclock.testing.soak_cut import LOCKS, soak
+from tests.laboratory.soak_cut import LOCKS, soak
 
 if TYPE_CHECKING:
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 CUTS = 300
 

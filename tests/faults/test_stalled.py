@@ -13,6 +13,7 @@ import pytest
 
 import asynclock
 from asynclock import LeaseSettings
+from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.errors import LeaseExpiredError, LeaseLostError, OutcomeUnknownError
 from asynclock.testing.proxy import TapProxy
@@ -20,7 +21,7 @@ from asynclock.testing.proxy import TapProxy
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 T = TypeVar("T")
 End = Literal["closed", "reset", "forgotten"]
@@ -96,7 +97,7 @@ async def test_a_write_on_a_closed_connection_is_sent_by_nobody(cloud: Server, p
     await backend.put_if_match(key, b"third", version)
     await backend.aclose()
 
-    assert stored is not None
+    assert isinstance(stored, Stored)
     assert stored.body == b"first"
     assert [tap.connection for tap in proxy.tap.journal if tap.write] == [1, 2]
 

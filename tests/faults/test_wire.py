@@ -15,6 +15,7 @@ import pytest
 
 import asynclock
 from asynclock import LeaseSettings, LockClient
+from asynclock.backend import Absent
 from asynclock.backends import open_backend
 from asynclock.errors import (
     AccessDeniedError,
@@ -32,7 +33,7 @@ from asynclock.testing.proxy import TapProxy, Wire
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 # The servers are one node each, so their clock agrees with itself.
 SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5, poll_interval=0.1)
@@ -326,7 +327,7 @@ async def test_a_deleted_object_is_a_loss(client: LockClient, other: LockClient,
     with pytest.raises(LeaseTakenOverError):
         await lease.confirm()
 
-    assert await other.backend.get(f"{name}.json") is None
+    assert isinstance(await other.backend.get(f"{name}.json"), Absent)
 
 
 @pytest.mark.parametrize("fault", [Wire.SWALLOW, Wire.BLACKHOLE])

@@ -14,7 +14,7 @@ from asynclock.probe import probe
 from asynclock.testing.proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 HOUR = 3600.0
 SETTINGS = LeaseSettings(validity=3.0, max_clock_skew=0.5, poll_interval=0.2)

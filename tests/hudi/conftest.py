@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.hudi.paths import LOCK_NAME
 from tests.hudi.harness import Providers, compile_harness
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from asynclock.backend import Backend
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 LOCK_KEY = f"{LOCK_NAME}.json"
 _numbers = itertools.count()
@@ -41,7 +42,7 @@ class Table:
     async def lock_file(self) -> bytes:
         """The bytes of the lock."""
         stored = await self.backend.get(LOCK_KEY)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         return stored.body
 
 

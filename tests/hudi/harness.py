@@ -11,7 +11,7 @@ from asynclock.spark.session import maven_repositories
 from tests.spark.jvm import Jvm, class_path, java
 
 if TYPE_CHECKING:
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 SOURCES: Final = Path(__file__).parent / "java"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock import hudi
+from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.errors import ConfigError
 from asynclock.hudi.audit import AuditReport, cleanup, encode, file_name, start_of, validate
@@ -29,7 +30,7 @@ async def trail(backend: Backend) -> dict[str, list[dict[str, object]]]:
     found = {}
     async for entry in backend.list(FOLDER):
         stored = await backend.get(entry.key)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         found[entry.key.removeprefix(FOLDER)] = [json.loads(line) for line in stored.body.splitlines()]
     return found
 
@@ -180,7 +181,9 @@ async def test_a_corrupt_file_is_named_and_the_others_still_count(table: Table, 
     report = await validate(table.backend)
 
     assert (report.result, report.unreadable) == ("WARNING", ("1_bad.jsonl",))
-    assert report.findings == ("1_bad.jsonl: is no audit trail and was left out; look at it, or delete it",)
+    assert report.findings == (
+        "1_bad.jsonl: is not an audit file and was left out; inspect it, or delete it",
+    )
 
 
 async def test_a_file_too_long_to_read_is_checked_so_far(table: Table) -> None:
@@ -189,7 +192,7 @@ async def test_a_file_too_long_to_read_is_checked_so_far(table: Table) -> None:
     await store(table.backend, (file_name("a", 100), lines))
     report = await validate(table.backend)
     assert (report.result, report.too_long) == ("WARNING", ("100_a.jsonl",))
-    assert report.findings == ("100_a.jsonl: is longer than 64 KiB and was checked so far only",)
+    assert report.findings == ("100_a.jsonl: is longer than 64 KiB; only its beginning was checked",)
 
     await store(table.backend, held("b", 200, 210))
     assert (await validate(table.backend)).result == "FAILED"

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from asynclock import hudi
+from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.record import parse_record
 from tests.hudi.conftest import LOCK_KEY, lock_options
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from asynclock.backend import Backend
-    from asynclock.testing.servers import Server
     from tests.hudi.conftest import Table
     from tests.hudi.harness import Providers
+    from tests.laboratory.servers import Server
 
 _numbers = itertools.count()
 
@@ -64,7 +65,7 @@ class CloudTable:
     async def lock_file(self) -> bytes:
         """The bytes of the lock."""
         stored = await self.store.get(self.key)
-        assert stored is not None
+        assert isinstance(stored, Stored)
         return stored.body
 
 

@@ -16,9 +16,9 @@ from asynclock.testing.proxy import TapProxy
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from asynclock.testing.servers import Server
     from tests.hudi.conftest import Table
     from tests.hudi.harness import Providers
+    from tests.laboratory.servers import Server
 
 CYCLES: Final = 60
 _WARM: Final = 20

@@ -14,9 +14,9 @@ from asynclock.record import LockRecord, parse_record
 from asynclock.testing.proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
-    from asynclock.testing.servers import Server
     from tests.hudi.conftest import Table
     from tests.hudi.harness import Providers
+    from tests.laboratory.servers import Server
 
 OWNER: Final = "29e115af-62d2-43b0-acc5-9484041a7145"
 GOLDEN: Final = b'{"expired":false,"validUntil":1795228327960,"owner":"29e115af-62d2-43b0-acc5-9484041a7145"}'

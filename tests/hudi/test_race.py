@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock import hudi
+from asynclock.backend import Stored
 
 if TYPE_CHECKING:
     from tests.hudi.conftest import Table
@@ -39,7 +40,7 @@ async def test_nothing_is_lost_between_java_and_python(jvm: Providers, table: Ta
                 lock = fenced if wins[number] % _FENCED_EVERY == _FENCED_EVERY // 2 else plain
                 if await lock.try_lock():
                     stored = await table.backend.get(COUNTER)
-                    assert stored is not None
+                    assert isinstance(stored, Stored)
                     await table.backend.put(COUNTER, b"%d" % (int(stored.body) + 1))
                     wins[number] += 1
                     if lock is fenced:
@@ -70,7 +71,7 @@ async def test_nothing_is_lost_between_java_and_python(jvm: Providers, table: Ta
 
     assert error == ""
     stored = await table.backend.get(COUNTER)
-    assert stored is not None
+    assert isinstance(stored, Stored)
     assert int(stored.body) == int(last) + sum(wins)
     assert len(tokens) >= 3
     assert tokens == sorted(set(tokens))

@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 
 from asynclock import hudi
+from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.record import parse_record
 from tests.hudi.conftest import LOCK_KEY, lock_options
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from asynclock.testing.servers import Server
+    from tests.laboratory.servers import Server
 
 S3A: Final = ("org.apache.hadoop:hadoop-aws:3.3.4", "com.amazonaws:aws-java-sdk-bundle:1.12.262")
 HOLD: Final = 4.0
@@ -113,7 +114,7 @@ async def test_spark_and_python_wait_for_each_other(writer: Writer, minio: Serve
         write = asyncio.create_task(asyncio.to_thread(writer.ask, "write", base, value))
         while not write.done() and not met:
             stored = await backend.get(LOCK_KEY)
-            assert stored is not None
+            assert isinstance(stored, Stored)
             record = parse_record(stored.body)
             met = not record.is_ours and not record.expired
         if met:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock import hudi
+from asynclock.backend import Absent
 from asynclock.errors import (
     AcquireTimeoutError,
     ConfigError,
     LeaseLostError,
     RecordCorruptError,
 )
-from asynclock.hudi.register import held_here, refuse_if_held
+from asynclock.hudi.held_tables import held_here, refuse_if_held
 from asynclock.record import LockRecord, parse_record
 from asynclock.sync import hudi as blocking
 from asynclock.testing.proxy import TapProxy
@@ -30,8 +31,8 @@ from asynclock.testing.proxy import TapProxy
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from asynclock.testing.servers import Server
     from tests.hudi.conftest import Table
+    from tests.laboratory.servers import Server
 
 LOCK_KEY: Final = ".hoodie/.locks/table_lock.json"
 
@@ -78,7 +79,7 @@ async def test_unlocked_it_can_be_locked_again(lock: hudi.TableLock, table: Tabl
 async def test_no_time_is_no_try(lock: hudi.TableLock, table: Table) -> None:
     """A wait of 0 does not even look, as Hudi's."""
     assert not await lock.try_lock(0)
-    assert await table.backend.get(LOCK_KEY) is None
+    assert isinstance(await table.backend.get(LOCK_KEY), Absent)
 
 
 async def test_a_lock_held_by_another_is_refused_until_it_is_free(
@@ -110,7 +111,7 @@ async def test_unlocking_what_is_not_locked_does_nothing(lock: hudi.TableLock, t
     """No lock, no write."""
     await lock.unlock()
     assert not await lock.renew_lock()
-    assert await table.backend.get(LOCK_KEY) is None
+    assert isinstance(await table.backend.get(LOCK_KEY), Absent)
 
 
 async def test_a_hundred_turns_one_after_the_other(lock: hudi.TableLock) -> None:

@@ -15,9 +15,9 @@ from asynclock.record import parse_record
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asynclock.testing.servers import Server
     from tests.hudi.conftest import Table
     from tests.hudi.harness import Providers
+    from tests.laboratory.servers import Server
 
 SETTINGS: Final = LeaseSettings(validity=10, renew_interval=1, max_clock_skew=0)
 """Those of ``lock_options``: the shortest lease that Hudi allows, one node's clock."""

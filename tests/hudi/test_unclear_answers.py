@@ -12,8 +12,8 @@ from asynclock.record import parse_record
 from asynclock.testing.proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
-    from asynclock.testing.servers import Server
     from tests.hudi.conftest import Table
+    from tests.laboratory.servers import Server
 
 
 @pytest.mark.parametrize("status", [409, 429, 503])

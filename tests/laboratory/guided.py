@@ -24,16 +24,16 @@ from coverage import Coverage
 
 import asynclock.protocol
 from asynclock.testing.faulty import Fault
-from asynclock.testing.history import Simulation
-from asynclock.testing.scenarios import SCENARIOS
-from asynclock.testing.simulate import quiet
+from tests.laboratory.history import Simulation
+from tests.laboratory.scenarios import SCENARIOS
+from tests.laboratory.simulate import quiet
 from tests.laboratory.unreached import WHY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from asynclock.testing.history import History
-    from asynclock.testing.plan import Plan
+    from tests.laboratory.history import History
+    from tests.laboratory.plan import Plan
 
 PROTOCOL: Final = Path(asynclock.protocol.__file__).parent
 FIRST: Final = 4

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.mutants.catalogue import MUTANTS
+from tests.mutants.planting import NoSuchDecisionError, planted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,32 +56,19 @@ class Outcome:
     detail: str = ""
 
 
-def planted(mutant: Mutant, source: str) -> str:
-    """Return ``source`` with the mistake in it.
-
-    Raises:
-        ValueError: The text to replace does not occur exactly once: the source has moved on.
-    """
-    for old, new in ((mutant.old, mutant.new), *mutant.also):
-        count = source.count(old)
-        if count != 1:
-            raise ValueError(
-                f"{mutant.path}: the text of mutant {mutant.name!r} occurs {count} times, not once"
-            )
-        source = source.replace(old, new)
-    return source
-
-
 def hunt(
     scenario: str, wanted: str, *, first: int = 0, most: int = MOST, mutant: Mutant | None = None
 ) -> Outcome:
-    """Hunt from seed ``first`` on, on a copy of the source with ``mutant`` planted in it if given."""
+    """Hunt from seed ``first`` on, on a copy of the source with ``mutant`` planted in it if given.
+
+    Raises:
+        NoSuchDecisionError: The source does not take the decision that the mutant is a mistake in.
+    """
     with tempfile.TemporaryDirectory(prefix="asynclock-mutant-") as folder:
         copy = Path(folder, "asynclock")
         shutil.copytree(ROOT / "asynclock", copy, ignore=shutil.ignore_patterns("spark", "__pycache__"))
-        if mutant is not None:
-            path = copy / mutant.path
-            path.write_text(planted(mutant, path.read_text()))
+        for path, source in planted(mutant.changes if mutant else (), ROOT).items():
+            Path(folder, path).write_text(source, encoding="utf-8")
         command = [sys.executable, "-m", "tests.mutants.hunt", scenario, wanted]
         command += [str(first), str(most), str(SECONDS)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join((folder, str(ROOT)))}
@@ -115,6 +103,17 @@ def check_unmutated(used: dict[str, int], first: int, pool: ThreadPoolExecutor) 
     ]
 
 
+def misplaced(mutants: Iterable[Mutant]) -> list[str]:
+    """Return, for each mutant whose decision is not in the source exactly once, what is there instead."""
+    failures = []
+    for mutant in mutants:
+        try:
+            planted(mutant.changes, ROOT)
+        except NoSuchDecisionError as error:
+            failures.append(f"mutant {mutant.name!r} has no place in the source:\n{error}\n")
+    return failures
+
+
 def chosen(names: Iterable[str]) -> list[Mutant]:
     """Return the mutants whose name contains one of ``names``, all if there are none."""
     wanted = list(names)
@@ -129,6 +128,9 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="first seed of each hunt")
     options = parser.parse_args()
     mutants = chosen(options.names)
+    if failures := misplaced(mutants):
+        print("\n".join(failures))
+        return 1
     used: dict[str, int] = defaultdict(int)
     killed = 0
     began = time.monotonic()

@@ -12,16 +12,16 @@ import time
 from typing import TYPE_CHECKING
 
 import asynclock
-from asynclock.testing.checker import Invariant
 from asynclock.testing.faulty import Fault
-from asynclock.testing.interleavings import interleavings
-from asynclock.testing.programs import PROGRAMS, cancellations, single_faults
-from asynclock.testing.simulate import simulate
+from tests.laboratory.checker import Invariant
+from tests.laboratory.interleavings import interleavings
+from tests.laboratory.programs import PROGRAMS, cancellations, single_faults
+from tests.laboratory.simulate import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from asynclock.testing.explore import Exploration
+    from tests.laboratory.explore import Exploration
 
 Step = tuple[int, dict[Invariant, str]]
 """How many histories a step took, and for each invariant that it violated, how."""

@@ -14,8 +14,8 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from asynclock.testing._installed import go_binary, npm_binary
-from asynclock.testing.servers import AZURITE, FAKE_GCS
+from tests.laboratory._installed import go_binary, npm_binary
+from tests.laboratory.servers import AZURITE, FAKE_GCS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asynclock.testing.soak_kill import HOLDER_SHARE, soak
+from tests.laboratory.soak_kill import HOLDER_SHARE, soak
 
 KILLS = 200
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.testing.servers import Server, is_named, running
+from tests.laboratory.servers import Server, is_named, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asynclock.testing.bank import main, run_bank
+from tests.laboratory.bank import main, run_bank
 
 
 @pytest.mark.timeout(900)

@@ -8,10 +8,10 @@ from contextlib import suppress
 import pytest
 
 from asynclock.errors import LeaseLostError
-from asynclock.testing.checker import Invariant
 from asynclock.testing.clocks import EPOCH
-from asynclock.testing.explore import Bench
-from asynclock.testing.names import KEY, NAME
+from tests.laboratory.checker import Invariant
+from tests.laboratory.explore import Bench
+from tests.laboratory.names import KEY, NAME
 
 
 @pytest.mark.parametrize("overwritten", [False, True])

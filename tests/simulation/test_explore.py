@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.errors import BackendError, BackendUnavailableError
-from asynclock.testing.checker import Invariant
 from asynclock.testing.faulty import Fault
-from asynclock.testing.interleavings import interleavings
-from asynclock.testing.names import NAME
-from asynclock.testing.programs import PROGRAMS, alone, cancellations, single_faults
+from tests.laboratory.checker import Invariant
+from tests.laboratory.interleavings import interleavings
+from tests.laboratory.names import NAME
+from tests.laboratory.programs import PROGRAMS, alone, cancellations, single_faults
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from asynclock.testing.explore import Bench
+    from tests.laboratory.explore import Bench
 
 pytestmark = pytest.mark.timeout(900)
 

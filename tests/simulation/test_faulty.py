@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.backend import Backend
+from asynclock.backend import Absent, Backend, Stored
 from asynclock.backends.memory import MemoryBackend
 from asynclock.errors import (
     BackendUnavailableError,
@@ -65,7 +65,7 @@ async def test_a_spoiled_write_fails_as_named(
     with pytest.raises(error):
         await faulty.put_if_absent(KEY, b"new")
 
-    assert (await inner.get(KEY) is not None) is written
+    assert isinstance(await inner.get(KEY), Stored) is written
     assert faulty.applied == {fault: 1}
 
 
@@ -78,9 +78,9 @@ def test_a_late_write_lands_after_its_error(inner: MemoryBackend) -> None:
         faulty.inject(Fault.LATE)
         with pytest.raises(OutcomeUnknownError):
             await faulty.put_if_absent(KEY, b"new")
-        seen = [await inner.get(KEY) is not None]
+        seen = [isinstance(await inner.get(KEY), Stored)]
         await asyncio.sleep(6)
-        return [*seen, await inner.get(KEY) is not None]
+        return [*seen, isinstance(await inner.get(KEY), Stored)]
 
     assert run_virtual(main()) == [False, True]
 
@@ -125,8 +125,8 @@ async def test_dates_are_spoiled(
 
     spoiled, right = await faulty.get(KEY), await faulty.get(KEY)
 
-    assert spoiled is not None
-    assert right is not None
+    assert isinstance(spoiled, Stored)
+    assert isinstance(right, Stored)
     assert spoiled.version == written.version
     assert right.server_time is not None
     if off is None:
@@ -142,8 +142,8 @@ async def test_a_body_is_garbled_in_the_answer_only(faulty: FaultyBackend, inner
 
     spoiled, right = await faulty.get(KEY), await faulty.get(KEY)
 
-    assert spoiled is not None
-    assert right is not None
+    assert isinstance(spoiled, Stored)
+    assert isinstance(right, Stored)
     assert spoiled.body != b"old"
     assert right.body == b"old"
 
@@ -156,7 +156,7 @@ async def test_the_object_is_deleted_under_a_write(faulty: FaultyBackend, inner:
     with pytest.raises(PreconditionFailedError):
         await faulty.put_if_match(KEY, b"new", written.version)
 
-    assert await inner.get(KEY) is None
+    assert isinstance(await inner.get(KEY), Absent)
 
 
 async def test_nth_and_times_choose_the_requests(faulty: FaultyBackend) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from asynclock.testing import fuzz
+from tests.laboratory import fuzz
 
 if TYPE_CHECKING:
     import pytest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from asynclock.testing.scenarios import SCENARIOS
 from tests.laboratory.guided import Recipe, changed, explore
+from tests.laboratory.scenarios import SCENARIOS
 
 
 def test_a_recipe_names_one_plan_and_one_history() -> None:

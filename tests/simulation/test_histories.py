@@ -17,10 +17,10 @@ import pytest
 from asynclock.errors import ConfigError
 from asynclock.lock import Hold
 from asynclock.protocol.acquisition import Acquisition
-from asynclock.testing.checker import Invariant, Violation
-from asynclock.testing.history import Simulation
-from asynclock.testing.scenarios import CYCLE, SCENARIOS
-from asynclock.testing.simulate import (
+from tests.laboratory.checker import Invariant, Violation
+from tests.laboratory.history import Simulation
+from tests.laboratory.scenarios import CYCLE, SCENARIOS
+from tests.laboratory.simulate import (
     Progress,
     Summary,
     main,
@@ -35,9 +35,9 @@ from asynclock.testing.simulate import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from asynclock.testing.plan import Plan
+    from tests.laboratory.plan import Plan
 
-MODULE = importlib.import_module("asynclock.testing.simulate")
+MODULE = importlib.import_module("tests.laboratory.simulate")
 
 
 IN_TESTS = 15_000
@@ -116,7 +116,7 @@ def test_same_seed_gives_the_same_history() -> None:
     """A seed gives the same history bit for bit, in another process and with other hashes too."""
     program = (
         "import hashlib, logging; logging.disable();"
-        "from asynclock.testing.simulate import simulate, scenario_of;"
+        "from tests.laboratory.simulate import simulate, scenario_of;"
         "print([hashlib.sha256(simulate(scenario_of(s), s).trace().encode()).hexdigest() for s in range(34)])"
     )
     runs = [
@@ -160,7 +160,7 @@ def test_a_failing_history_names_its_replay_command() -> None:
 
     summary.add(history)
 
-    command = f"python -m asynclock.testing.simulate --scenario {scenario_of(5)} --seed 5"
+    command = f"python -m tests.laboratory.simulate --scenario {scenario_of(5)} --seed 5"
     assert summary.failures == [f"{command}  # at-most-one-believer: two of them"]
 
 

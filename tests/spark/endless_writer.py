@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from itertools import count
 
-from asynclock.spark.options import write_options
+from asynclock.spark.options import splice_write_options
 from asynclock.spark.session import session
 
 
@@ -13,7 +13,7 @@ def main(path: str, provider: str) -> None:
     """Print the JVM's process id once the table exists, then keep writing."""
     spark = session("endless-writer", master="local[1]")
     options = {
-        **write_options(base_path=path, table="killed", key=["key"], buckets=1, parallelism=1),
+        **splice_write_options(base_path=path, table="killed", key=["key"], buckets=1, parallelism=1),
         "hoodie.write.lock.provider": provider,
         "hoodie.write.lock.filesystem.expire": "0",
     }

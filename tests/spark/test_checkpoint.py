@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.errors import SpecError
+from asynclock.spark.reader import read
 from asynclock.spark.validation import validate
-from asynclock.spark.view import read
 from tests.spark.pipeline_kit import EPOCH, Pipeline
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from urllib.parse import unquote
 import pytest
 
 from asynclock.spark.load import load_spec
+from asynclock.spark.reader import snapshot
 from asynclock.spark.services import run_services
 from asynclock.spark.streams import run
 from asynclock.spark.validation import validate
-from asynclock.spark.view import snapshot
 from tests.spark.corpus_kit import COLUMNS, STREAMS, Nasty, nasty_files, same_rows, spec_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import pytest
 
 import asynclock
 from asynclock.backends import _mounts
-from asynclock.spark.options import FILE_LOCK_PROVIDER, read_options, write_options
+from asynclock.spark.options import FILE_LOCK_PROVIDER, read_options, splice_write_options
 from asynclock.spark.session import hudi_bundle
 from tests.share import mounted_share
 from tests.spark.jvm import JavaProgram
@@ -356,7 +356,9 @@ def _open_as(user: int, path: Path) -> None:
 
 def _write(spark: SparkSession, table: Path, provider: str) -> None:
     options = {
-        **write_options(base_path=table.as_uri(), table="killed", key=["key"], buckets=1, parallelism=1),
+        **splice_write_options(
+            base_path=table.as_uri(), table="killed", key=["key"], buckets=1, parallelism=1
+        ),
         "hoodie.write.lock.provider": provider,
         "hoodie.write.lock.filesystem.expire": "0",
         "hoodie.write.lock.wait_time_ms": "500",

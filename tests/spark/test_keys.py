@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.spark.keys import RECORD_KEY, record_key
-from asynclock.spark.options import write_options
+from asynclock.spark.options import splice_write_options
+from asynclock.spark.reader import read
 from asynclock.spark.services import Compaction
 from asynclock.spark.splice import Splice
 from asynclock.spark.validation import validate
-from asynclock.spark.view import read
 from tests.spark.pipeline_kit import Pipeline
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_plain_sql_meets_the_rows_of_the_streams(pipeline: Pipeline) -> None:
     deliver(pipeline, *({"k": key, "at": 1, "x": 1} for key in keys))
     spec = pipeline.spec(JSON)
     pipeline.run(spec, streams=["a"])
-    options = write_options(base_path=spec.table.path, table="table", key=[RECORD_KEY], buckets=1)
+    options = splice_write_options(base_path=spec.table.path, table="table", key=[RECORD_KEY], buckets=1)
     options["hoodie.spark.sql.insert.into.operation"] = "upsert"
     given = ", ".join(f"'{name}' = '{value}'" for name, value in options.items())
     sql = pipeline.spark.sql

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from asynclock.hudi import hoodie
 from asynclock.spark.options import (
-    MERGER_CLASS_KEY,
     MERGER_STRATEGY_ID,
     call_argument,
     compaction_options,
     read_options,
-    write_options,
+    splice_write_options,
 )
 from tests.spark.histories import COLUMNS, TieCount, random_event, random_history
 from tests.spark.oracle import Arrival, Delete, Event, splice
@@ -130,7 +130,7 @@ class Table:
         return self.spark.createDataFrame(rows, schema).select(*names, *typed)
 
     def _save(self, frame: DataFrame, operation: str = "upsert") -> None:
-        options = write_options(
+        options = splice_write_options(
             base_path=self.path,
             table="splice",
             key=self.key,
@@ -288,7 +288,7 @@ def test_a_compaction_without_the_merger_changes_nothing(spark: SparkSession, tm
     for ts, x in ((2, 1), (1, 2)):
         table.write([(("N1",), Event("gate", ts, {"x": x}))])
     options = compaction_options(base_path=table.path, key=table.key, every_commits=1)
-    del options[MERGER_CLASS_KEY]
+    del options[hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES]
     call = f"path => '{table.path}', options => '{call_argument(options)}'"
 
     with pytest.raises(Exception, match="No valid spark merger implementation set"):

@@ -12,7 +12,7 @@ from asynclock.spark.options import (
     cleaning_options,
     compaction_options,
     lock_provider,
-    write_options,
+    splice_write_options,
 )
 
 
@@ -34,7 +34,7 @@ def test_the_place_of_the_table_chooses_the_lock(base_path: str, provider: str) 
 def test_a_place_without_a_lock_is_refused() -> None:
     """Without a lock for its commits a table would lose them."""
     with pytest.raises(ConfigError, match=r"hdfs://name/t.*use file://.*s3a://"):
-        write_options(base_path="hdfs://name/t", table="t", key=["id"])
+        splice_write_options(base_path="hdfs://name/t", table="t", key=["id"])
 
 
 @pytest.mark.parametrize(("change", "named"), [({"key": []}, "key"), ({"buckets": 0}, "buckets")])
@@ -43,7 +43,7 @@ def test_a_table_needs_a_key_and_a_bucket(change: dict[str, object], named: str)
     arguments = {"base_path": "file:///t", "table": "t", "key": ["id"], **change}
 
     with pytest.raises(ConfigError, match=rf"^{named}="):
-        write_options(**arguments)  # type: ignore[arg-type] # built from a table of cases
+        splice_write_options(**arguments)  # type: ignore[arg-type] # built from a table of cases
 
 
 @pytest.mark.parametrize("options", [compaction_options, cleaning_options])

@@ -16,17 +16,17 @@ import pytest
 
 from asynclock import sync
 from asynclock.errors import ConfigError, LeaseLostError, LockChangedError, SpecError
-from asynclock.spark import cancel, feed
+from asynclock.spark import cancel, stream_writer
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.keys import RECORD_KEY
 from asynclock.spark.load import load_spec
-from asynclock.spark.options import write_options
+from asynclock.spark.options import splice_write_options
+from asynclock.spark.reader import read
 from asynclock.spark.services import Cleaning, Compaction
 from asynclock.spark.splice import Splice
 from asynclock.spark.streams import run
 from asynclock.spark.timeline import Timeline
 from asynclock.spark.validation import validate
-from asynclock.spark.view import read
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def test_stop_cancels_a_batch_that_does_not_end(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A stop waits for the batch no longer than its patience; then the jobs end and the lease is free."""
-    monkeypatch.setattr(feed, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(stream_writer, "PATIENCE_SECONDS", 0.2)
     keys = (f"N{number}" for number in range(300_000))
     pipeline.deliver("a", *({"k": key, "at": 1, "x": 1, "note": "x" * 40} for key in keys))
     spec = pipeline.spec()
@@ -287,7 +287,7 @@ def test_batch_that_waits_without_a_job_is_ended(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """A batch that hangs in the driver, here for Hudi's lock, ends on a stop and when its lease is lost."""
-    monkeypatch.setattr(feed, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(stream_writer, "PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(cancel, "_INTERRUPT_AFTER", 0.2)
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
     spec = pipeline.spec({"validity = 5.0": "validity = 2.0"})
@@ -536,7 +536,7 @@ def test_table_of_an_earlier_version_is_refused(pipeline: Pipeline) -> None:
     """A table whose record key is made of the user's columns, which Hudi could confuse, is left as it is."""
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
     spec = pipeline.spec()
-    options = write_options(base_path=spec.table.path, table="table", key=["k"], buckets=1)
+    options = splice_write_options(base_path=spec.table.path, table="table", key=["k"], buckets=1)
     frame = pipeline.spark.createDataFrame([("N1", 1, 1)], "k string, a__ts bigint, a__x int")
     frame.write.format("hudi").options(**options).mode("append").save(spec.table.path)
     before = pipeline.everything()

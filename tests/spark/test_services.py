@@ -13,9 +13,9 @@ import pytest
 from asynclock import sync
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.keys import RECORD_KEY
-from asynclock.spark.options import read_options, write_options
+from asynclock.spark.options import read_options, splice_write_options
+from asynclock.spark.reader import physical_columns, read, snapshot
 from asynclock.spark.services import Cleaning, Compaction, _write_client, run_services
-from asynclock.spark.view import physical_columns, read, snapshot
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:
@@ -217,4 +217,4 @@ def test_each_service_has_one_leader(pipeline: Pipeline) -> None:
 
 def writing(spec: Spec) -> dict[str, str]:
     """Options of a writer of the table."""
-    return write_options(base_path=spec.table.path, table="table", key=[RECORD_KEY], buckets=1)
+    return splice_write_options(base_path=spec.table.path, table="table", key=[RECORD_KEY], buckets=1)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.errors import ConfigError
+from asynclock.hudi import hoodie
 from asynclock.spark import session
-from asynclock.spark.options import MERGER_CLASS, MERGER_CLASS_KEY
+from asynclock.spark.options import MERGER_CLASS
 from asynclock.spark.session import HUDI_BUNDLE, MERGER_JAR, hudi_bundle, session_conf
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def test_the_session_carries_hudi_and_the_merger(spark: SparkSession) -> None:
 
     assert str(MERGER_JAR) in jars
     assert str(hudi_bundle()) in jars
-    assert spark.conf.get(MERGER_CLASS_KEY) == MERGER_CLASS
+    assert spark.conf.get(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES) == MERGER_CLASS
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from asynclock import sync
 from asynclock.spark.dialect import CsvDialect
+from asynclock.spark.instants import BatchCommit
 from asynclock.spark.splice import Splice
-from asynclock.spark.timeline import BatchCommit
 from asynclock.spark.validation import Difference, repeated_batches, stale_commits, validate
 from tests.spark.pipeline_kit import Pipeline
 

@@ -8,7 +8,9 @@ import inspect
 from random import Random
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from asynclock import Lease, LeaseSettings, LockClient
+import asynclock
+from asynclock import ConfigError, Lease, LeaseSettings, LockClient
+from asynclock.protocol.terms import Terms
 from asynclock.record import LockRecord, parse_record
 from asynclock.testing.clocks import EPOCH, VirtualClock
 from asynclock.testing.faulty import FaultyBackend
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 SETTINGS = LeaseSettings(validity=10.0, safety_margin=1.0, max_clock_skew=1.0, poll_interval=0.25)
+TERMS = Terms.of(SETTINGS, resolution=0.0)
+BELIEF = 9.0
+"""Validity less margin of ``SETTINGS``."""
+FAST = LeaseSettings(validity=2.0, safety_margin=0.5, max_clock_skew=0.0)
+ALWAYS = 10_000
+"""How often a fault is injected that is not to end."""
 KEY = "orders.json"
 STEADY = StoreProfile(latency=(0.01, 0.0), slow=0.0)
 """Each request takes 20 ms, half of it each way, and the store's clock is right."""
@@ -156,3 +164,30 @@ def our_record(
         lease_ms=lease_ms,
         holder="host:1:other",
     ).encode()
+
+
+async def unopened(*_: object) -> object:
+    """What a backend does whose SDK client cannot be made."""
+    raise ConfigError(setting="profile", value="prod", reason="there is no such profile")
+
+
+def writes_by_us(world: World) -> list[tuple[Operation, LockRecord]]:
+    """Return the writes of clients that changed the lock, and what they wrote."""
+    return [(each, parse_record(each.body or b"")) for each in world.writes() if each.client != "stranger"]
+
+
+async def while_renewing(lease: asynclock.Lease) -> None:
+    """Wait until a renewal of the lease is under way."""
+    while not lease._tenure.renewing:  # noqa: ASYNC110  nothing tells of the sending
+        await asyncio.sleep(0.001)
+
+
+async def steps(count: int) -> None:
+    """Let the loop run ``count`` times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def refused(world: World) -> int:
+    """Return how many writes the store refused."""
+    return sum(each.kind.startswith("put") and not each.applied for each in world.journal)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
 
 import pytest
 
 import asynclock
-from asynclock import LockClient
 from asynclock.testing.faulty import Fault, FaultyBackend
 from tests.unit.kit import SETTINGS, World, faulty, in_virtual_time, our_record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STEPS = [0.005 * step for step in range(16)]
 """Instants all over an acquisition, whose two requests take 20 ms each."""
@@ -157,71 +152,6 @@ async def test_a_release_cancelled_before_it_began_still_frees(renewal: str) -> 
                 await task
             assert not lease.held
             assert (await lock.status()).state == "free"
-
-
-@in_virtual_time
-async def test_closing_releases_what_is_held(world: World) -> None:
-    """``aclose`` frees every lock of the client within the exit bound."""
-    client = world.client()
-    leases = [await client.lock(name).acquire() for name in ("a", "b", "c/d")]
-    began = world.loop.time()
-    await client.aclose()
-    await client.aclose()
-
-    assert world.loop.time() - began <= 2.0
-    assert not any(lease.held for lease in leases)
-    assert all(world.record(f"{name}.json").expired for name in ("a", "b", "c/d"))
-
-
-@in_virtual_time
-async def test_closing_is_bounded_where_the_store_does_not_answer(world: World) -> None:
-    """``aclose`` waits min(2 s, L / 5) at most."""
-    client = world.client()
-    lease = await client.lock("orders").acquire()
-    world.store.cut_off.add(world.loop.world)
-    began = world.loop.time()
-    await client.aclose()
-
-    assert world.loop.time() - began <= 2.1
-    assert not lease.held
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda client: client.lock("orders").acquire(),
-        lambda client: client.lock("orders").try_acquire(),
-        lambda client: client.lock("orders").status(),
-        lambda client: client.list(),
-    ],
-    ids=["acquire", "try_acquire", "status", "list"],
-)
-async def test_a_closed_client_says_so(call: Callable[[LockClient], object]) -> None:
-    """After ``aclose`` every call is a ConfigError with the remedy."""
-    client = asynclock.connect("memory://")
-    await client.aclose()
-
-    with pytest.raises(asynclock.ConfigError, match="closed; connect again"):
-        await call(client)  # type: ignore[misc]
-
-
-@in_virtual_time
-async def test_a_waiter_does_not_outlive_its_client(world: World) -> None:
-    """An acquisition that waits while its client is closed ends, and holds nothing later."""
-    async with world.client() as holder:
-        lease = await holder.lock("orders").acquire()
-        client = world.client()
-        waiter = asyncio.create_task(client.lock("orders").acquire())
-        await asyncio.sleep(1.0)
-        await client.aclose()
-        await lease.release()
-        await asyncio.sleep(3.0)
-
-        assert waiter.done()
-        with pytest.raises((asynclock.ConfigError, asyncio.CancelledError)):
-            await waiter
-        assert world.record().expired
-        assert client._scheduler.tenures == []
 
 
 def test_the_backend_of_these_tests_is_faulty(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
 import warnings
 from contextlib import asynccontextmanager
@@ -13,10 +14,13 @@ import pytest
 
 import asynclock
 from asynclock import LeaseLostError, LeaseSettings, LockClient, sync
+from tests.unit.kit import FAST
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
     from typing import Any
+
+    from asynclock.events import Event
 
 SETTINGS = LeaseSettings(validity=20.0)
 WITHIN = 2.0
@@ -178,3 +182,27 @@ async def test_a_holder_whose_loop_was_closed_is_told_of_a_loss() -> None:
     assert not leases[0].held
     assert "event loop of its holder was closed" in str(losses[0])
     tasks[0].get_coro().close()
+
+
+def test_a_lock_that_comes_after_its_waiters_loop_was_closed_is_released() -> None:
+    """A program that drops its event loop in the middle of a wait leaves no lock that is renewed for ever."""
+    told: list[str] = []
+    settled = threading.Event()
+
+    def listen(event: Event) -> None:
+        told.append(event.kind)
+        if event.kind == "released":
+            settled.set()
+
+    with sync.connect("memory://dropped", settings=FAST) as holder:
+        lease = holder.lock("orders").acquire()
+        client = asynclock.connect("memory://dropped", settings=FAST, events=listen)
+        loop = asyncio.new_event_loop()
+        waiting = loop.create_task(client.lock("orders").acquire())
+        loop.run_until_complete(asyncio.sleep(0.05))
+        loop.close()
+        lease.release()
+
+        assert settled.wait(10 * FAST.validity)
+        assert told[-2:] == ["acquired", "released"]
+    waiting._log_destroy_pending = False  # type: ignore[attr-defined]  # dropped on purpose

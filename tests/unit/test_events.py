@@ -7,8 +7,9 @@ import logging
 from typing import TYPE_CHECKING
 
 import asynclock
+from asynclock import sync
 from asynclock.testing.faulty import Fault
-from tests.unit.kit import KEY, World, faulty, in_virtual_time, our_record, until_lost
+from tests.unit.kit import FAST, KEY, World, faulty, in_virtual_time, our_record, until_lost
 
 if TYPE_CHECKING:
     import pytest
@@ -81,3 +82,21 @@ async def test_a_loss_is_logged_as_a_warning(world: World, caplog: pytest.LogCap
         await asyncio.sleep(0.1)
 
     assert any(record.levelname == "WARNING" and "lost" in record.message for record in caplog.records)
+
+
+def test_a_listener_that_exits_ends_no_renewal() -> None:
+    """``sys.exit`` in an events listener is logged; other leases live on and calls are answered."""
+
+    def listener(event: Event) -> None:
+        if event.kind == "released":
+            raise SystemExit(3)
+
+    with (
+        sync.connect("memory://", settings=FAST, events=listener) as talkative,
+        sync.connect("memory://", settings=FAST) as quiet,
+        quiet.lock("orders").hold() as lease,
+    ):
+        talkative.lock("orders").acquire().release()
+
+        lease.confirm()
+        assert lease.held

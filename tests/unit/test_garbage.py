@@ -13,6 +13,7 @@ import asynclock
 from asynclock import AcquireTimeoutError, BackendError, sync
 from asynclock.backends.gcs import GcsBackend
 from asynclock.portal import Call
+from tests.unit.kit import World, in_virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,18 @@ def collector() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+
+
+async def use(lock: asynclock.Lock) -> None:
+    """Acquire and release."""
+    lease = await lock.acquire()
+    await lease.release()
+
+
+async def unreachable() -> int:
+    """Return how many objects only the collector can free, once the host's loop has come to rest."""
+    await asyncio.sleep(0.05)
+    return gc.collect()
 
 
 @pytest.mark.parametrize("renewal", ["loop", "thread"])
@@ -58,6 +71,16 @@ async def test_a_timeout_leaves_no_garbage() -> None:
                     await lock.acquire(timeout=0)
 
             assert await unreachable() == 0
+
+
+async def cancel(lock: asynclock.Lock, turns: int) -> None:
+    """Begin to acquire and cancel that some turns of the loop later."""
+    acquiring = asyncio.create_task(lock.acquire())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    acquiring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await acquiring
 
 
 @pytest.mark.parametrize("renewal", ["loop", "thread"])
@@ -103,6 +126,11 @@ def test_a_blocking_lock_leaves_no_garbage() -> None:
         assert asyncio.run(unreachable()) == 0
 
 
+def calls() -> int:
+    """Return how many calls there are in this process."""
+    return sum(isinstance(each, Call) for each in gc.get_objects())
+
+
 @pytest.mark.parametrize("renewal", ["loop", "thread"])
 @pytest.mark.usefixtures("collector")
 async def test_what_keeps_a_context_keeps_nothing_of_the_call_that_made_it(renewal: Renewal) -> None:
@@ -119,28 +147,15 @@ async def test_what_keeps_a_context_keeps_nothing_of_the_call_that_made_it(renew
         assert calls() == before
 
 
-def calls() -> int:
-    """Return how many calls there are in this process."""
-    return sum(isinstance(each, Call) for each in gc.get_objects())
+@in_virtual_time
+async def test_a_client_keeps_nothing_of_what_has_ended(world: World) -> None:
+    """However often a lock is taken, no call, task or lease of it stays behind."""
+    async with world.client() as client:
+        for _ in range(3):
+            await (await client.lock("orders").acquire()).release()
+        core = client.core("orders")
 
-
-async def use(lock: asynclock.Lock) -> None:
-    """Acquire and release."""
-    lease = await lock.acquire()
-    await lease.release()
-
-
-async def cancel(lock: asynclock.Lock, turns: int) -> None:
-    """Begin to acquire and cancel that some turns of the loop later."""
-    acquiring = asyncio.create_task(lock.acquire())
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    acquiring.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await acquiring
-
-
-async def unreachable() -> int:
-    """Return how many objects only the collector can free, once the host's loop has come to rest."""
-    await asyncio.sleep(0.05)
-    return gc.collect()
+        assert not core._acquiring
+        assert not core.ending
+        assert not client._tasks
+        assert not client._scheduler.tenures

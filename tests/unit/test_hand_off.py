@@ -7,9 +7,21 @@ import asyncio
 import pytest
 
 from asynclock import AcquireTimeoutError, LeaseTakenOverError
+from asynclock.lock import Lock
 from asynclock.record import parse_record
 from asynclock.testing.faulty import Fault
-from tests.unit.kit import SETTINGS, World, faulty, in_virtual_time, our_record
+from tests.unit.kit import (
+    BELIEF,
+    SETTINGS,
+    World,
+    faulty,
+    hudi_record,
+    in_virtual_time,
+    our_record,
+    refused,
+    while_renewing,
+    writes_by_us,
+)
 
 
 class Turns:
@@ -232,16 +244,171 @@ async def test_hand_offs_end_after_a_run(world: World) -> None:
 
 
 @in_virtual_time
-async def test_closing_with_a_line_ends_everybody(world: World) -> None:
-    """``aclose`` frees the lock although many wait for a hand-off."""
+async def test_nothing_is_handed_on_past_the_givers_deadline(world: World) -> None:
+    """A receiver that had to wait too long frees what it was handed, and acquires anew [15]."""
     client = world.client()
+    faulty(client).min_write_interval = BELIEF + 1
     lock = client.lock("orders")
-    _held = await lock.acquire()
-    waiters = [asyncio.create_task(lock.acquire()) for _ in range(5)]
-    await asyncio.sleep(0.1)
-    await client.aclose()
-    await asyncio.sleep(1.0)
+    giver = await lock.acquire()
+    receiving = asyncio.create_task(lock.acquire(timeout=60))
+    await asyncio.sleep(1)
+    await giver.release()
 
-    assert all(waiter.done() for waiter in waiters)
-    await asyncio.gather(*waiters, return_exceptions=True)
-    assert world.record().expired
+    receiver = await receiving
+
+    assert receiver.held
+    assert [record.expired for _, record in writes_by_us(world)] == [False, True, False]
+    assert [each.kind for each in world.journal] == [
+        "get",
+        "put_if_absent",
+        "put_if_match",
+        "get",
+        "put_if_match",
+    ]
+    await client.aclose()
+
+
+@in_virtual_time
+async def test_a_token_from_the_future_is_not_handed_on(world: World) -> None:
+    """A lease that did not wait for its token frees the lock without it: nobody builds on it [11, 15]."""
+    world.put(hudi_record(world.now + 5, expired=True))
+    client = world.client()
+    lease = await Lock(client.core("orders"), client.home, fencing=False).acquire()
+    receiving = asyncio.create_task(client.lock("orders").acquire())
+    await asyncio.sleep(0.1)
+
+    await lease.release()
+
+    (_, freed) = writes_by_us(world)[1]
+    assert freed.expired
+    assert freed.epoch is None
+    assert (await receiving).held
+    await client.aclose()
+
+
+@in_virtual_time
+async def test_a_hand_off_is_told_as_a_release_and_an_acquisition(world: World) -> None:
+    """Who counts events sees every lease end, handed on or freed."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0.1)
+        await giver.release()
+        await (await receiving).release()
+
+        assert world.told() == ["acquired", "released", "acquired", "released"]
+
+
+@in_virtual_time
+async def test_a_hand_off_that_was_refused_is_sent_again(world: World) -> None:
+    """Where the giver's record still stands, the receiver does not wait for it to expire [15]."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        faulty(client).inject(Fault.CONFLICT, operation="put_if_match")
+        await asyncio.sleep(0.1)
+        began = world.now
+        await giver.release()
+
+        await (await receiving).release()
+
+        assert world.now - began < 1
+
+
+@in_virtual_time
+async def test_a_late_renewal_of_the_giver_does_not_stop_the_hand_off(world: World) -> None:
+    """A record with another nonce of the giver is written over as well, on the version that it has [15]."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        faulty(client).delay = (0.05, 0.05)
+        faulty(client).inject(Fault.LATE, operation="put_if_match")
+        await asyncio.sleep(1.06)
+        began = world.now
+        await giver.release()
+
+        receiver = await receiving
+
+        assert world.now - began < 1
+        assert [record.owner for _, record in writes_by_us(world)] == [
+            giver.owner,
+            giver.owner,
+            receiver.owner,
+        ]
+        await receiver.release()
+
+
+@in_virtual_time
+async def test_a_lock_that_another_took_over_is_not_handed_on_nor_freed(world: World) -> None:
+    """What was handed on is forgotten once another's record stands there: no write of ours aims at it."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire(timeout=2 * BELIEF))
+        await asyncio.sleep(0.1)
+        world.put(our_record(valid_until=world.now + 1000, lease_ms=1_000_000))
+        with pytest.raises(LeaseTakenOverError):
+            await giver.release()
+
+        with pytest.raises(AcquireTimeoutError):
+            await receiving
+
+        tried = [each for each in world.journal if each.kind == "put_if_match"]
+        assert len(tried) == 1
+        assert "release_unconfirmed" not in world.told()
+
+
+@in_virtual_time
+async def test_a_hand_off_waits_for_the_renewal_under_way(world: World) -> None:
+    """The receiver writes over the renewal's record, not against it [6, 15]."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        receiver = asyncio.create_task(client.lock("orders").acquire())
+        await while_renewing(lease)
+
+        await lease.release()
+
+        assert (await receiver).held
+        assert refused(world) == 0
+
+
+@pytest.mark.parametrize("turns", range(8))
+@in_virtual_time
+async def test_a_receiver_cancelled_in_any_turn_of_the_loop_leaves_the_line(world: World, turns: int) -> None:
+    """The lock is freed, and nobody waits for who is gone [12]."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0.1)
+        releasing = asyncio.create_task(giver.release())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        receiving.cancel()
+        await asyncio.gather(releasing, receiving, return_exceptions=True)
+        await asyncio.sleep(0.1)
+
+        assert world.record().expired
+        await (await lock.acquire(timeout=5)).release()
+
+
+@in_virtual_time
+async def test_what_was_freed_for_a_cancelled_receiver_is_remembered(world: World) -> None:
+    """The next one acquires in one request: its client wrote last [13]."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0.1)
+        releasing = asyncio.create_task(giver.release())
+        receiving.cancel()
+        await asyncio.gather(releasing, receiving, return_exceptions=True)
+        await asyncio.sleep(0.1)
+        before = len(world.journal)
+
+        await (await lock.acquire()).release()
+
+        assert [each.kind for each in world.journal[before:]] == ["put_if_match"] * 2

@@ -1,29 +1,24 @@
-"""``hold``, ``on_lost`` and ``lead``: what becomes of the code that runs under a lease."""
+"""``hold``: what becomes of the code that runs under a lease."""
+
 
 # ruff: noqa: PT012  a loss is raised by the end of a body with several statements
-# ruff: noqa: ASYNC110  polling is what users do with ``held``
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import threading
-import time
+from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 
-import asynclock
-from asynclock import Lease, LeaseLostError, LeaseSettings, LeaseTakenOverError, LockClient
-from asynclock.errors import AcquireTimeoutError
-from tests.unit.kit import KEY, World, in_virtual_time, our_record
+from asynclock import LeaseExpiredError, LeaseLostError, LeaseTakenOverError, LockClient, Written
+from asynclock.backends.memory import MemoryBackend
+from tests.unit.kit import KEY, World, clock_of, in_virtual_time, our_record, steps
 
-FAST = LeaseSettings(validity=1.0, safety_margin=0.1, max_clock_skew=0.0, poll_interval=0.05)
-
-
-def thief(world: World) -> None:
-    """Let another record appear, so that the next renewal is a loss."""
-    world.put(our_record(valid_until=world.now + 12, owner="thief"))
+if TYPE_CHECKING:
+    from asynclock.lease import Lease
+    from asynclock.protocol.tenure import Tenure
 
 
 @in_virtual_time
@@ -46,6 +41,11 @@ async def test_an_exception_of_the_body_releases_and_goes_on(world: World) -> No
                 raise KeyError("mine")
         assert not getattr(caught.value, "__notes__", [])
         assert world.record().expired
+
+
+def thief(world: World) -> None:
+    """Let another record appear, so that the next renewal is a loss."""
+    world.put(our_record(valid_until=world.now + 12, owner="thief"))
 
 
 @in_virtual_time
@@ -156,14 +156,14 @@ async def test_a_loss_in_the_instant_of_the_bodys_end(world: World) -> None:
     task = asyncio.current_task()
     assert task is not None
     outcomes = set()
-    for steps in range(8):
+    for turns in range(8):
         async with world.client() as client:
             try:
-                async with client.lock(f"orders-{steps}").hold() as lease:
+                async with client.lock(f"orders-{turns}").hold() as lease:
                     error = LeaseLostError(key=KEY, owner="", fencing_token=0, reason="test")
                     with lease._tenure._mutex:
                         lease._tenure._lose(error)
-                    for _ in range(steps):
+                    for _ in range(turns):
                         await asyncio.sleep(0)
                 outcomes.add("none")
             except LeaseLostError:
@@ -273,198 +273,52 @@ async def test_the_end_of_a_lost_lease_raises_the_loss(world: World) -> None:
                 await asyncio.sleep(5.0)
 
 
-# on_lost
-
-
-def lose(client: LockClient, lease: Lease) -> None:
-    """Let the lease be lost, from its own loop."""
-    error = LeaseTakenOverError(key=KEY, owner=lease.owner, fencing_token=lease.fencing_token, reason="test")
-
-    def now() -> None:
-        with lease._tenure._mutex:
-            lease._tenure._lose(error)
-
-    assert client._loop is not None
-    client._loop.call_soon_threadsafe(now)
-
-
-@pytest.mark.parametrize("renewal", ["thread", "loop"])
-async def test_on_lost_runs_once_on_a_thread_of_its_own(renewal: str) -> None:
-    """The callback may block: it runs neither on the host's thread nor on the caller's."""
-    called: list[tuple[LeaseLostError, threading.Thread]] = []
-    done = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def callback(loss: LeaseLostError) -> None:
-        called.append((loss, threading.current_thread()))
-        loop.call_soon_threadsafe(done.set)
-
-    async with asynclock.connect("memory://", renewal=renewal) as client:  # type: ignore[arg-type]
-        lease = await client.lock("orders").acquire()
-        lease.on_lost(callback)
-        lose(client, lease)
-        await asyncio.wait_for(done.wait(), 5)
-        await asyncio.sleep(0.05)
-
-    ((loss, thread),) = called
-    assert loss is lease.lost
-    assert thread not in {threading.main_thread(), threading.current_thread()}
-    assert thread.name != "asynclock-host"
-
-
-@pytest.mark.parametrize("renewal", ["thread", "loop"])
-async def test_on_lost_comes_at_once_if_already_lost(renewal: str) -> None:
-    """Registered after the loss, the callback is called, once."""
-    called: list[LeaseLostError] = []
-    async with asynclock.connect("memory://", renewal=renewal) as client:  # type: ignore[arg-type]
-        lease = await client.lock("orders").acquire()
-        lose(client, lease)
-        while lease.held:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.05)
-        lease.on_lost(called.append)
-        await asyncio.sleep(0.1)
-
-    assert called == [lease.lost]
-
-
-async def test_on_lost_comes_at_once_where_the_loop_is_blocked() -> None:
-    """With ``renewal="loop"`` a blocked loop does not hold up what is known already."""
-    called = threading.Event()
-    async with asynclock.connect("memory://", renewal="loop") as client:
-        lease = await client.lock("orders").acquire()
-        lose(client, lease)
-        await asyncio.sleep(0.05)
-        lease.on_lost(lambda _: called.set())
-
-        assert called.wait(5)  # blocks the loop
-
-
-async def test_on_lost_is_not_called_for_a_release() -> None:
-    """A release is no loss."""
-    called: list[LeaseLostError] = []
-    async with asynclock.connect("memory://") as client:
-        lease = await client.lock("orders").acquire()
-        lease.on_lost(called.append)
-        await lease.release()
-        lease.on_lost(called.append)
-        await asyncio.sleep(0.05)
-
-    assert called == []
-
-
-async def test_what_on_lost_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """A failing callback hurts neither the lease nor the other callbacks."""
-    called = threading.Event()
-
-    def fail(_: LeaseLostError) -> None:
-        raise ZeroDivisionError
-
-    async with asynclock.connect("memory://") as client:
-        lease = await client.lock("orders").acquire()
-        lease.on_lost(fail)
-        lease.on_lost(lambda _: called.set())
-        with caplog.at_level(logging.ERROR, logger="asynclock"):
-            lose(client, lease)
-            assert await asyncio.to_thread(called.wait, 5)
-            await asyncio.sleep(0.05)
-
-    assert "on_lost callback" in caplog.text
-    assert "ZeroDivisionError" in caplog.text
-
-
-# lead
-
-
 @in_virtual_time
-async def test_lead_returns_what_the_work_returns(world: World) -> None:
-    """The work runs under the lease; afterwards the lock is free."""
+async def test_a_loss_in_the_last_instant_of_hold_is_raised(world: World) -> None:
+    """A body that ends while its lock is still held, and whose release comes too late, is told."""
+
+    async def body(client: LockClient) -> None:
+        async with client.lock("orders").hold() as lease:
+            release = lease._end
+
+            async def too_late(tenure: Tenure) -> bool:
+                clock_of(client).step(20.0)
+                return await release(tenure)
+
+            lease._end = too_late
+
     async with world.client() as client:
-
-        async def work(lease: Lease) -> int:
-            lease.check()
-            await asyncio.sleep(1.0)
-            return 42
-
-        assert await client.lock("orders").lead(work) == 42
-        assert world.record().expired
+        with pytest.raises(LeaseExpiredError):
+            await body(client)
 
 
-@in_virtual_time
-async def test_lead_runs_again_after_a_loss(world: World) -> None:
-    """After a loss the lock is acquired anew, and the work called with the new lease."""
-    tokens: list[int] = []
-    async with world.client() as client:
+class SlowToFree(MemoryBackend):
+    """Answers a replacement only after the loop has run a hundred times."""
 
-        async def work(lease: Lease) -> str:
-            tokens.append(lease.fencing_token)
-            if len(tokens) < 3:
-                world.put(our_record(valid_until=world.now, expired=True, epoch=lease.fencing_token + 5))
-                await asyncio.sleep(100)
-            return "done"
-
-        assert await client.lock("orders").lead(work) == "done"
-
-    assert len(tokens) == 3
-    assert tokens == sorted(set(tokens))
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Replace an object; see ``Backend.put_if_match``."""
+        await steps(100)
+        return await super().put_if_match(key, body, version)
 
 
-@in_virtual_time
-async def test_lead_lets_other_errors_through(world: World) -> None:
-    """An error of the work propagates after the release."""
-    async with world.client() as client:
+async def test_a_scope_that_cancels_again_and_again_wakes_a_release_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Under anyio's repeated cancellation the end of ``hold`` does not spin until the store answers."""
+    waits = 0
+    shield = asyncio.shield
 
-        async def work(_: Lease) -> None:
-            raise ZeroDivisionError
+    def counted(ended: asyncio.Future[None]) -> asyncio.Future[None]:
+        nonlocal waits
+        waits += 1
+        return shield(ended)
 
-        with pytest.raises(ZeroDivisionError):
-            await client.lock("orders").lead(work)
-        assert world.record().expired
+    async with LockClient(url="memory://", backend=SlowToFree(), renewal="loop") as client:
+        with anyio.CancelScope() as scope:
+            async with client.lock("orders").hold():
+                monkeypatch.setattr(asyncio, "shield", counted)
+                scope.cancel()
+                await asyncio.sleep(30)
 
-
-@in_virtual_time
-async def test_lead_gives_up_when_the_lock_is_not_to_be_had(world: World) -> None:
-    """The timeout bounds each acquisition."""
-    world.put(our_record(valid_until=world.now + 12))
-    async with world.client() as client:
-
-        async def work(_: Lease) -> None:
-            raise AssertionError("must not run")
-
-        with pytest.raises(AcquireTimeoutError):
-            await client.lock("orders").lead(work, timeout=1.0)
-
-
-@in_virtual_time
-async def test_the_loss_of_another_lease_is_an_error_of_the_work(world: World) -> None:
-    """A LeaseLostError about a different lock propagates; it is not led again."""
-    runs = 0
-    async with world.client() as client:
-
-        async def work(_: Lease) -> None:
-            nonlocal runs
-            runs += 1
-            raise LeaseLostError(key="other.json", owner="x", fencing_token=1, reason="other")
-
-        with pytest.raises(LeaseLostError, match="other"):
-            await client.lock("orders").lead(work)
-
-    assert runs == 1
-
-
-async def test_a_blocked_event_loop_does_not_cost_the_lease() -> None:
-    """With ``renewal="thread"`` the lease lives while the loop is blocked for twice its validity."""
-    async with asynclock.connect("memory://", settings=FAST) as client, client.lock("x").hold() as lease:
-        time.sleep(2.0)  # noqa: ASYNC251  the point of the test
-        assert lease.held
-        await lease.confirm()
-
-
-async def test_a_blocked_event_loop_costs_the_lease_in_loop_mode() -> None:
-    """With ``renewal="loop"`` a blocked loop ends in a loss, never in a false hold."""
-    async with asynclock.connect("memory://", settings=FAST, renewal="loop") as client:
-        with pytest.raises(LeaseLostError):
-            async with client.lock("x").hold() as lease:
-                time.sleep(1.0)  # noqa: ASYNC251  the point of the test
-                assert not lease.held
-                await asyncio.sleep(5)
+        assert scope.cancelled_caught
+    assert 0 < waits < 10

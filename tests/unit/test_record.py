@@ -1,4 +1,4 @@
-"""The wire format: exact bytes out, strict reading in (protocol rule 9)."""
+"""The wire format: exact bytes out, strict reading in, also of hostile input (rule 9)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from asynclock import RecordCorruptError
 from asynclock.record import MAX_BODY, LockRecord, parse_record
+from tests.laboratory.fuzz import bodies, run_fuzz
+
+HUDI = b'{"expired":false,"validUntil":1700000000000,"owner":"3f1c0000-0000-4000-8000-000000000001"}'
+NOW = 1_700_000_000.0
+INPUTS = 100_000
+MEASURED = 10_000
+_field = st.sampled_from(["expired", "validUntil", "owner", "nonce", "epoch", "leaseMs", "holder"])
+
 
 OURS = (
     b'{"expired":false,"validUntil":1700000000000,"owner":"3f1c0000-0000-4000-8000-000000000001",'
     b'"nonce":"0123456789abcdef0123456789abcdef","epoch":1700000000000000,"leaseMs":300000,'
     b'"holder":"host:12:job"}'
 )
-HUDI = b'{"expired":false,"validUntil":1700000000000,"owner":"3f1c0000-0000-4000-8000-000000000001"}'
-NOW = 1_700_000_000.0
 
 
 def record() -> LockRecord:
@@ -30,13 +38,6 @@ def record() -> LockRecord:
         lease_ms=300_000,
         holder="host:12:job",
     )
-
-
-def changed(**fields: object) -> bytes:
-    """Return our record with some fields set; an ellipsis leaves one out."""
-    all_fields: dict[str, Any] = json.loads(OURS) | fields
-    kept = {name: value for name, value in all_fields.items() if value is not ...}
-    return json.dumps(kept, separators=(",", ":")).encode()
 
 
 def test_our_record_has_exactly_these_bytes() -> None:
@@ -57,6 +58,13 @@ def test_a_record_without_our_fields_has_exactly_hudis_bytes() -> None:
 def test_reading_gives_back_what_was_written(body: bytes) -> None:
     """A record survives the way into the store and back."""
     assert parse_record(body).encode() == body
+
+
+def changed(**fields: object) -> bytes:
+    """Return our record with some fields set; an ellipsis leaves one out."""
+    all_fields: dict[str, Any] = json.loads(OURS) | fields
+    kept = {name: value for name, value in all_fields.items() if value is not ...}
+    return json.dumps(kept, separators=(",", ":")).encode()
 
 
 def test_fields_of_others_are_read_over_and_not_written_back() -> None:
@@ -188,3 +196,54 @@ def test_a_token_more_than_a_day_ahead_is_corrupt() -> None:
 def test_without_store_time_the_future_is_not_judged() -> None:
     """A store that tells no time cannot call a record too far ahead."""
     parse_record(changed(validUntil=2**53 - 1, epoch=2**53 - 1))
+
+
+@pytest.mark.timeout(600)
+def test_only_record_corrupt_error() -> None:
+    """Whatever the bytes, there is a record or RecordCorruptError, soon, in 1 MiB, and both occur."""
+    result = run_fuzz(seed=1, count=INPUTS, measure_every=INPUTS // MEASURED)
+
+    assert result.failures == []
+    assert result.inputs == INPUTS
+    assert result.measured == MEASURED
+    assert 0 < result.records < INPUTS
+
+
+def parsed(body: bytes) -> LockRecord | None:
+    """Return the record, or None for a corrupt one; every other exception goes through."""
+    try:
+        return parse_record(body, key="fuzz.json", store_time=NOW)
+    except RecordCorruptError as corrupt:
+        text = str(corrupt)
+    assert text.isprintable(), "hostile bytes must not reach a terminal"
+    return None
+
+
+@pytest.mark.timeout(600)
+def test_a_record_is_written_back_as_it_was_read() -> None:
+    """What is accepted survives encoding and parsing unchanged."""
+    for body in bodies(seed=2, count=MEASURED):
+        record = parsed(body)
+        if record is not None:
+            assert parse_record(record.encode()) == record
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes(body: bytes) -> None:
+    """Arbitrary bytes are a record or corrupt."""
+    parsed(body)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.dictionaries(_field, _json, max_size=8))
+def test_any_values_of_our_fields(fields: dict[str, object]) -> None:
+    """Fields of any JSON type and value are a record or corrupt."""
+    parsed(json.dumps(fields).encode("utf-8", errors="surrogatepass"))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import uuid
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 from weakref import ref
 
 import pytest
 
+import asynclock
 from asynclock import OutcomeUnknownError, connect
-from tests.unit.kit import KEY, World, in_virtual_time
+from tests.unit.kit import KEY, SETTINGS, World, in_virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -41,23 +40,6 @@ class Asking:
             await asyncio.sleep(0)  # where a cancellation that was left over would strike
 
 
-async def stubborn() -> str:
-    """Answer all the same when cancelled."""
-    try:
-        await asyncio.sleep(1000)
-    except asyncio.CancelledError:
-        return "answered"
-    raise AssertionError
-
-
-async def failing(error: BaseException) -> None:
-    """Fail with an error of its own when cancelled."""
-    try:
-        await asyncio.sleep(1000)
-    except asyncio.CancelledError:
-        raise error from None
-
-
 @in_virtual_time
 async def test_a_request_that_ends_by_its_timeout_leaves_no_cancellation(world: World) -> None:
     """The task that asked goes on as if it had never been cancelled."""
@@ -68,6 +50,15 @@ async def test_a_request_that_ends_by_its_timeout_leaves_no_cancellation(world: 
     assert asking.cancelling == 0
 
 
+async def stubborn() -> str:
+    """Answer all the same when cancelled."""
+    try:
+        await asyncio.sleep(1000)
+    except asyncio.CancelledError:
+        return "answered"
+    raise AssertionError
+
+
 @in_virtual_time
 async def test_an_answer_beats_the_timeout(world: World) -> None:
     """A backend that has an answer when its time is out may still give it."""
@@ -75,6 +66,14 @@ async def test_an_answer_beats_the_timeout(world: World) -> None:
     await asking.task
 
     assert (asking.answer, asking.cancelling) == ("answered", 0)
+
+
+async def failing(error: BaseException) -> None:
+    """Fail with an error of its own when cancelled."""
+    try:
+        await asyncio.sleep(1000)
+    except asyncio.CancelledError:
+        raise error from None
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), ValueError()])
@@ -164,13 +163,29 @@ async def test_a_request_keeps_nothing_of_its_context() -> None:
         first.cancel()
 
 
-def test_an_owner_is_a_random_uuid(world: World) -> None:
-    """As Hudi's are: version 4, in the form of RFC 9562."""
-    store = world.client()._store
-    owners = {store.fresh_owner() for _ in range(100)}
+@pytest.mark.parametrize(("timeout", "lasting"), [(None, 2.0), (100.0, 2.0), (0.5, 0.5)])
+@in_virtual_time
+async def test_a_request_that_is_not_answered_ends_in_time(
+    world: World, timeout: float | None, lasting: float
+) -> None:
+    """After a fifth of the validity, or sooner where less is left, and the error says so [5]."""
+    client = world.client()
+    began = world.now
 
-    assert len(owners) == 100
-    for owner in owners:
-        assert uuid.UUID(owner).version == 4
-        assert uuid.UUID(owner).variant == uuid.RFC_4122
-        assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", owner)
+    with pytest.raises(OutcomeUnknownError, match=f"no answer within {lasting:g} s"):
+        await client._store.request("put_if_match", KEY, asyncio.sleep(1000), timeout)
+
+    assert world.now - began == pytest.approx(lasting, abs=0.001)
+
+
+@in_virtual_time
+async def test_a_request_may_take_a_fifth_of_the_validity(world: World) -> None:
+    """A store that does not answer costs one try L / 5, not more [5]."""
+    client = world.client()
+    world.store.cut_off.add(world.loop.world)
+    began = world.now
+
+    with pytest.raises(asynclock.BackendError):
+        await client.lock("orders").try_acquire()
+
+    assert world.now - began == pytest.approx(SETTINGS.validity / 5, abs=0.1)

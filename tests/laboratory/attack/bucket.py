@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from asynclock.backend import Stored, Written
+from asynclock.backend import Absent, Stored, Written
 
 if TYPE_CHECKING:
     import random
@@ -107,12 +107,12 @@ class Bucket:
             return self.node_time() + self.rng.uniform(*weather.wrong_by)
         return self.node_time()
 
-    def get(self, key: str) -> Stored | float | None:
-        """Return the object, or the Date of the answer that there is none."""
+    def get(self, key: str) -> Stored | Absent:
+        """Return the object, or that there is none, with the answer's Date."""
         thing = self.things.get(key)
         date = self.date()
         if thing is None:
-            return date
+            return Absent(date)
         modified = None if self.rng.random() < self.weather.unmodified else thing.modified
         return Stored(thing.body, thing.version, modified, date)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock.backend import Entry, Stored, Written, note_date
+from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.errors import (
     BackendError,
     BackendUnavailableError,
@@ -56,13 +56,10 @@ class Line:
         self.bucket = bucket
         self.rng = rng
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> Stored | Absent:
         """Read an object."""
-        found = await self._send("get", key, lambda: self.bucket.get(key))
-        if isinstance(found, Stored):
-            return found
-        note_date(found)
-        return None
+        found: Stored | Absent = await self._send("get", key, lambda: self.bucket.get(key))
+        return found
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create an object."""

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import AsyncLockError
 from asynclock.spark.load import load_spec
+from asynclock.spark.reader import snapshot
 from asynclock.spark.second_reader.expected import same
 from asynclock.spark.services import run_services
 from asynclock.spark.streams import run
 from asynclock.spark.validation import validate
-from asynclock.spark.view import snapshot
 from tests.laboratory.fuzz_data.draw import Draw
 from tests.laboratory.fuzz_data.files import Files
 from tests.laboratory.fuzz_data.tables import TABLES

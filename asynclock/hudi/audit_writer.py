@@ -1,0 +1,137 @@
+"""Write the audit trail of a table's lock while its leases are held."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from asynclock.errors import BackendError
+from asynclock.events import logger
+from asynclock.hudi import held_tables
+from asynclock.hudi.audit import encode, file_name, is_enabled
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from asynclock.backend import Backend
+    from asynclock.hudi.audit import State
+    from asynclock.hudi.paths import TablePath
+    from asynclock.protocol.tenure import Tenure
+
+
+class TableHooks:
+    """Lease hooks of a table's lock: note the table as held and, if auditing is on, write the trail.
+
+    Args:
+        table: The table.
+        backend: The store of the table.
+        timeout: Seconds that one request of the audit trail may take.
+    """
+
+    def __init__(self, table: TablePath, backend: Backend, *, timeout: float) -> None:
+        self._table = table
+        self._backend = backend
+        self._timeout = timeout
+        self._writer: AuditWriter | None = None
+
+    async def begin(self, tenure: Tenure) -> None:
+        """Note the table as held here, and begin an audit file if auditing is switched on."""
+        held_tables.add(self._table, tenure)
+        writer = AuditWriter(self._backend, tenure, timeout=self._timeout)
+        self._writer = writer if await writer.begin() else None
+
+    def renewed(self) -> None:
+        """Record that the lease was renewed."""
+        if self._writer is not None:
+            self._writer.renewed()
+
+    async def end(self, release: Callable[[], Awaitable[bool]]) -> bool:
+        """Release the lock and record that the lease has ended."""
+        writer = self.take_writer()
+        ended_ms = wall_ms()
+        released = await release()
+        if writer is not None:
+            await (writer.end(ended_ms) if released else writer.stop())
+        return released
+
+    def take_writer(self) -> AuditWriter | None:
+        """Return the audit writer of the current lease, if any, and add nothing to it from now on."""
+        writer, self._writer = self._writer, None
+        return writer
+
+
+class AuditWriter:
+    """Writes the audit file of one lease, whole for each record. Runs on the lease's loop.
+
+    A failed write is logged and may lose a record; it never affects the lock.
+
+    Args:
+        backend: The store of the table.
+        tenure: The lease.
+        timeout: Seconds that one request may take.
+    """
+
+    def __init__(self, backend: Backend, tenure: Tenure, *, timeout: float) -> None:
+        self._backend = backend
+        self._tenure = tenure
+        self._timeout = timeout
+        # Hudi's own holders write their machine's time; files in one folder must be comparable.
+        self._start = wall_ms()
+        self._lines = b""
+        self._writing: asyncio.Task[None] | None = None
+
+    async def begin(self) -> bool:
+        """Write START and return True if auditing is on; False if it is off or the switch cannot be read."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                if not await is_enabled(self._backend):
+                    return False
+        except (BackendError, TimeoutError) as error:
+            logger.warning("%s: the audit switch could not be read: %s", self._tenure.key, error)
+            return False
+        self._add("START", self._start)
+        await self._written()
+        return True
+
+    def renewed(self) -> None:
+        """Write RENEW, in the background."""
+        self._add("RENEW", wall_ms())
+
+    async def end(self, ended_ms: int) -> None:
+        """Write END.
+
+        Args:
+            ended_ms: A time before the release was sent, so that the next holder's START is never earlier.
+        """
+        self._add("END", ended_ms)
+        await self._written()
+
+    async def stop(self) -> None:
+        """Wait for the record being written. A lease that was lost gets no END."""
+        await self._written()
+
+    def _add(self, state: State, timestamp_ms: int) -> None:
+        expiration = self._tenure.head[0].valid_until_ms
+        self._lines += encode(self._tenure.owner, self._start, state, timestamp_ms, expiration)
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.ensure_future(self._write())
+
+    async def _write(self) -> None:
+        written = b""
+        while written != self._lines:
+            written = self._lines
+            try:
+                async with asyncio.timeout(self._timeout):
+                    await self._backend.put(file_name(self._tenure.owner, self._start), written)
+            except (BackendError, TimeoutError) as error:
+                logger.warning("%s: an audit record was not written: %s", self._tenure.key, error)
+
+    async def _written(self) -> None:
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+
+def wall_ms() -> int:
+    """Return this machine's time as Hudi writes it, in epoch ms."""
+    return round(time.time() * 1000)

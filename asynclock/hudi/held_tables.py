@@ -1,0 +1,53 @@
+"""The tables whose locks this process holds, so that its own Spark writes never wait for it.
+
+A Spark write takes Hudi's lock at its commit. In a process that holds the same lock through Python,
+the two would wait for each other until one times out. Locks of other processes are not known here.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+from asynclock.errors import ConfigError
+from asynclock.hudi.paths import TablePath
+
+if TYPE_CHECKING:
+    from asynclock.protocol.tenure import Tenure
+
+_mutex: Final = threading.Lock()
+_held: Final[dict[str, WeakSet[Tenure]]] = {}
+
+
+def add(table: TablePath, tenure: Tenure) -> None:
+    """Note that a lease holds a table's lock; it need not be removed when the lease ends."""
+    with _mutex:
+        _held.setdefault(table.identity, WeakSet()).add(tenure)
+
+
+def held_here(base_path: str) -> bool:
+    """Return whether this process holds the table's lock, under any spelling of its base path."""
+    try:
+        table = TablePath.parse(base_path)
+    except ConfigError:
+        return False  # no lock can exist for such a path
+    with _mutex:
+        tenures = list(_held.get(table.identity, ()))
+    return any(tenure.remaining() > 0 for tenure in tenures)
+
+
+def refuse_if_held(base_path: str) -> None:
+    """Return only if a Spark write to the table may start.
+
+    Raises:
+        ConfigError: This process holds the table's lock; nothing was written.
+    """
+    if held_here(base_path):
+        raise ConfigError(
+            setting="base_path",
+            value=base_path,
+            reason="this process holds the table's lock (asynclock.hudi.table_lock), which the write "
+            "would wait for at its commit: they would block each other; nothing was written. Release "
+            "it first: Hudi takes the lock by itself; to keep other jobs out, use another lock",
+        )

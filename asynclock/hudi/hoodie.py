@@ -1,0 +1,98 @@
+"""Every ``hoodie.*`` option that asynclock reads or sets: the one place where their keys are spelled.
+
+A constant is named as its key, in capitals: ``hoodie.table.type`` is ``hoodie.TABLE_TYPE``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# The table: kept in its ``hoodie.properties``.
+BASE_PATH: Final = "hoodie.base.path"
+TABLE_NAME: Final = "hoodie.table.name"
+TABLE_TYPE: Final = "hoodie.table.type"
+TABLE_VERSION: Final = "hoodie.table.version"
+TABLE_RECORDKEY_FIELDS: Final = "hoodie.table.recordkey.fields"
+TABLE_PARTITION_FIELDS: Final = "hoodie.table.partition.fields"
+RECORD_MERGE_MODE: Final = "hoodie.record.merge.mode"
+RECORD_MERGE_STRATEGY_ID: Final = "hoodie.record.merge.strategy.id"
+
+# The lock of a commit.
+WRITE_LOCK_PROVIDER: Final = "hoodie.write.lock.provider"
+WRITE_LOCK_WAIT_TIME_MS: Final = "hoodie.write.lock.wait_time_ms"
+WRITE_LOCK_CLIENT_NUM_RETRIES: Final = "hoodie.write.lock.client.num_retries"
+WRITE_LOCK_STORAGE_VALIDITY_TIMEOUT_SECS: Final = "hoodie.write.lock.storage.validity.timeout.secs"
+WRITE_LOCK_STORAGE_RENEW_INTERVAL_SECS: Final = "hoodie.write.lock.storage.renew.interval.secs"
+WRITE_LOCK_STORAGE_HEARTBEAT_POLL_SECS: Final = "hoodie.write.lock.storage.heartbeat.poll.secs"
+"""The name of ``renew.interval.secs`` until Hudi 1.0.2, which later releases still read."""
+
+# Credentials of the storage-based lock.
+AWS_ACCESS_KEY: Final = "hoodie.aws.access.key"
+AWS_SECRET_KEY: Final = "hoodie.aws.secret.key"
+AWS_SESSION_TOKEN: Final = "hoodie.aws.session.token"
+WRITE_LOCK_AZURE_CONNECTION_STRING: Final = "hoodie.write.lock.azure.connection.string"
+WRITE_LOCK_AZURE_SAS_TOKEN: Final = "hoodie.write.lock.azure.sas.token"
+
+# A write.
+WRITE_CONCURRENCY_MODE: Final = "hoodie.write.concurrency.mode"
+WRITE_MARKERS_TYPE: Final = "hoodie.write.markers.type"
+WRITE_RECORD_MERGE_MODE: Final = "hoodie.write.record.merge.mode"
+WRITE_RECORD_MERGE_STRATEGY_ID: Final = "hoodie.write.record.merge.strategy.id"
+WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES: Final = (
+    "hoodie.write.record.merge.custom.implementation.classes"
+)
+DATASOURCE_WRITE_TABLE_NAME: Final = "hoodie.datasource.write.table.name"
+DATASOURCE_WRITE_TABLE_TYPE: Final = "hoodie.datasource.write.table.type"
+DATASOURCE_WRITE_OPERATION: Final = "hoodie.datasource.write.operation"
+DATASOURCE_WRITE_RECORDKEY_FIELD: Final = "hoodie.datasource.write.recordkey.field"
+DATASOURCE_WRITE_PARTITIONPATH_FIELD: Final = "hoodie.datasource.write.partitionpath.field"
+DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: Final = "hoodie.datasource.write.partitionpath.urlencode"
+DATASOURCE_WRITE_HIVE_STYLE_PARTITIONING: Final = "hoodie.datasource.write.hive_style_partitioning"
+DATASOURCE_WRITE_COMMITMETA_KEY_PREFIX: Final = "hoodie.datasource.write.commitmeta.key.prefix"
+COMBINE_BEFORE_UPSERT: Final = "hoodie.combine.before.upsert"
+INDEX_TYPE: Final = "hoodie.index.type"
+INDEX_BUCKET_ENGINE: Final = "hoodie.index.bucket.engine"
+BUCKET_INDEX_NUM_BUCKETS: Final = "hoodie.bucket.index.num.buckets"
+EMBED_TIMELINE_SERVER: Final = "hoodie.embed.timeline.server"
+METADATA_ENABLE: Final = "hoodie.metadata.enable"
+TIME_GENERATOR_MAX_EXPECTED_CLOCK_SKEW_MS: Final = "hoodie.time.generator.max_expected_clock_skew_ms"
+CLIENT_HEARTBEAT_INTERVAL_IN_MS: Final = "hoodie.client.heartbeat.interval_in_ms"
+CLIENT_HEARTBEAT_TOLERABLE_MISSES: Final = "hoodie.client.heartbeat.tolerable.misses"
+UPSERT_SHUFFLE_PARALLELISM: Final = "hoodie.upsert.shuffle.parallelism"
+INSERT_SHUFFLE_PARALLELISM: Final = "hoodie.insert.shuffle.parallelism"
+DELETE_SHUFFLE_PARALLELISM: Final = "hoodie.delete.shuffle.parallelism"
+FINALIZE_WRITE_PARALLELISM: Final = "hoodie.finalize.write.parallelism"
+MARKERS_DELETE_PARALLELISM: Final = "hoodie.markers.delete.parallelism"
+ROLLBACK_PARALLELISM: Final = "hoodie.rollback.parallelism"
+
+# A read.
+DATASOURCE_QUERY_TYPE: Final = "hoodie.datasource.query.type"
+
+# Table services.
+COMPACT_INLINE: Final = "hoodie.compact.inline"
+COMPACT_SCHEDULE_INLINE: Final = "hoodie.compact.schedule.inline"
+COMPACT_INLINE_MAX_DELTA_COMMITS: Final = "hoodie.compact.inline.max.delta.commits"
+DATASOURCE_COMPACTION_ASYNC_ENABLE: Final = "hoodie.datasource.compaction.async.enable"
+CLUSTERING_INLINE: Final = "hoodie.clustering.inline"
+CLUSTERING_ASYNC_ENABLED: Final = "hoodie.clustering.async.enabled"
+CLEAN_AUTOMATIC: Final = "hoodie.clean.automatic"
+CLEAN_ASYNC_ENABLED: Final = "hoodie.clean.async.enabled"
+CLEAN_POLICY: Final = "hoodie.clean.policy"
+CLEAN_COMMITS_RETAINED: Final = "hoodie.clean.commits.retained"
+CLEAN_PARALLELISM: Final = "hoodie.clean.parallelism"
+CLEAN_FAILED_WRITES_POLICY: Final = "hoodie.clean.failed.writes.policy"
+CLEANER_POLICY_FAILED_WRITES: Final = "hoodie.cleaner.policy.failed.writes"
+"""The older name, which every release reads."""
+ARCHIVE_AUTOMATIC: Final = "hoodie.archive.automatic"
+KEEP_MIN_COMMITS: Final = "hoodie.keep.min.commits"
+KEEP_MAX_COMMITS: Final = "hoodie.keep.max.commits"
+
+# Beginnings that several options share.
+AWS_PREFIX: Final = "hoodie.aws."
+WRITE_LOCK_STORAGE_PREFIX: Final = "hoodie.write.lock.storage."
+WRITE_LOCK_AZURE_PREFIX: Final = "hoodie.write.lock.azure."
+AZURE_IDENTITY_PREFIXES: Final = (
+    "hoodie.write.lock.azure.managed.identity.",
+    "hoodie.write.lock.azure.client.",
+)
+"""Credentials that Hudi takes and asynclock does not."""

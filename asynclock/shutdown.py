@@ -1,0 +1,176 @@
+"""What happens to leases when the process exits, gets a signal or forks (rules 17 and 18)."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import math
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from types import FrameType
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_SIGNALLED: Final = "a signal told its process to end"
+_FORKED: Final = "this is a forked child, the lease is the parent's"
+
+
+class Releasing(Protocol):
+    """The part of a client that an exit uses."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The client's loop, or None."""
+        ...
+
+    @property
+    def exit_bound(self) -> float:
+        """Seconds that an exit may take to release."""
+        ...
+
+    async def release_all(self, *, loss: str | None = None) -> None:
+        """Release every lease within the bound, on the client's loop.
+
+        Args:
+            loss: If given, leases are reported as lost for this reason.
+        """
+        ...
+
+    async def release_elsewhere(self) -> None:
+        """Release every lease within the bound, on another loop, because the client's is closed."""
+        ...
+
+    def abandon(self, reason: str) -> None:
+        """Give up every lease without writing: this is a forked child."""
+        ...
+
+
+_clients: Final[WeakSet[Releasing]] = WeakSet()
+
+
+def register(client: Releasing) -> None:
+    """Release the leases of ``client`` when this process ends, and give them up in a forked child."""
+    _clients.add(client)
+
+
+def install_signal_handlers() -> None:
+    """Release all leases on SIGTERM, SIGHUP and SIGINT, then run the previous handler.
+
+    Every lease is reported as lost at once, because the process may survive the signal; the
+    releases take at most ``min(2 s, validity / 5)``. Without these handlers, a signal that ends the
+    process leaves its locks to expire. Leases of ``renewal="loop"`` clients are released on their
+    loop, which must be running; the previous handler runs after that. A signal that is ignored
+    (``nohup``) stays ignored and releases nothing.
+
+    Raises:
+        RuntimeError: Not called from the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("install_signal_handlers() must be called from the main thread")
+    for number in _SIGNALS:
+        previous = signal.getsignal(number)
+        if previous is not signal.SIG_IGN and not isinstance(previous, _Handler):
+            signal.signal(number, _Handler(previous))
+
+
+class _Handler:
+    """A signal handler that releases every lease and then calls the previous handler."""
+
+    def __init__(self, previous: Callable[[int, FrameType | None], Any] | int | None) -> None:
+        self._previous = previous
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        global _signalled_at
+        here = _running_loop()
+        _signalled_at = time.monotonic()
+        _wait(_release(lambda loop: loop is not here, loss=_SIGNALLED))
+        ours = [client for client in list(_clients) if here is not None and client.loop is here]
+        if here is None or not ours:
+            self._chain(number, frame)
+            return
+
+        async def release_then_chain() -> None:
+            releases = (client.release_all(loss=_SIGNALLED) for client in ours)
+            await asyncio.gather(*releases, return_exceptions=True)
+            self._chain(number, None)
+
+        task = here.create_task(release_then_chain())
+        _kept.add(task)
+        task.add_done_callback(_kept.discard)
+
+    def _chain(self, number: int, frame: FrameType | None) -> None:
+        if callable(self._previous):
+            self._previous(number, frame)
+        elif self._previous == signal.SIG_DFL:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+
+_kept: Final[set[asyncio.Task[None]]] = set()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _release(
+    where: Callable[[asyncio.AbstractEventLoop], bool], *, loss: str | None = None
+) -> list[tuple[Future[None], float]]:
+    """Start to release the leases of all clients whose loop runs in another thread and passes ``where``."""
+    started = []
+    for client in list(_clients):
+        loop = client.loop
+        if loop is not None and loop.is_running() and where(loop):
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                releasing = asyncio.run_coroutine_threadsafe(client.release_all(loss=loss), loop)
+                started.append((releasing, client.exit_bound))
+    return started
+
+
+_signalled_at = -math.inf
+"""When the last signal arrived; nothing is acquired for twice the exit bound after it."""
+
+
+def _wait(started: list[tuple[Future[None], float]]) -> None:
+    began = time.monotonic()
+    if started and began - _signalled_at < 2 * max(bound for _, bound in started):
+        began = _signalled_at  # after a KeyboardInterrupt the bound runs from the signal, not again from here
+    for future, bound in started:
+        with contextlib.suppress(Exception):
+            future.result(max(0.0, began + bound - time.monotonic()))
+
+
+@atexit.register
+def _release_at_exit() -> None:
+    elsewhere = _release(lambda _: True)
+    for client in list(_clients):
+        loop = client.loop
+        if loop is None or loop.is_running():
+            continue
+        # Its loop has stopped with leases held: run it once more, or another one if it is closed.
+        with contextlib.suppress(Exception):
+            if loop.is_closed():
+                asyncio.run(client.release_elsewhere())
+            else:
+                loop.run_until_complete(client.release_all())
+    _wait(elsewhere)
+
+
+def _after_fork_in_child() -> None:
+    _kept.clear()
+    for client in list(_clients):
+        client.abandon(_FORKED)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,105 @@
+"""Programs from the registries of Go and npm, found or installed into a cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+_INSTALL_WITHIN: Final = 900.0
+
+
+def cache() -> Path:
+    """Return the folder where installed servers stay, outside of any checkout."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(os.environ.get("ASYNCLOCK_CACHE") or Path(base) / "asynclock")
+
+
+def go_binary(name: str, module: str) -> str:
+    """Return the path of a program: of that version in the cache, on ``PATH``, or installed.
+
+    Args:
+        name: Name of the program.
+        module: What it is built from, ``module@version``; Go checks it by its database of sums.
+
+    Raises:
+        RuntimeError: It could not be installed.
+    """
+    folder = cache() / "bin" / module.rpartition("/")[2]
+    program = folder / name
+    if found := (str(program) if program.exists() else shutil.which(name)):
+        return found
+    _install(module, ["go", "install", module], {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"})
+    return str(program)
+
+
+def go_version(binary: str) -> str:
+    """Return the module and version that a program was built from, for it may come from ``PATH``."""
+    go = shutil.which("go")
+    said = ""
+    if go is not None:
+        done = subprocess.run([go, "version", "-m", binary], capture_output=True, text=True, check=False)
+        said = done.stdout
+    for line in said.splitlines():
+        if (words := line.split())[:1] == ["mod"]:
+            return f"{words[1].rpartition('/')[2]}@{words[2]}"
+    return f"{Path(binary).name} of an unknown version"
+
+
+def npm_binary(name: str, locked: Path) -> str:
+    """Return the path of a program: of that version in the cache, on ``PATH``, or installed.
+
+    Args:
+        name: Name of the program.
+        locked: A folder with a ``package.json`` of one dependency, and its ``package-lock.json``:
+            what is installed has the hashes that are in there, and none of its scripts is run.
+
+    Raises:
+        RuntimeError: It could not be installed.
+    """
+    ((package, version),) = json.loads((locked / "package.json").read_text())["dependencies"].items()
+    lock = sha256((locked / "package-lock.json").read_bytes()).hexdigest()
+    folder = cache() / "npm" / f"{package}@{version}-{lock[:12]}"
+    program = folder / "node_modules" / ".bin" / name
+    if found := (str(program) if program.exists() else shutil.which(name)):
+        return found
+    shutil.copytree(locked, folder, dirs_exist_ok=True)
+    quiet = ["--no-audit", "--no-fund", "--ignore-scripts"]
+    _install(f"{package}@{version}", ["npm", "ci", *quiet, "--prefix", str(folder)], {})
+    return str(program)
+
+
+def npm_version(binary: str) -> str:
+    """Return the package and version that a program belongs to, for it may come from ``PATH``."""
+    for folder in Path(binary).resolve().parents:
+        if (about := folder / "package.json").is_file():
+            package = json.loads(about.read_text())
+            return f"{package['name']}@{package['version']}"
+    return f"{Path(binary).name} of an unknown version"
+
+
+def _install(what: str, command: list[str], environment: dict[str, str]) -> None:
+    tool = command[0]
+    if shutil.which(tool) is None:
+        message = f"{tool} is missing; it installs {what}, which the tests run against"
+        raise RuntimeError(message)
+    folder = cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"installing {what} into the cache", file=sys.stderr, flush=True)  # noqa: T201  it takes minutes
+    done = subprocess.run(
+        command,
+        env=os.environ | environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=_INSTALL_WITHIN,
+        check=False,
+    )
+    if done.returncode:
+        message = f"{' '.join(command)} failed: {done.stderr[-2000:]}"
+        raise RuntimeError(message)

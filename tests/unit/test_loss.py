@@ -1,0 +1,238 @@
+"""A lost lease: why it was lost, and who learns of it (rule 6)."""
+
+# ruff: noqa: ASYNC110  polling is what users do with ``held``
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import asynclock
+from asynclock import (
+    Lease,
+    LeaseExpiredError,
+    LeaseLostError,
+    LeaseSettings,
+    LeaseTakenOverError,
+    LockClient,
+    sync,
+)
+from asynclock.testing.clocks import ManualClock
+from tests.unit.kit import KEY, World, clock_of, in_virtual_time, our_record, until_lost
+
+if TYPE_CHECKING:
+    from asynclock.lease import Lease
+
+
+@in_virtual_time
+async def test_another_record_in_the_store_is_a_loss(world: World) -> None:
+    """A renewal that finds another owner says who took over."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        world.put(our_record(valid_until=world.now + 12, owner="thief", epoch=1_700_000_500_000_000))
+        await until_lost(lease)
+
+        assert isinstance(lease.lost, LeaseTakenOverError)
+        assert lease.lost.new_owner == "thief"
+        assert lease.lost.new_token == 1_700_000_500_000_000
+        with pytest.raises(LeaseTakenOverError):
+            await lease.release()
+        assert world.record().owner == "thief"
+
+
+@in_virtual_time
+async def test_a_deleted_object_is_a_loss(world: World) -> None:
+    """A renewal that finds no object has lost the lock and creates none."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        world.store.delete_now(KEY)
+        await until_lost(lease)
+
+        assert isinstance(lease.lost, LeaseTakenOverError)
+        assert "deleted" in lease.lost.reason
+        await asyncio.sleep(1.0)
+        assert world.store.body(KEY) is None
+
+
+@in_virtual_time
+async def test_a_corrupt_object_is_a_loss(world: World) -> None:
+    """A renewal that finds something that is no record has lost the lock and writes nothing."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        world.put(b"garbage")
+        await until_lost(lease)
+        await asyncio.sleep(1.0)
+
+        assert "corrupt" in str(lease.lost)
+        assert world.store.body(KEY) == b"garbage"
+
+
+@in_virtual_time
+async def test_the_first_reason_of_a_loss_stays(world: World) -> None:
+    """A renewal that finds another owner after the deadline has passed changes and tells nothing [6]."""
+    client = world.client()
+    lease = await client.lock("orders").acquire()
+    world.put(our_record(valid_until=world.now + 30))
+    confirming = asyncio.create_task(lease.confirm())
+    await asyncio.sleep(0.03)  # its write was refused, and the object is being read
+    clock_of(client).step(20.0)
+    first = lease.lost
+
+    with pytest.raises(LeaseExpiredError):
+        await confirming
+    await asyncio.sleep(1)
+
+    assert isinstance(first, LeaseExpiredError)
+    assert lease.lost is first
+    assert world.told().count("lost") == 1
+
+
+def test_a_loss_that_another_thread_sees_first_is_told() -> None:
+    """Whoever asks the lease first after its deadline makes the loss known to all who watch it."""
+    told = threading.Event()
+    clock = ManualClock(wall=time.time())  # that of the store
+    with sync.connect("memory://", settings=LeaseSettings(validity=300.0), clock=clock) as client:
+        lease = client.lock("orders").acquire()
+        lease.on_lost(lambda _: told.set())
+        client.lock("orders").status()  # a round trip: it is being watched now
+
+        clock.advance(300.0)
+
+        assert not lease.held
+        assert told.wait(5)
+
+
+@in_virtual_time
+async def test_who_watches_a_lease_too_late_is_told_of_its_loss(world: World) -> None:
+    """A loss is told once to each who asks, also after it has happened."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        clock_of(client).step(20.0)
+        assert not lease.held
+        await asyncio.sleep(0.1)
+        told: list[LeaseLostError] = []
+
+        lease.watch(told.append)
+        await asyncio.sleep(0.1)
+
+        assert told == [lease.lost]
+
+
+@in_virtual_time
+async def test_the_loss_is_told_though_another_callback_fails(world: World) -> None:
+    """One watcher whose loop is closed does not keep the loss from the others."""
+    told: list[LeaseLostError] = []
+    gone = asyncio.new_event_loop()
+    gone.close()
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        lease.watch(lambda loss: gone.call_soon_threadsafe(told.append, loss))
+        lease.watch(told.append)
+        await asyncio.sleep(0)
+
+        await client.lock("orders").break_lock(await client.lock("orders").status(), force=True)
+        await asyncio.sleep(2)
+
+        assert told == [lease.lost]
+
+
+def lose(client: LockClient, lease: Lease) -> None:
+    """Let the lease be lost, from its own loop."""
+    error = LeaseTakenOverError(key=KEY, owner=lease.owner, fencing_token=lease.fencing_token, reason="test")
+
+    def now() -> None:
+        with lease._tenure._mutex:
+            lease._tenure._lose(error)
+
+    assert client._loop is not None
+    client._loop.call_soon_threadsafe(now)
+
+
+@pytest.mark.parametrize("renewal", ["thread", "loop"])
+async def test_on_lost_runs_once_on_a_thread_of_its_own(renewal: str) -> None:
+    """The callback may block: it runs neither on the host's thread nor on the caller's."""
+    called: list[tuple[LeaseLostError, threading.Thread]] = []
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def callback(loss: LeaseLostError) -> None:
+        called.append((loss, threading.current_thread()))
+        loop.call_soon_threadsafe(done.set)
+
+    async with asynclock.connect("memory://", renewal=renewal) as client:  # type: ignore[arg-type]
+        lease = await client.lock("orders").acquire()
+        lease.on_lost(callback)
+        lose(client, lease)
+        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.sleep(0.05)
+
+    ((loss, thread),) = called
+    assert loss is lease.lost
+    assert thread not in {threading.main_thread(), threading.current_thread()}
+    assert thread.name != "asynclock-host"
+
+
+@pytest.mark.parametrize("renewal", ["thread", "loop"])
+async def test_on_lost_comes_at_once_if_already_lost(renewal: str) -> None:
+    """Registered after the loss, the callback is called, once."""
+    called: list[LeaseLostError] = []
+    async with asynclock.connect("memory://", renewal=renewal) as client:  # type: ignore[arg-type]
+        lease = await client.lock("orders").acquire()
+        lose(client, lease)
+        while lease.held:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        lease.on_lost(called.append)
+        await asyncio.sleep(0.1)
+
+    assert called == [lease.lost]
+
+
+async def test_on_lost_comes_at_once_where_the_loop_is_blocked() -> None:
+    """With ``renewal="loop"`` a blocked loop does not hold up what is known already."""
+    called = threading.Event()
+    async with asynclock.connect("memory://", renewal="loop") as client:
+        lease = await client.lock("orders").acquire()
+        lose(client, lease)
+        await asyncio.sleep(0.05)
+        lease.on_lost(lambda _: called.set())
+
+        assert called.wait(5)  # blocks the loop
+
+
+async def test_on_lost_is_not_called_for_a_release() -> None:
+    """A release is no loss."""
+    called: list[LeaseLostError] = []
+    async with asynclock.connect("memory://") as client:
+        lease = await client.lock("orders").acquire()
+        lease.on_lost(called.append)
+        await lease.release()
+        lease.on_lost(called.append)
+        await asyncio.sleep(0.05)
+
+    assert called == []
+
+
+async def test_what_on_lost_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A failing callback hurts neither the lease nor the other callbacks."""
+    called = threading.Event()
+
+    def fail(_: LeaseLostError) -> None:
+        raise ZeroDivisionError
+
+    async with asynclock.connect("memory://") as client:
+        lease = await client.lock("orders").acquire()
+        lease.on_lost(fail)
+        lease.on_lost(lambda _: called.set())
+        with caplog.at_level(logging.ERROR, logger="asynclock"):
+            lose(client, lease)
+            assert await asyncio.to_thread(called.wait, 5)
+            await asyncio.sleep(0.05)
+
+    assert "on_lost callback" in caplog.text
+    assert "ZeroDivisionError" in caplog.text

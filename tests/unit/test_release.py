@@ -1,0 +1,225 @@
+"""Releasing a lock: what is written, when, and how often it is tried (rules 3, 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from itertools import pairwise
+
+import pytest
+
+import asynclock
+from asynclock import LeaseLostError, LeaseTakenOverError
+from asynclock.testing.faulty import Fault
+from tests.unit.kit import FAST, TERMS, World, faulty, in_virtual_time, our_record, refused, while_renewing
+
+
+@in_virtual_time
+async def test_a_released_lease_believes_nothing(world: World) -> None:
+    """After a release nothing remains; a second one does nothing; ``lost`` stays None."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        await lease.release()
+        before = len(world.journal)
+        await lease.release()
+
+        assert (lease.held, lease.remaining(), lease.lost) == (False, 0.0, None)
+        assert len(world.journal) == before
+        with pytest.raises(LeaseLostError, match="released"):
+            lease.check()
+        with pytest.raises(LeaseLostError, match="released"):
+            await lease.confirm()
+
+
+@in_virtual_time
+async def test_belief_ends_before_the_release_is_sent(world: World) -> None:
+    """Nobody believes any more by the time the store frees the lock."""
+    believed: list[bool] = []
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        world.store.on_change = lambda _: believed.append(lease.held)
+        await lease.release()
+
+    assert believed == [False]
+
+
+@in_virtual_time
+async def test_a_release_keeps_token_owner_and_promise(world: World) -> None:
+    """The free record bears what the held one bore, but ``expired`` and a fresh nonce."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        held = world.record()
+        await lease.release()
+        freed = world.record()
+
+    assert freed.expired
+    assert (freed.owner, freed.epoch, freed.valid_until_ms) == (held.owner, held.epoch, held.valid_until_ms)
+    assert freed.nonce != held.nonce
+    assert freed.epoch == lease.fencing_token
+
+
+@in_virtual_time
+async def test_a_release_settles_the_renewal_in_flight_first(world: World) -> None:
+    """Two writes of one lease are never under way at once."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        backend = faulty(client)
+        backend.delay = (0.5, 0.5)
+        backend.inject(Fault.SLOW, operation="put_if_match")
+        confirming = asyncio.create_task(lease.confirm())
+        await asyncio.sleep(0.05)
+        await lease.release()
+        await asyncio.gather(confirming, return_exceptions=True)
+
+        assert world.record().expired
+        assert all(call.outcome == "ok" for call in backend.journal[1:])
+        assert "renewed" not in world.told()  # outcomes for an ended lease raise no event
+
+
+@in_virtual_time
+async def test_a_release_waits_for_the_renewal_under_way(world: World) -> None:
+    """A lease has one write at a time: the release is sent when the renewal is answered [6]."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        await while_renewing(lease)
+
+        await lease.release()
+
+        assert world.record().expired
+        assert refused(world) == 0
+
+
+@in_virtual_time
+async def test_a_release_waits_for_the_stores_pace(world: World) -> None:
+    """A lock that is freed at once after it was taken costs no refused write (GCS: one a second)."""
+    async with world.client() as client:
+        faulty(client).min_write_interval = 1.0
+        lease = await client.lock("orders").acquire()
+        await lease.release()
+
+        taken, freed = [each.at for each in world.writes()]
+        assert freed - taken >= 1.0 - 0.02
+
+
+@in_virtual_time
+async def test_a_release_that_finds_a_corrupt_record_leaves_it(world: World) -> None:
+    """It is neither ours nor free: nothing is written over it, and nothing is tried again [3, 9]."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        world.put(b"{}")
+        before = len(world.journal)
+
+        with pytest.raises(LeaseTakenOverError, match="corrupt"):
+            await lease.release()
+        await asyncio.sleep(5)
+
+        assert [each.kind for each in world.journal[before:]] == ["put_if_match", "get"]
+        assert world.store.body("orders.json") == b"{}"
+        assert world.told() == ["acquired", "lost"]
+
+
+@pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.OWN_412, Fault.UNAVAILABLE, Fault.REQUEST_LOST])
+def test_a_release_whose_answer_was_lost_frees_the_lock(world: World, fault: Fault) -> None:
+    """After ``release`` the lock is free, however the first attempt ended."""
+
+    async def story() -> None:
+        async with world.client() as client:
+            lease = await client.lock("orders").acquire()
+            faulty(client).inject(fault, operation="put_if_match")
+            await lease.release()
+
+            assert world.record().expired
+            assert world.told()[-1] == "released"
+
+    world.loop.run_until_complete(story())
+
+
+@in_virtual_time
+async def test_a_release_that_is_not_answered_begins_with_short_pauses(world: World) -> None:
+    """A quarter of the poll interval, doubled each time: most failures pass in a moment [3]."""
+    client = world.client()
+    lease = await client.lock("orders").acquire()
+    faulty(client).storm({Fault.UNAVAILABLE: 1.0})
+    before = len(faulty(client).journal)
+    await lease.release()
+
+    tried = [each.at for each in faulty(client).journal[before:] if each.operation == "put_if_match"]
+    gaps = [later - earlier for earlier, later in pairwise(tried)]
+    for count, gap in enumerate(gaps[:4]):
+        pause = TERMS.poll_interval / 4 * 2**count
+        assert pause / 2 <= gap <= pause + 0.06
+
+
+@in_virtual_time
+async def test_a_release_that_is_not_answered_is_tried_less_and_less_often(world: World) -> None:
+    """From a quarter of the poll interval up to the renew interval: a store in trouble is spared [3]."""
+    client = world.client()
+    lease = await client.lock("orders").acquire()
+    faulty(client).storm({Fault.UNAVAILABLE: 1.0})
+    before = len(faulty(client).journal)
+    await lease.release()
+    await asyncio.sleep(15)
+
+    tried = [each for each in faulty(client).journal[before:] if each.operation == "put_if_match"]
+    assert 8 < len(tried) < 40
+
+
+@in_virtual_time
+async def test_a_renewal_that_landed_late_is_freed_by_the_release(world: World) -> None:
+    """A release that finds the base gone frees the record that took its place, if that is its own [3]."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        faulty(client).delay = (0.05, 0.05)
+        faulty(client).inject(Fault.LATE, operation="put_if_match")
+        await asyncio.sleep(1.06)
+
+        await lease.release()
+
+        assert refused(world) == 1
+        assert world.record().expired
+
+
+@in_virtual_time
+async def test_a_late_renewal_is_freed_without_a_pause(world: World) -> None:
+    """A release that was overtaken by a write of its own lease goes on at once, on what it found [3]."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        faulty(client).delay = (0.05, 0.05)
+        faulty(client).inject(Fault.LATE, operation="put_if_match")
+        await asyncio.sleep(1.06)
+
+        began = world.now
+        await lease.release()
+
+        assert world.record().expired
+        assert [each.applied for each in world.journal if each.kind == "put_if_match"] == [True, False, True]
+        assert world.now - began == pytest.approx(0.06, abs=0.01)
+
+
+@in_virtual_time
+async def test_anothers_free_record_is_no_release_of_ours(world: World) -> None:
+    """Who finds that the lock has gone through other hands meanwhile does not claim to have freed it."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        world.put(our_record(valid_until=world.now, expired=True))
+
+        with pytest.raises(LeaseTakenOverError):
+            await lease.release()
+
+        assert world.told() == ["acquired", "lost"]
+
+
+@pytest.mark.filterwarnings("ignore:the lease on:ResourceWarning")
+def test_a_release_on_a_loop_that_stopped_is_refused() -> None:
+    """With renewal="loop" nothing waits for ever for an event loop that does not run any more."""
+    client = asynclock.connect("memory://stopped", renewal="loop", settings=FAST)
+    loop = asyncio.new_event_loop()
+    lease = loop.run_until_complete(client.lock("orders").acquire())
+
+    with pytest.raises(asynclock.ConfigError, match="does not run any more"):
+        asyncio.run(lease.release())
+    asyncio.run(client.aclose())
+
+    loop.close()
+    del lease
+    gc.collect()  # asyncio.run leaves a cycle with the lease in it

@@ -1,0 +1,285 @@
+"""Signals: locks are released, the program's handlers run, and a survivor has lost its leases (rule 18)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import asynclock
+from asynclock import Lease, LeaseLostError, LeaseSettings
+from asynclock.testing.faulty import Fault
+from tests.unit.kit import FAST, KEY, STEADY, World, faulty, hudi_record, in_virtual_time
+from tests.unit.programs import SYNC_HELD, record, signalled
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterator
+    from pathlib import Path
+
+
+SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
+LONG = LeaseSettings(validity=300.0, max_clock_skew=2.0, poll_interval=0.25)
+SIGNALLED = "a signal told its process to end"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_with_handlers_installed_releases_and_then_kills(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """The lock is free, and the process ends as that signal ends it."""
+    program = SYNC_HELD + "asynclock.install_signal_handlers()\nready()\ntime.sleep(30)\n"
+    outcome, _, errors = signalled(program, tmp_path, number)
+
+    assert outcome == -number, errors
+    assert record(tmp_path).expired
+
+
+@pytest.mark.parametrize("renewal", ["thread", "loop"])
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_releases_the_leases_of_a_running_loop(
+    tmp_path: Path, number: signal.Signals, renewal: str
+) -> None:
+    """Both renewal modes release when a signal comes into a running event loop."""
+    program = f"""
+async def main():
+    client = asynclock.connect(url, settings=settings, renewal={renewal!r})
+    await client.lock("orders").acquire()
+    asynclock.install_signal_handlers()
+    ready()
+    await asyncio.sleep(30)
+asyncio.run(main())
+"""
+    outcome, _, errors = signalled(program, tmp_path, number)
+
+    assert outcome == -number, errors
+    assert record(tmp_path).expired
+
+
+def test_a_signal_chains_to_the_handler_before(tmp_path: Path) -> None:
+    """What the program had installed itself runs afterwards, with the lock free."""
+    program = (
+        SYNC_HELD
+        + """
+def mine(number, frame):
+    print("mine", lease.held, flush=True)
+    os._exit(7)
+signal.signal(signal.SIGTERM, mine)
+asynclock.install_signal_handlers()
+asynclock.install_signal_handlers()
+ready()
+time.sleep(30)
+"""
+    )
+    outcome, output, errors = signalled(program, tmp_path, signal.SIGTERM)
+
+    assert (outcome, output) == (7, "mine False\n"), errors
+    assert record(tmp_path).expired
+
+
+def test_an_ignored_signal_stays_ignored_and_releases_nothing(tmp_path: Path) -> None:
+    """Under nohup a hang-up does not take the locks from a program that goes on."""
+    program = (
+        SYNC_HELD
+        + """
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+asynclock.install_signal_handlers()
+ready()
+time.sleep(1)
+print(lease.held)
+"""
+    )
+    outcome, output, errors = signalled(program, tmp_path, signal.SIGHUP)
+
+    assert (outcome, output) == (0, "True\n"), errors
+
+
+def test_without_handlers_a_signal_leaves_the_lock_to_expire(tmp_path: Path) -> None:
+    """SIGTERM without handlers is like ``kill -9``: nothing is promised but expiry."""
+    outcome, _, _ = signalled(SYNC_HELD + "ready()\ntime.sleep(30)\n", tmp_path, signal.SIGTERM)
+
+    assert outcome == -signal.SIGTERM
+    assert not record(tmp_path).expired
+
+
+def test_an_interrupt_of_a_blocking_acquire_leaves_nothing(tmp_path: Path) -> None:
+    """Ctrl-C while waiting: KeyboardInterrupt, and the waiter never gets the lock later."""
+    program = """
+holder = sync.connect(url, settings=settings)
+client = sync.connect(url, settings=settings)
+lease = holder.lock("orders").acquire()
+threading.Timer(0.2, ready).start()
+try:
+    client.lock("orders").acquire()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+lease.release()
+time.sleep(1.5)
+print(client.lock("orders").status().state)
+"""
+    outcome, output, errors = signalled(program, tmp_path, signal.SIGINT)
+
+    assert (outcome, output) == (0, "interrupted\nfree\n"), errors
+
+
+def test_an_interrupt_in_a_body_releases(tmp_path: Path) -> None:
+    """Ctrl-C under ``with lock.hold()`` comes out of it, and the lock is free."""
+    program = """
+with sync.connect(url, settings=settings) as client:
+    try:
+        with client.lock("orders").hold():
+            ready()
+            time.sleep(30)
+    except KeyboardInterrupt:
+        print(client.lock("orders").status().state, flush=True)
+"""
+    outcome, output, errors = signalled(program, tmp_path, signal.SIGINT)
+
+    assert (outcome, output) == (0, "free\n"), errors
+
+
+def test_handlers_are_installed_from_the_main_thread_only() -> None:
+    """Python allows it nowhere else, and the error says so."""
+    errors: list[BaseException] = []
+
+    def install() -> None:
+        try:
+            asynclock.install_signal_handlers()
+        except RuntimeError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=install)
+    thread.start()
+    thread.join()
+
+    assert "main thread" in str(errors[0])
+
+
+@pytest.fixture
+def survivor() -> Iterator[None]:
+    """A program whose own handler outlives SIGHUP, with ours installed before it."""
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
+    signal.signal(signal.SIGHUP, lambda *_: None)
+    asynclock.install_signal_handlers()
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("survivor")
+@pytest.mark.parametrize("renewal", ["thread", "loop"])
+async def test_a_signal_that_the_program_survives_is_a_loss(renewal: str) -> None:
+    """The body of ``hold`` is cancelled and told: it does not go on without the lock, unknowing."""
+    told = threading.Event()
+
+    async def body(lease: Lease) -> None:
+        lease.on_lost(lambda _: told.set())
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(30)
+
+    async with asynclock.connect("memory://", settings=FAST, renewal=renewal) as client:  # type: ignore[arg-type]
+        with pytest.raises(LeaseLostError, match="signal"):
+            async with client.lock("orders").hold() as lease:
+                await body(lease)
+
+        assert (await client.lock("orders").status()).state == "free"
+    assert told.wait(5)
+
+
+@pytest.mark.parametrize("profile", [replace(STEADY, resolution=1.0)], ids=["whole seconds"])
+@pytest.mark.parametrize("after", [0.1, 0.5, 1.0])
+def test_an_attempt_that_was_given_up_is_not_adopted_again(world: World, after: float) -> None:
+    """A signal while the token settles ends the lease for good, even if its release lands late."""
+
+    async def story() -> None:
+        first, second = world.client(LONG), world.client(LONG)
+        world.put(hudi_record(world.now - 60.0, expired=True))
+        acquiring = asyncio.create_task(first.lock("orders").acquire())
+        await asyncio.sleep(0.1)
+        assert world.record().nonce is not None
+        await asyncio.sleep(after)
+        faulty(first).inject(Fault.LATE, operation="put_if_match", times=20)
+        faulty(first).delay = (6.0, 6.0)
+        await first.release_all(loss=SIGNALLED)
+
+        leases: list[Lease] = []
+
+        async def take(lease: Awaitable[Lease]) -> None:
+            leases.append(await lease)
+            assert [each.held for each in leases].count(True) == 1
+            await asyncio.sleep(20.0)
+            assert [each.held for each in leases].count(True) == 1
+            await leases[-1].release()
+
+        await asyncio.gather(take(acquiring), take(second.lock("orders").acquire()))
+
+    world.loop.run_until_complete(story())
+
+
+@pytest.mark.parametrize("profile", [replace(STEADY, resolution=1.0)], ids=["whole seconds"])
+@in_virtual_time
+async def test_an_acquisition_goes_on_after_a_signal_under_a_new_token(world: World) -> None:
+    """Who was waiting for its token to settle acquires anew, with a token above the one given up."""
+    async with world.client() as client:
+        world.put(hudi_record(world.now - 60.0, expired=True))
+        acquiring = asyncio.create_task(client.lock("orders").acquire(timeout=60))
+        await asyncio.sleep(0.1)
+        assert world.record().nonce is not None
+        given_up = world.record(KEY)
+        await asyncio.sleep(1.0)
+        await client.release_all(loss=SIGNALLED)
+        lease = await acquiring
+
+        assert lease.held
+        assert given_up.epoch is not None
+        assert lease.fencing_token > given_up.epoch
+
+
+@in_virtual_time
+async def test_after_a_signal_nothing_is_acquired_for_a_while(world: World) -> None:
+    """Who waits when a process may be ending takes no lock before it is known to live on [18]."""
+    async with world.client() as client, world.client() as other:
+        held = await other.lock("orders").acquire()
+        acquiring = asyncio.create_task(client.lock("orders").acquire())
+        await asyncio.sleep(0.5)
+        await client.release_all(loss="a signal")
+        until = world.now + 2 * client.exit_bound
+        await held.release()
+
+        lease = await acquiring
+
+        assert until <= world.now < until + 1
+        await lease.release()
+
+
+@in_virtual_time
+async def test_after_a_signal_a_lock_that_is_new_to_the_client_is_not_acquired_either(world: World) -> None:
+    """The process may be ending, whichever lock is asked for [18]."""
+    async with world.client() as client:
+        _held = await client.lock("stocks").acquire()
+        await client.release_all(loss="a signal")
+
+        assert await client.lock("orders").try_acquire() is None
+
+
+@in_virtual_time
+async def test_a_lock_that_waits_to_be_handed_on_is_freed_when_the_process_ends(world: World) -> None:
+    """A signal between a release and its receiver's write leaves no lock to expire [18]."""
+    async with world.client() as client:
+        faulty(client).min_write_interval = 1.0
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0.2)
+        await giver.release()
+        await asyncio.sleep(0.2)
+
+        await client.release_all(loss="a signal")
+
+        assert world.record().expired
+        receiving.cancel()

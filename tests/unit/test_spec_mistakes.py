@@ -1,0 +1,459 @@
+"""Mistakes in the spec of a splice table: each is named with its line, and nothing is created."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asynclock.errors import SpecError
+from asynclock.spark.load import load_spec
+from tests.unit.specs import SPEC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def entries(folder: Path) -> set[Path]:
+    """Everything below a folder."""
+    return set(folder.rglob("*"))
+
+
+BAD = [
+    pytest.param(
+        (
+            "buckets = 2",
+            "bukets = 2",
+            4,
+            "table.bukets",
+            ["bukets", "did you mean 'buckets'"],
+        ),
+        id="unknown-key",
+    ),
+    pytest.param(
+        (
+            "[services]",
+            "[servises]",
+            10,
+            "servises",
+            ["servises", "did you mean 'services'"],
+        ),
+        id="unknown-table",
+    ),
+    pytest.param(
+        (
+            "on_bad_row =",
+            "on_bad_rows =",
+            20,
+            "streams.departures.on_bad_rows",
+            ["did you mean 'on_bad_row'"],
+        ),
+        id="unknown-stream-key",
+    ),
+    pytest.param(
+        (
+            'landed_in = "string"',
+            'origin = "string"',
+            31,
+            "streams.arrivals.columns.origin",
+            ["'origin'", "'departures'", "'arrivals'", "drop or rename"],
+        ),
+        id="column-of-two-streams",
+    ),
+    pytest.param(
+        (
+            'landed_in = "string"',
+            'Origin = "string"',
+            31,
+            "streams.arrivals.columns.Origin",
+            ["'Origin'", "'departures'", "drop or rename"],
+        ),
+        id="column-of-two-streams-but-for-case",
+    ),
+    pytest.param(
+        (
+            'ordering = "departed_at"',
+            'ordering = "left_at"',
+            17,
+            "streams.departures.ordering",
+            ["'left_at'", "add 'left_at' to columns"],
+        ),
+        id="missing-ordering-column",
+    ),
+    pytest.param(
+        (
+            'ordering = "departed_at"\n',
+            "",
+            14,
+            "streams.departures.ordering",
+            ["missing; add ordering"],
+        ),
+        id="no-ordering",
+    ),
+    pytest.param(
+        (
+            "in/departures",
+            "in/departure",
+            15,
+            "streams.departures.source",
+            ["in/departure", "does not exist", "create it or correct the path"],
+        ),
+        id="source-folder-missing",
+    ),
+    pytest.param(
+        (
+            "departures/*.csv",
+            "departures/*.cvs",
+            15,
+            "streams.departures.source",
+            ["*.cvs", "does not exist", "correct the pattern"],
+        ),
+        id="source-matches-nothing",
+    ),
+    pytest.param(
+        (
+            "validity = 20.0",
+            "validity = 20.0\nrenew_interval = 2.5",
+            9,
+            "locks.renew_interval",
+            ["2.5", "validity / 10", "raise validity or lower renew_interval"],
+        ),
+        id="validity-below-10-renewals",
+    ),
+    pytest.param(
+        (
+            "validity = 20.0",
+            'validity = "20"',
+            8,
+            "locks.validity",
+            ["a number", "'20'"],
+        ),
+        id="validity-as-text",
+    ),
+    pytest.param(
+        (
+            "validity = 20.0",
+            "validity = true",
+            8,
+            "locks.validity",
+            ["a number", "True"],
+        ),
+        id="validity-as-bool",
+    ),
+    pytest.param(
+        (
+            "validity = 20.0",
+            "validity = 0.0",
+            8,
+            "locks.validity",
+            ["more than 0"],
+        ),
+        id="validity-zero",
+    ),
+    pytest.param(
+        (
+            'url = "locks"\n',
+            "",
+            6,
+            "locks.url",
+            ["missing; add url"],
+        ),
+        id="no-locks-url",
+    ),
+    pytest.param(
+        ('url = "locks"', 'url = "ftp://host/locks"', 7, "locks.url", ["ftp://host", "unknown scheme"]),
+        id="unknown-lock-store",
+    ),
+    pytest.param(
+        (
+            "buckets = 2",
+            "buckets = 0",
+            4,
+            "table.buckets",
+            ["1 or more"],
+        ),
+        id="no-buckets",
+    ),
+    pytest.param(
+        (
+            "buckets = 2",
+            "buckets = 2.5",
+            4,
+            "table.buckets",
+            ["a whole number"],
+        ),
+        id="half-a-bucket",
+    ),
+    pytest.param(
+        (
+            'key = ["tailnum"]',
+            "key = []",
+            3,
+            "table.key",
+            ["name the columns"],
+        ),
+        id="no-key",
+    ),
+    pytest.param(
+        (
+            'key = ["tailnum"]',
+            "key = [1]",
+            3,
+            "table.key",
+            ["list of strings"],
+        ),
+        id="key-of-numbers",
+    ),
+    pytest.param(
+        (
+            'key = ["tailnum"]',
+            'key = "tailnum"',
+            3,
+            "table.key",
+            ["a list of strings"],
+        ),
+        id="key-as-text",
+    ),
+    pytest.param(
+        (
+            'key = ["tailnum"]',
+            'key = ["tail__num"]',
+            3,
+            "table.key",
+            ["tail__num", "no double _"],
+        ),
+        id="key-with-__",
+    ),
+    pytest.param(
+        (
+            "buckets = 2",
+            'partition_by = ["a__b"]',
+            4,
+            "table.partition_by",
+            ["a__b", "no double _"],
+        ),
+        id="partition-with-__",
+    ),
+    pytest.param(
+        (
+            'key = ["tailnum"]',
+            'key = ["a", "A"]',
+            3,
+            "table.key",
+            ["twice"],
+        ),
+        id="key-twice",
+    ),
+    pytest.param(
+        (
+            "[streams.departures]",
+            "[streams.Departures]",
+            14,
+            "streams.Departures",
+            ["rename the stream"],
+        ),
+        id="stream-name-upper-case",
+    ),
+    pytest.param(
+        (
+            "[streams.departures]",
+            "[streams.de__partures]",
+            14,
+            "streams.de__partures",
+            ["single inner _"],
+        ),
+        id="stream-name-with-__",
+    ),
+    pytest.param(
+        (
+            "[streams.departures]",
+            "[streams.departures_]",
+            14,
+            "streams.departures_",
+            ["single inner _"],
+        ),
+        id="stream-name-ends-with-_",
+    ),
+    pytest.param(
+        (
+            'origin = "string"',
+            'origin = "text"',
+            21,
+            "streams.departures.columns.origin",
+            ["text", "use one of string"],
+        ),
+        id="unknown-type",
+    ),
+    pytest.param(
+        (
+            'origin = "string"',
+            'origin = "decimal(50,2)"',
+            21,
+            "streams.departures.columns.origin",
+            ["decimal(50,2)"],
+        ),
+        id="decimal-too-long",
+    ),
+    pytest.param(
+        (
+            'origin = "string"',
+            'ts = "string"',
+            21,
+            "streams.departures.columns.ts",
+            ["departures__ts", "use another name"],
+        ),
+        id="ts-taken",
+    ),
+    pytest.param(
+        (
+            'deleted = "boolean"',
+            'deleted = "string"',
+            32,
+            "streams.arrivals.columns.deleted",
+            ["tombstone", "make it boolean"],
+        ),
+        id="tombstone-no-boolean",
+    ),
+    pytest.param(
+        (
+            'departed_at = "timestamp"',
+            'departed_at = "double"',
+            21,
+            "streams.departures.columns.departed_at",
+            ["cannot order by double", "use one of timestamp"],
+        ),
+        id="ordering-by-double",
+    ),
+    pytest.param(
+        (
+            'origin = "string"',
+            'origin = "string", ORIGIN = "int"',
+            21,
+            "streams.departures.columns.ORIGIN",
+            ["only in case"],
+        ),
+        id="column-twice-but-for-case",
+    ),
+    pytest.param(
+        (
+            '"checkpoints/arrivals"',
+            '"checkpoints/departures"',
+            27,
+            "streams.arrivals.checkpoint",
+            ["'departures'", "'arrivals'", "give each its own"],
+        ),
+        id="shared-checkpoint",
+    ),
+    pytest.param(
+        (
+            'format = "csv"\nordering = "departed_at"',
+            'format = "xml"\nordering = "departed_at"',
+            16,
+            "streams.departures.format",
+            ["'xml'", "csv, json, parquet"],
+        ),
+        id="unknown-format",
+    ),
+    pytest.param(
+        (
+            'on_bad_row = "quarantine"',
+            'on_bad_row = "skip"',
+            20,
+            "streams.departures.on_bad_row",
+            ["'skip'", "fail, quarantine"],
+        ),
+        id="unknown-policy",
+    ),
+    pytest.param(
+        (
+            "max_files_per_trigger = 2",
+            "max_files_per_trigger = 0",
+            19,
+            "streams.departures.max_files_per_trigger",
+            ["1 or more"],
+        ),
+        id="no-files-a-batch",
+    ),
+    pytest.param(
+        (
+            "[services]",
+            "[services]\nclustering = { every_commits = 4 }",
+            11,
+            "services.clustering",
+            ["every later write", "remove it"],
+        ),
+        id="clustering",
+    ),
+    pytest.param(
+        (
+            "cleaning = { retain_commits = 3 }",
+            "cleaning = { retain_commits = 3 }\narchiving = { keep_min_commits = 3 }",
+            13,
+            "services.archiving.keep_min_commits",
+            ["more than retain_commits (3)"],
+        ),
+        id="archives-before-cleaning",
+    ),
+    pytest.param(
+        (
+            'key = ["tailnum"]',
+            'key = ["Deleted"]',
+            3,
+            "table.key",
+            ["tombstone", "use another name"],
+        ),
+        id="key-named-as-the-tombstone",
+    ),
+    pytest.param(
+        (
+            "buckets = 2",
+            'buckets = 2\npartition_by = ["Tailnum"]',
+            5,
+            "table.partition_by",
+            ["'Tailnum'", "differs from 'tailnum' in case only"],
+        ),
+        id="partition-differs-from-key-in-case",
+    ),
+    pytest.param(
+        (
+            "buckets = 2",
+            "buckets = 2\nbuckets = 3",
+            5,
+            "",
+            ["not valid TOML"],
+        ),
+        id="key-given-twice",
+    ),
+    pytest.param(
+        (
+            "buckets = 2",
+            "buckets =",
+            4,
+            "",
+            ["not valid TOML"],
+        ),
+        id="no-value",
+    ),
+]
+
+
+@pytest.mark.parametrize("mistake", BAD)
+def test_each_mistake_is_named_with_its_line_and_creates_nothing(
+    write_spec: Callable[[str], Path], tmp_path: Path, mistake: tuple[str, str, int, str, list[str]]
+) -> None:
+    """A wrong spec is refused with file, line, key, value and remedy, and no file appears."""
+    old, new, line, key, texts = mistake
+    assert old in SPEC
+    path = write_spec(SPEC.replace(old, new, 1))
+    before = entries(tmp_path)
+
+    with pytest.raises(SpecError) as caught:
+        load_spec(path)
+
+    error = caught.value
+    assert (error.path, error.line, error.key) == (str(path), line, key)
+    assert str(error).startswith(f"{path}:{line}: ")
+    for text in texts:
+        assert text in str(error)
+    assert entries(tmp_path) == before

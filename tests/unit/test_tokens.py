@@ -1,0 +1,223 @@
+"""Fencing tokens: they rise, follow the store's time, and none from the future is left behind (rule 11)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+import asynclock
+from asynclock import AcquireTimeoutError, LeaseSettings, UnsupportedBackendError
+from asynclock.backends.memory import MemoryBackend
+from asynclock.events import Events
+from asynclock.protocol.store import Store
+from asynclock.protocol.terms import Terms
+from asynclock.record import parse_record
+from asynclock.testing.clocks import EPOCH, ManualClock
+from asynclock.testing.faulty import Fault
+from asynclock.testing.store import StoreProfile
+from tests.unit.kit import SETTINGS, STEADY, World, faulty, hudi_record, in_virtual_time, writes_by_us
+
+FIRST_WITHOUT_A_DATE = (0.1, 2 * 86_400.0, 2 * 3600.0)
+
+
+@in_virtual_time
+async def test_tokens_rise_with_every_acquisition(world: World) -> None:
+    """Each acquisition has a higher token than all before, kept through renewal and release."""
+    tokens = []
+    async with world.client() as one, world.client(wall_error=0.9) as two:
+        for client in (one, two, one, one, two):
+            async with client.lock("orders").hold() as lease:
+                tokens.append(lease.fencing_token)
+                await lease.confirm()
+                assert world.record().epoch == lease.fencing_token
+
+    assert tokens == sorted(set(tokens))
+
+
+def test_the_first_token_is_store_time_in_microseconds() -> None:
+    """The token of a new lock is the store's time, not this machine's, plus the resolution."""
+    world = World(StoreProfile(latency=(0.01, 0.0), slow=0.0, resolution=1.0))
+
+    async def story() -> None:
+        async with world.client(wall_error=1.5) as client, client.lock("orders").hold() as lease:
+            assert (EPOCH + 0.0) * 1e6 <= lease.fencing_token <= (EPOCH + 2.1) * 1e6
+
+    world.loop.run_until_complete(story())
+    world.loop.close()
+
+
+@pytest.mark.parametrize("wall_error", FIRST_WITHOUT_A_DATE)
+@pytest.mark.parametrize("answers", [1, 3])
+def test_one_answer_without_a_date_does_not_make_a_token_of_the_wall_clock(
+    world: World, wall_error: float, answers: int
+) -> None:
+    """A store that sends Dates is asked again: the token and the promise come from its clock."""
+
+    async def story() -> None:
+        async with world.client(wall_error=wall_error) as client:
+            faulty(client).inject(Fault.NO_DATE, operation="get", times=answers)
+            lease = await client.lock("orders").acquire()
+
+            assert lease.fencing_token / 1e6 == pytest.approx(world.now, abs=1.0, rel=0)
+            assert world.record().valid_until_ms / 1000 == pytest.approx(
+                world.now + SETTINGS.validity, abs=60.0, rel=0
+            )
+
+    world.loop.run_until_complete(story())
+
+
+@in_virtual_time
+async def test_a_date_of_more_than_ten_minutes_ago_makes_no_token(world: World) -> None:
+    """After a long pause the remembered version is not written over: it is read first."""
+    async with world.client() as client:
+        await (await client.lock("orders").acquire()).release()
+        await asyncio.sleep(601)
+        before, began = len(world.journal), world.loop.time()
+
+        lease = await client.lock("orders").acquire()
+
+        assert [each.kind for each in world.journal[before:]] == ["get", "put_if_match"]
+        assert world.journal[before].at - began < 0.1
+        await lease.release()
+
+
+@pytest.mark.parametrize("profile", [replace(STEADY, dates=False)], ids=["no Dates"])
+@in_virtual_time
+async def test_without_dates_the_first_token_is_the_wall_clocks(world: World) -> None:
+    """In microseconds, as those made of Dates are [11]."""
+    async with world.client(wall_error=100.0) as client, client.lock("orders").hold() as lease:
+        assert lease.fencing_token / 1e6 == pytest.approx(world.now + 100.0, abs=0.1, rel=0)
+
+
+@pytest.mark.parametrize("profile", [replace(STEADY, dates=False)], ids=["no Dates"])
+@in_virtual_time
+async def test_without_dates_a_token_that_was_dropped_is_refused(world: World) -> None:
+    """After a Hudi writer there is nothing to make a higher token from: an error says so [11]."""
+    world.put(hudi_record(world.now, expired=True))
+    async with world.client() as client:
+        with pytest.raises(UnsupportedBackendError, match="Hudi writer dropped the fencing token"):
+            await client.lock("orders").acquire()
+
+    assert writes_by_us(world) == []
+
+
+@in_virtual_time
+async def test_a_token_dropped_by_hudi_is_not_handed_out_early(world: World) -> None:
+    """After a Hudi writer the lease is handed out when store time has reached its token."""
+    world.put(hudi_record(world.now + 5, expired=True))
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+
+        assert lease.fencing_token <= world.now * 1e6
+        assert lease.held
+        assert 0.9 <= world.loop.time() <= 2.5  # S + R, and no more than twice that
+
+
+@in_virtual_time
+async def test_who_gives_up_waiting_for_a_token_drops_it(world: World) -> None:
+    """No successor builds on a token from the future: the release comes without fields, or late."""
+    world.put(hudi_record(world.now + 5, expired=True))
+    async with world.client() as client:
+        with pytest.raises(AcquireTimeoutError):
+            await client.lock("orders").acquire(timeout=0.3)
+        await asyncio.sleep(5.0)
+        record = world.record()
+
+        assert record.expired
+        assert record.epoch is None or record.epoch <= world.now * 1e6
+
+
+@in_virtual_time
+async def test_a_token_from_the_future_is_in_no_free_record(world: World) -> None:
+    """Who gives up the wait for its token drops it: at no instant can a successor build on it [11]."""
+    world.put(hudi_record(world.now + 5, expired=True))
+    async with world.client() as client:
+        with pytest.raises(asynclock.AcquireTimeoutError):
+            await client.lock("orders").acquire(timeout=0.3)
+        await asyncio.sleep(5)
+
+    for write in world.writes():
+        record = parse_record(write.body or b"")
+        if record.expired and record.epoch is not None:
+            assert record.epoch <= (EPOCH + write.at) * 1e6
+
+
+@in_virtual_time
+async def test_a_reaper_leaves_no_token_from_the_future(world: World) -> None:
+    """Nor does the free record that kills an acquisition of unknown outcome bear one [3, 11]."""
+    world.put(hudi_record(world.now + 5, expired=True))
+    client = world.client()
+    faulty(client).inject(Fault.REQUEST_LOST, operation="put_if_match")
+    acquiring = asyncio.create_task(client.lock("orders").acquire())
+    while not faulty(client).applied:  # noqa: ASYNC110  nothing tells of the sending
+        await asyncio.sleep(0.001)
+    acquiring.cancel()
+    await asyncio.sleep(3)
+
+    assert world.writes()[-1].client != "stranger"
+    assert world.record().epoch is None
+    await client.aclose()
+
+
+@in_virtual_time
+async def test_a_lease_lost_while_its_token_settles_is_not_handed_out(world: World) -> None:
+    """Who is overtaken during the wait behind a Hudi writer goes on trying: what it gets is held [11]."""
+    settings = LeaseSettings(validity=10.0, safety_margin=1.0, max_clock_skew=2.0, poll_interval=0.25)
+    world.put(hudi_record(world.now, expired=True))
+    client, operator = world.client(settings), world.client(settings)
+    acquiring = asyncio.create_task(client.lock("orders").acquire(timeout=60))
+    await asyncio.sleep(0.3)
+    broken = world.record()
+    await operator.lock("orders").break_lock(await operator.lock("orders").status(), force=True)
+
+    lease = await acquiring
+
+    assert not broken.expired
+    assert lease.held
+    assert [record.expired for _, record in writes_by_us(world)][-3:] == [False, True, False]
+    await client.aclose()
+
+
+@in_virtual_time
+async def test_a_token_that_was_settled_stays_settled(world: World) -> None:
+    """After a long lease without a Date of the last ten minutes the release keeps the token."""
+    world.put(hudi_record(world.now, expired=True))
+    lease = await world.client(LeaseSettings(validity=7200.0)).lock("orders").acquire()
+    await asyncio.sleep(700.0)
+
+    await lease.release()
+
+    assert world.record().epoch == lease.fencing_token
+
+
+def some_store(resolution: float) -> Store:
+    """Return the store of a client whose backend's Dates are cut to ``resolution``."""
+    return Store(
+        backend=MemoryBackend(),
+        clock=ManualClock(),
+        terms=Terms.of(SETTINGS, resolution=resolution),
+        rng=Random(1),
+        events=Events(),
+        holder="host",
+    )
+
+
+def test_a_token_is_settled_once_the_earliest_time_has_reached_it() -> None:
+    """The cut-off part of a Date has passed already when it is read: ``lo + R`` decides [11]."""
+    store = some_store(1.0)
+    now = store.now()
+    store.time.observe(now.wall, sent=now, arrived=now)
+
+    assert store.until_settled(now.wall + 1.0) == 0.0
+    assert store.until_settled(now.wall - 9.0) == 0.0
+    assert store.until_settled(now.wall + 1.5) == pytest.approx(0.5)
+
+
+def test_nobody_waits_longer_for_a_token_than_any_can_be_ahead() -> None:
+    """Twice S + R is the most, whatever is known of the store's time [11]."""
+    store = some_store(1.0)
+
+    assert store.until_settled(store.now().wall) == 2 * store.terms.slack

@@ -1,0 +1,221 @@
+"""Waiting for a lock: one waiter of a client talks to the store, first come, first served (rules 12, 13)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+import asynclock
+import asynclock.client
+from asynclock import AcquireTimeoutError
+from asynclock.line import Line, Turn
+from tests.unit.kit import KEY, SETTINGS, World, clock_of, in_virtual_time, our_record
+
+if TYPE_CHECKING:
+    from asynclock.core import LockCore
+
+
+@pytest.fixture
+def orphans() -> list[Turn]:
+    """Return the turns that found no receiver."""
+    return []
+
+
+@pytest.fixture
+def line(orphans: list[Turn]) -> Line:
+    """Return a line that somebody is the head of."""
+    line = Line(orphans.append)
+    assert line.try_enter() is not None
+    return line
+
+
+async def waiting(line: Line, count: int) -> list[asyncio.Task[Turn | None]]:
+    """Return tasks that wait in line, in this order."""
+    waiters = [asyncio.create_task(line.enter(None)) for _ in range(count)]
+    await asyncio.sleep(0)
+    return waiters
+
+
+async def test_the_line_is_first_come_first_served(line: Line) -> None:
+    """Waiters become head in the order in which they came."""
+    waiters = await waiting(line, 3)
+    for number, waiter in enumerate(waiters):
+        line.leave()
+        assert await waiter is not None
+        assert not any(later.done() for later in waiters[number + 1 :])
+
+
+async def test_an_empty_line_can_be_entered_at_once(line: Line) -> None:
+    """After the last one has left nobody waits."""
+    assert line.try_enter() is None
+    line.leave()
+    assert line.try_enter() is not None
+
+
+async def test_a_waiter_gives_up_after_its_time(line: Line) -> None:
+    """A time-out leaves no trace in the line."""
+    assert await line.enter(asyncio.get_running_loop().time()) is None
+    line.leave()
+    assert line.try_enter() is not None
+
+
+async def test_a_cancelled_waiter_lets_the_next_one_pass(line: Line) -> None:
+    """Cancelling the first in line makes the second the first."""
+    first, second = await waiting(line, 2)
+    first.cancel()
+    await asyncio.sleep(0)
+    line.leave()
+
+    assert await second is not None
+
+
+async def test_a_cancellation_just_before_its_turn_is_a_cancellation(line: Line) -> None:
+    """A waiter that is passed over because it was just cancelled tells so, and nothing else."""
+    first, second = await waiting(line, 2)
+    first.cancel()
+    line.leave()
+
+    assert await second is not None
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(line: Line) -> None:
+    """If a waiter is cancelled in the instant of its turn, the next one has it."""
+    first, second = await waiting(line, 2)
+    line.leave()
+    first.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert await second is not None
+
+
+async def test_a_turn_that_nobody_can_take_is_an_orphan(line: Line, orphans: list[Turn]) -> None:
+    """If the last waiter is cancelled in the instant of its turn, the lock's side is told."""
+    (last,) = await waiting(line, 1)
+    line.leave()
+    last.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await last
+    assert len(orphans) == 1
+
+
+@in_virtual_time
+async def test_only_the_head_of_the_line_talks_to_the_store(world: World) -> None:
+    """Fifty waiters of one client cost no more requests than one."""
+    async with world.client() as holder, world.client() as client:
+        lease = await holder.lock("orders").acquire()
+        waiters = [asyncio.create_task(client.lock("orders").acquire()) for _ in range(50)]
+        before = len(world.journal)
+        await asyncio.sleep(2.0)
+        asked = sum(each.kind == "get" for each in world.journal[before:])
+        for waiter in waiters:
+            waiter.cancel()
+        await asyncio.gather(*waiters, return_exceptions=True)
+        await lease.release()
+
+    assert 4 <= asked <= 2.0 / (SETTINGS.poll_interval or 1) * 2 + 2
+
+
+@in_virtual_time
+async def test_waiters_of_one_client_acquire_in_their_order(world: World) -> None:
+    """The lock goes round in the order in which it was asked for."""
+    order: list[int] = []
+    async with world.client() as client:
+
+        async def work(number: int) -> None:
+            async with client.lock("orders").hold():
+                order.append(number)
+                await asyncio.sleep(0.01)
+
+        await asyncio.gather(*(work(number) for number in range(10)))
+
+    assert order == list(range(10))
+
+
+@in_virtual_time
+async def test_a_second_acquire_by_the_same_task_waits(world: World) -> None:
+    """Locks are not re-entrant: it waits, ``try_acquire`` gives None."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        async with lock.hold():
+            assert await lock.try_acquire() is None
+            assert await client.lock("orders").try_acquire() is None
+            with pytest.raises(AcquireTimeoutError) as caught:
+                await lock.acquire(timeout=1.0)
+
+    assert caught.value.status.state == "held"
+    assert (caught.value.key, caught.value.timeout) == (KEY, 1.0)
+
+
+def test_two_threads_that_name_a_lock_at_once_stand_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same name is the same waiting line, though both threads find it missing."""
+    both_here = threading.Barrier(2, timeout=5)
+    make = asynclock.client.LockCore
+
+    def made_at_once(**parts: object) -> LockCore:
+        both_here.wait()
+        return make(**parts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(asynclock.client, "LockCore", made_at_once)
+    client = asynclock.connect("memory://")
+    cores: list[LockCore] = []
+    threads = [threading.Thread(target=lambda: cores.append(client.core("orders"))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert cores[0] is cores[1]
+
+
+@in_virtual_time
+async def test_a_waiter_cancelled_as_its_turn_comes_passes_it_on(world: World) -> None:
+    """If nobody else waits, the line is free again, not waiting for somebody who is gone [12]."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        waiting = asyncio.create_task(client.lock("orders").acquire())
+        await asyncio.sleep(0.1)
+        (call,) = client.core("orders")._acquiring
+        lease._tenure.on_end.insert(0, lambda _: call.cancel())
+        clock_of(client).step(20.0)
+        assert not lease.held  # its end gives the waiter the turn
+        clock_of(client).step(-20.0)
+
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+        await (await client.lock("orders").acquire(timeout=30)).release()
+
+
+@in_virtual_time
+async def test_looks_at_a_held_lock_are_never_in_step(world: World) -> None:
+    """A waiter looks after half to all of the poll interval, each time another share of it [13]."""
+    world.put(our_record(valid_until=world.now + 1000, lease_ms=1_000_000))
+    async with world.client() as client:
+        with pytest.raises(asynclock.AcquireTimeoutError):
+            await client.lock("orders").acquire(timeout=5)
+
+    looks = [each.at for each in world.journal if each.kind == "get"]
+    gaps = [after - before - 0.02 for before, after in pairwise(looks)]
+    assert all(0.12 < gap < 0.26 for gap in gaps[:-1])
+    assert len({round(gap, 3) for gap in gaps}) > len(gaps) / 2
+
+
+@in_virtual_time
+async def test_where_no_date_was_usable_a_second_passes_before_the_next_look(world: World) -> None:
+    """Dates that agree with nobody's clock are not asked for again and again."""
+    client = world.client(wall_error=3600.0)
+    began = len(world.journal)
+    with pytest.raises(asynclock.AcquireTimeoutError):
+        await client.lock("orders").acquire(timeout=2.5)
+    looks = [each.at for each in world.journal[began:] if each.kind == "get"]
+
+    assert len(looks) >= 2
+    assert all(later - earlier >= 1.0 for earlier, later in pairwise(looks))
