@@ -208,21 +208,18 @@ class History:
     def _nobody_renews(self) -> None:
         """A process whose users are gone renews nothing: those with a closed loop still live."""
         gc.collect()
-        self.world.run(self.world.now + 0.1 * max(self.plan.validities))
+        # An acquisition holds and renews until its token has settled, whoever waits for it (rule 11).
+        slack = self.plan.skew + self.plan.resolution + 20 * self.plan.weather.trip
+        settled = max((token + slack for token in self.judge.settling.values()), default=0.0)
+        self.world.run(max(self.world.now + 0.1 * max(self.plan.validities), settled))
         before = {name: self.bucket.things.get(f"{name}.json") for name in self.plan.locks}
         self.world.run(self.world.now + 0.25 * max(self.plan.validities))
         for name, thing in before.items():
             head = self.judge.head(f"{name}.json") or {}
-            if self._settles(head):
-                continue
             if thing is not self.bucket.things.get(f"{name}.json") and not head.get("expired"):
                 self.judge.blame("held for ever", f"{name} is renewed for nobody: {head}")
                 for process in self.processes:
                     process.kill()
-
-    def _settles(self, head: dict[str, Any]) -> bool:
-        """Whether an acquisition still holds and renews until its token has settled (rule 11)."""
-        return (head.get("epoch") or 0) / 1e6 > self.world.now - self.plan.skew - self.plan.resolution
 
     async def _take(self, stranger: Process, name: str, taken: list[str]) -> None:
         client, line = stranger.clients[0]
