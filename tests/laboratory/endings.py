@@ -229,8 +229,8 @@ class Endings:
         run, loop, plan = self._run, self._loop, self._run.plan
         if under_way := [task for process, task in self._closings if process.alive and not task.done()]:
             await asyncio.wait(under_way, timeout=2 * machine.client.exit_bound + ROUND_TRIPS)
-        # A store that takes a write a second may take the release of a short lease too late.
-        if (plan.exits or plan.closes) and plan.store.write_interval < machine.client.exit_bound:
+        # A store that takes a write a second may refuse a release once, and take it too late for an exit.
+        if (plan.exits or plan.closes) and 2 * plan.store.write_interval < machine.client.exit_bound:
             await machine.process.start(self._hold(machine), name="last hold")
         if plan.exits and machine is run.machines[-1]:
             await machine.process.start(machine.client.release_all(), name="exit")
