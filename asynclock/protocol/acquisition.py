@@ -24,7 +24,7 @@ from asynclock.protocol.judgement import (
     next_token,
     next_token_without_dates,
 )
-from asynclock.protocol.reaper import free, may_have_landed
+from asynclock.protocol.reaper import free
 from asynclock.protocol.tenure import Tenure
 from asynclock.protocol.turnover import Turnover
 from asynclock.record import LockRecord
@@ -204,7 +204,7 @@ class Acquisition:
         """Free what was handed on: past the giver's deadline nothing is built on it."""
         if self._baton is not None:
             try:
-                await self._baton.release()
+                await self._baton.release(doubtful=self._attempts.doubtful)
             finally:
                 self._baton = None
 
@@ -218,7 +218,7 @@ class Acquisition:
         elif mine is None and self._attempts.open_on(seen.version) is None:
             self._attempts.forget()
         if self._baton is not None and not self._baton.bears(seen):
-            proven = self.error is None or not may_have_landed(self.error)
+            proven = not self._attempts.doubtful
             self._baton.displaced_by(displaced(seen, self._baton.owner)._replace(proven=proven))
             self._baton = None
         return seen
@@ -302,6 +302,8 @@ class Acquisition:
         except BackendError:
             self._attempts.drop(attempt)
             raise
+        finally:
+            self._attempts.note_end(attempt)  # of what was handed on, if there is a baton
         if self.error is None:
             await self._take(attempt, "acquired")
         return True

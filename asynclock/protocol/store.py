@@ -19,6 +19,7 @@ from asynclock.errors import (
     UnsupportedBackendError,
 )
 from asynclock.portal import uninterrupted
+from asynclock.protocol.attempts import may_have_landed
 from asynclock.protocol.judgement import Seen, promise
 from asynclock.record import parse_record
 
@@ -162,7 +163,9 @@ class Store:
             UnsupportedBackendError: Nothing was written.
         """
         with uninterrupted(self.writing):
-            return await self._write(key, attempt, timeout)
+            error = await self._write(key, attempt, timeout)
+            attempt.unseen = may_have_landed(error)  # known also where a cancellation was deferred
+        return error
 
     async def _write(self, key: str, attempt: Attempt, timeout: float | None) -> BackendError | None:
         body = attempt.record.encode()

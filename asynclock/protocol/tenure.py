@@ -295,13 +295,17 @@ class Tenure:
         if self._flight is not None and not self._flight.done():
             await asyncio.wait([self._flight], timeout=self._store.terms.request_timeout)
 
-    async def release(self) -> None:
+    async def release(self, *, doubtful: bool = False) -> None:
         """Free the lock after ``end_belief``: settle the write in flight, then one conditional write.
 
         Waits at most three request timeouts; what is not settled then goes on in the background,
         bounded by rule 3. A cancelled call finishes this first. ``lost`` says afterwards whether
         another's record was found, or none.
+
+        Args:
+            doubtful: What it was handed on to may have written over its record, unseen.
         """
+        self._attempts.doubtful = self._attempts.doubtful or doubtful
         with uninterrupted():
             await self.settle()
             if not await self._free("released", 2 * self._store.terms.request_timeout):

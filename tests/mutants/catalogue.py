@@ -58,11 +58,13 @@ STORE: Final = f"{_STORE}.__init__"
 UNTIL_SETTLED: Final = f"{_STORE}.until_settled"
 WRITE: Final = f"{_STORE}._write"
 FIND_ATTEMPT: Final = "asynclock.protocol.attempts:Attempts.find"
+MAY_HAVE_LANDED: Final = "asynclock.protocol.attempts:may_have_landed"
 FREE: Final = "asynclock.protocol.reaper:free"
 RELEASED: Final = "asynclock.record:LockRecord.released"
 
 # Acquiring.
 _ACQUISITION: Final = "asynclock.protocol.acquisition:Acquisition"
+DROP_BATON: Final = f"{_ACQUISITION}._drop_baton"
 GIVE_UP: Final = f"{_ACQUISITION}._give_up"
 LOOK: Final = f"{_ACQUISITION}._look"
 TAKE: Final = f"{_ACQUISITION}._take"
@@ -75,6 +77,7 @@ END_BELIEF: Final = f"{_TENURE}.end_belief"
 EXTEND: Final = f"{_TENURE}._extend"
 LEFT_OF_BELIEF: Final = f"{_TENURE}._left"
 LET_GO: Final = f"{_TENURE}.let_go"
+LOST_AT_RELEASE: Final = f"{_TENURE}._lost_at_release"
 READ_BACK: Final = f"{_TENURE}._read_back"
 RELEASE: Final = f"{_TENURE}.release"
 REMAINING: Final = f"{_TENURE}.remaining"
@@ -92,6 +95,7 @@ NEXT_TOKEN: Final = f"{_JUDGEMENT}:next_token"
 NOTE_SEEN: Final = f"{_JUDGEMENT}:Observation.note"
 OBSERVED: Final = f"{_JUDGEMENT}:_observed"
 PROMISE: Final = f"{_JUDGEMENT}:promise"
+LONGEST_TRIP: Final = "asynclock.protocol.terms:Terms.longest_trip_for_future"
 LONGEST_REQUEST: Final = "asynclock.protocol.terms:longest_request"
 
 # Store time.
@@ -768,5 +772,38 @@ MUTANTS: Final = (
         "for each in self._attempts._by_nonce.values(): each.settled_at = $settled_at",
         Invariant.NOT_AHEAD,
         "hudi-endings",
+    ),
+    # What the soak and a look at hole 13 found.
+    Mutant(
+        "leave the round trip out of the shortest lease behind a Hudi writer",
+        LONGEST_TRIP,
+        "return self.validity - self.slack",
+        "return 2 * self.validity",
+        Invariant.NOT_AHEAD,
+        "hudi-short",
+    ),
+    Mutant(
+        "take a lost answer for a refusal",
+        MAY_HAVE_LANDED,
+        "return $may_have",
+        "return False",
+        Invariant.LOSS_IS_TRUE,
+        "zombie-writes",
+    ),
+    Mutant(
+        "take a doubt for the proof of a loss",
+        LOST_AT_RELEASE,
+        "not by.proven",
+        "False",
+        Invariant.LOSS_IS_TRUE,
+        "hand-off",
+    ),
+    Mutant(
+        "forget what the receiver of a lock may have freed",
+        DROP_BATON,
+        "self._baton.release(doubtful=$doubtful)",
+        "self._baton.release()",
+        Invariant.LOSS_IS_TRUE,
+        "hand-off",
     ),
 )
