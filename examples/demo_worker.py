@@ -64,7 +64,7 @@ class Worker:
         self._feed(streams, session)
 
     def _rehearse(self, streams: list[str], session: SparkSession) -> None:
-        """Write a few rows into a separate table, because the first batch of a JVM is several times slower."""
+        """Write a few rows into a separate table, since the first batch of a JVM takes much longer."""
         folder = self._path.parent / "rehearsal"
         rehearsed = []
         for stream in map(self._spec.stream, streams):
