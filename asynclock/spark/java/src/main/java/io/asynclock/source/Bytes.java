@@ -1,9 +1,7 @@
 package io.asynclock.source;
 
-import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.UncheckedIOException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.compress.CompressionCodec;
@@ -13,7 +11,7 @@ import org.apache.hadoop.io.compress.CompressionCodecFactory;
  * The decompressed bytes of a file.
  *
  * <p>Tells apart what is wrong with the file, {@link BadFile}, from what is wrong with the store, an
- * {@link UncheckedIOException} that fails the task: a file must not be put aside for a network that was down.
+ * {@link java.io.UncheckedIOException} that fails the task: a file must not be put aside for a network that was down.
  */
 final class Bytes implements AutoCloseable {
 
@@ -37,6 +35,16 @@ final class Bytes implements AutoCloseable {
     }
   }
 
+  /** Reads all bytes as they are stored. */
+  static void readThrough(Path path, Configuration conf) throws IOException {
+    try (InputStream raw = new Stored(path.getFileSystem(conf).open(path))) {
+      byte[] buffer = new byte[1 << 16];
+      while (raw.read(buffer) >= 0) {
+        continue;
+      }
+    }
+  }
+
   /** The number of bytes read into {@code target}, at least one; -1 at the end. */
   int read(byte[] target, int offset, int length) throws BadFile {
     try {
@@ -54,28 +62,5 @@ final class Bytes implements AutoCloseable {
   private static BadFile unreadable(Exception damaged) {
     String detail = damaged.getMessage() == null ? damaged.getClass().getSimpleName() : damaged.getMessage();
     return new BadFile("the file is truncated or damaged (" + detail + ")");
-  }
-
-  /** The bytes as they are stored. */
-  private static final class Stored extends FilterInputStream {
-
-    Stored(InputStream in) {
-      super(in);
-    }
-
-    @Override
-    public int read() throws IOException {
-      byte[] one = new byte[1];
-      return read(one, 0, 1) < 0 ? -1 : one[0] & 0xFF;
-    }
-
-    @Override
-    public int read(byte[] target, int offset, int length) {
-      try {
-        return super.read(target, offset, length);
-      } catch (IOException error) {
-        throw new UncheckedIOException(error);
-      }
-    }
   }
 }
