@@ -269,8 +269,17 @@ def test_bytes_of_another_encoding_merge_no_keys(read: Callable[..., Outcome]) -
     assert outcome.bad == [("0.csv", line, "it has bytes that are not utf-8") for line in (2, 3)]
 
 
+def zstd(data: bytes) -> bytes:
+    """One frame."""
+    packed: bytes = pa.Codec("zstd").compress(data, asbytes=True)
+    return packed
+
+
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_damaged_gz_gives_no_rows(read: Callable[..., Outcome], form: str) -> None:
+@pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("zst", zstd)])
+def test_damaged_compressed_file_gives_no_rows(
+    read: Callable[..., Outcome], form: str, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
     """A truncated file is put aside whole, whatever could be read of it; two members are one file."""
 
     def rows(first: int, count: int) -> bytes:
@@ -280,19 +289,21 @@ def test_damaged_gz_gives_no_rows(read: Callable[..., Outcome], form: str) -> No
         return "".join(f'{{"k":"N{number}","at":1,"x":{number}}}\n' for number in numbers).encode()
 
     header = HEADER.encode() if form == "csv" else b""
-    whole = gzip.compress(header + rows(0, 5000))
+    whole = pack(header + rows(0, 5000))
     outcome = read(
         {
-            f"0.{form}.gz": whole[:-9],
-            f"1.{form}.gz": whole[: len(whole) // 2],
-            f"2.{form}.gz": gzip.compress(header + rows(0, 2)) + gzip.compress(rows(2, 1)),
-            f"3.{form}.gz": header + rows(0, 2),
+            f"0.{form}.{suffix}": whole[:-9],
+            f"1.{form}.{suffix}": whole[: len(whole) // 2],
+            f"2.{form}.{suffix}": pack(header + rows(0, 2)) + pack(rows(2, 1)),
+            f"3.{form}.{suffix}": header + rows(0, 2),
         },
         form,
     )
 
     assert [row[2] for row in outcome.good] == [0, 1, 2]
-    assert [entry[:2] for entry in outcome.bad] == [(f"{number}.{form}.gz", None) for number in (0, 1, 3)]
+    assert [entry[:2] for entry in outcome.bad] == [
+        (f"{number}.{form}.{suffix}", None) for number in (0, 1, 3)
+    ]
     assert all("truncated or damaged" in reason for reason in outcome.reasons)
 
 

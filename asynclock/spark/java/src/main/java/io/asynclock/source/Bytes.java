@@ -1,5 +1,6 @@
 package io.asynclock.source;
 
+import com.github.luben.zstd.ZstdInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import org.apache.hadoop.conf.Configuration;
@@ -23,6 +24,9 @@ final class Bytes implements AutoCloseable {
 
   static Bytes open(Path path, Configuration conf) throws IOException, BadFile {
     InputStream raw = new Stored(path.getFileSystem(conf).open(path));
+    if (path.getName().endsWith(".zst")) { // Hadoop's own codec needs a library that few machines have
+      return new Bytes(new ZstdInputStream(raw));
+    }
     CompressionCodec codec = new CompressionCodecFactory(conf).getCodec(path);
     if (codec == null) {
       return new Bytes(raw);
