@@ -1,4 +1,4 @@
-"""What does a lock on file:// cost beside filelock.SoftFileLease, and what does fsync cost?"""
+"""What does a lock on file:// cost compared with filelock.SoftFileLease, and what does fsync cost?"""
 
 from __future__ import annotations
 

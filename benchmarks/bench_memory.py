@@ -1,4 +1,4 @@
-"""What does a lock on memory:// cost beside asyncio.Lock, with both renewal modes?"""
+"""What does a lock on memory:// cost compared with asyncio.Lock, in both renewal modes?"""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def lines() -> Iterator[Line]:
 
 
 async def connect(mode: str) -> asynclock.LockClient:
-    """A client with a store of its own, made on the loop that uses it."""
+    """A client with a private store, made on the loop that uses it."""
     return asynclock.connect("memory://", settings=SETTINGS, renewal=mode)
 
 
@@ -61,7 +61,7 @@ async def per_pair(pair: Callable[[], Awaitable[None]]) -> float:
 
 
 def lease_pair(lock: asynclock.Lock) -> Callable[[], Awaitable[None]]:
-    """One acquire and release of ours."""
+    """One acquire and release of asynclock."""
 
     async def pair() -> None:
         await (await lock.acquire()).release()

@@ -1,4 +1,4 @@
-"""What does splicing cost beside plain Hudi upserts, and does a batch cost more on a larger table?"""
+"""What does splicing cost compared with plain Hudi upserts, and does a batch cost more on a larger table?"""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def events(spark: SparkSession, *, rows: int, keys: int, at: int) -> DataFrame:
 
 
 def readers(spark: SparkSession, folder: Path, form: str) -> dict[str, Callable[[], DataFrame]]:
-    """Ways of reading the same files into typed rows with a reason beside each bad one.
+    """Ways of reading the same files into typed rows, with a reason for each bad row.
 
     ``strict`` is a stream's. ``lenient`` gives the same columns by Spark's own reader, as a stream might that
     trusts its sources: the place of each row, what is wrong with it and the row as it was. ``bare`` gives

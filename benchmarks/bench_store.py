@@ -186,7 +186,7 @@ def lock_pair(lock: asynclock.Lock) -> Callable[[], Awaitable[None]]:
 
 
 async def write_pair(writer: Writer, key: str) -> Callable[[], Awaitable[None]]:
-    """Two conditional writes of a record's size, each with bytes of its own."""
+    """Two conditional writes of a record's size, with different bytes."""
     version = await writer(key, body(), None)
 
     async def pair() -> None:

@@ -67,7 +67,7 @@ class Line:
 
 
 def interleaved(contenders: Mapping[str, Callable[[], Seconds]], *, rounds: int) -> Samples:
-    """Call each contender once a round, in an order of its own: nobody always comes after the same one.
+    """Call each contender once per round, in a new order each time, so that none always follows the same one.
 
     Args:
         contenders: By name; each returns seconds per operation.

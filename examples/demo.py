@@ -44,7 +44,7 @@ def demo(work: Path, *, rows: int | None, seed: int) -> int:
         The exit code: 0 if no cell differs, else 1.
 
     Raises:
-        DemoError: The demo could not be played to its end.
+        DemoError: The demo could not be completed.
     """
     _require_java()
     session_conf()  # names a missing jar before anything is prepared

@@ -38,7 +38,7 @@ class DemoError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """What a child told, or that it has ended."""
+    """A message of a child, or the news that it has ended."""
 
     child: Child
     event: str
@@ -46,7 +46,7 @@ class Message:
 
 
 class Child:
-    """A process with its own session, so that a signal reaches it and its JVM together, and nobody else.
+    """A process in its own session, so that a signal reaches only it and its JVM.
 
     Args:
         name: What it is called in texts and in the name of its log.

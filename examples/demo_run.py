@@ -37,7 +37,7 @@ _PATIENCE_SECONDS: Final = 300.0
 
 @dataclass(kw_only=True)
 class Kill:
-    """The kill of a writer and what came of it; times are seconds after it."""
+    """The kill of a writer and its consequences; times are in seconds after the kill."""
 
     instant: str
     log_files: list[str]
@@ -52,7 +52,7 @@ class Kill:
 
 @dataclass(kw_only=True)
 class Work:
-    """What one driver did for one stream, as far as it told."""
+    """What one driver has reported about one stream."""
 
     driver: str
     stream: str
@@ -71,7 +71,7 @@ class PipelineRun:
         screen: Where progress is shown.
 
     Attributes:
-        kill: What was killed, and what came of it.
+        kill: The killed process, and the consequences.
         table: The table on disk.
         work: By driver and stream.
         validated: What the validation found.
@@ -179,7 +179,7 @@ class PipelineRun:
         )
 
     def _until(self, condition: Callable[[], bool], *, pause: float = _LOOK_SECONDS) -> None:
-        """Take in what the children tell, until the condition holds."""
+        """Process the messages of the children until the condition holds."""
         heard = time.monotonic()
         while not condition():
             try:
@@ -187,7 +187,7 @@ class PipelineRun:
             except queue.Empty:
                 if time.monotonic() - heard > _PATIENCE_SECONDS:
                     raise DemoError(
-                        f"no process has told anything for {_PATIENCE_SECONDS:.0f} s; their logs are in "
+                        f"no process has sent a message for {_PATIENCE_SECONDS:.0f} s; their logs are in "
                         f"{self._children[WRITER].log.parent}"
                     ) from None
             else:

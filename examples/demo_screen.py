@@ -20,7 +20,7 @@ class Screen:
     def __init__(self) -> None:
         self._started = time.monotonic()
         terminal = Console()
-        # A pipe has no width of its own, and lines must not be folded there.
+        # A pipe has no width, and lines must not be wrapped there.
         self._console = terminal if terminal.is_terminal else Console(width=_WIDTH, soft_wrap=True)
         self._bars = Progress(
             TextColumn("{task.description:>12}"),

@@ -1,7 +1,7 @@
 """A child process of the demo: it feeds streams, runs the table services, or validates.
 
-Run by ``examples.demo`` as ``python -m examples.demo_worker ROLE SPEC ...``. It tells its parent what it
-does by JSON objects, one a line, on a pipe of its own, since the JVM prints on the others. It dies with its
+Run by ``examples.demo`` as ``python -m examples.demo_worker ROLE SPEC ...``. It reports to its parent in JSON
+objects, one per line, on a separate pipe, since the JVM prints on the others. It dies with its
 parent.
 """
 
@@ -64,7 +64,7 @@ class Worker:
         self._feed(streams, session)
 
     def _rehearse(self, streams: list[str], session: SparkSession) -> None:
-        """Feed a few rows into a table of its own: the first batch of a JVM takes several times as long."""
+        """Write a few rows into a separate table, since the first batch of a JVM takes much longer."""
         folder = self._path.parent / "rehearsal"
         rehearsed = []
         for stream in map(self._spec.stream, streams):

@@ -235,7 +235,7 @@ def registry_events(planes: pd.DataFrame, rng: np.random.Generator) -> pd.DataFr
     """Give a first registration of every plane, then seeded revisions of some.
 
     A revision refits the cabin to 90 to 110 % of the seats, and some withdraw the year of
-    manufacture: a newer event whose null erases. ``moment`` tells when: 0 is the first
+    manufacture: a newer event whose null erases. ``moment`` says when: 0 is the first
     registration, 1 the last event of any stream.
     """
     number = int(len(planes) * REVISED_SHARE)

@@ -102,6 +102,8 @@ def _print_validation(report: ValidationReport) -> None:
     for stream in report.streams:
         unread = f", {len(stream.unread_files)} files not read yet" if stream.unread_files else ""
         click.echo(f"{stream.stream}: {stream.events} events, {stream.bad_rows} bad rows{unread}")
+        if not stream.files:
+            click.echo(f"{stream.stream}: its source has no files, so no value of it is expected")
         for file in stream.changed_files:
             click.echo(f"{stream.stream}: {file} has changed after it was read; a file is read once")
         for file in stream.hidden_files:

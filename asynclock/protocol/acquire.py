@@ -21,7 +21,7 @@ from asynclock.protocol.decisions import (
     displaced,
     judge,
 )
-from asynclock.protocol.freeing import free, may_have_landed
+from asynclock.protocol.freeing import free
 from asynclock.protocol.held import HeldLock
 from asynclock.protocol.waiting import Fairness
 from asynclock.record import LockRecord
@@ -210,7 +210,7 @@ class Acquisition:
         elif mine is None and self._attempts.open_on(seen.version) is None:
             self._attempts.forget()
         if self._given is not None and not self._given.shown_by(seen):
-            proven = self.error is None or not may_have_landed(self.error)
+            proven = not self._attempts.doubtful
             self._given.found_gone(displaced(seen, self._given.owner)._replace(proven=proven))
             self._given = None
         return seen
@@ -286,6 +286,8 @@ class Acquisition:
         except BackendError:
             self._attempts.drop(attempt)  # the store says that nothing was written
             raise
+        finally:
+            self._attempts.note_end(attempt)  # also if a delayed cancellation is raised
         if self.error is None:
             await self._take(attempt, "acquired")
         return True
@@ -364,7 +366,7 @@ class Acquisition:
         """Free what was handed over and not written over."""
         if self._given is not None:
             try:
-                await self._given.release()
+                await self._given.release(doubtful=self._attempts.doubtful)
             finally:
                 self._given = None
 

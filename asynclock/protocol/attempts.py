@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from asynclock.errors import PreconditionFailedError
+
 if TYPE_CHECKING:
     from asynclock.clock import Instant
+    from asynclock.errors import BackendError
     from asynclock.protocol.decisions import Seen
     from asynclock.record import LockRecord
 
@@ -22,6 +25,7 @@ class Attempt:
         version: What it became; None while that is unknown, or if it was refused.
         spent: It has made a lease. However that ended, the attempt makes no second one.
         settled_at: Store time before which its token must not be handed out; None: at once.
+        unseen: It may have landed without an answer that said so.
     """
 
     record: LockRecord
@@ -30,6 +34,12 @@ class Attempt:
     version: str | None = None
     spent: bool = False
     settled_at: float | None = None
+    unseen: bool = False
+
+
+def may_have_landed(error: BackendError | None) -> bool:
+    """Whether a write that ended with ``error`` may have landed without an answer; a refusal is believed."""
+    return error is not None and error.written == "unknown" and not isinstance(error, PreconditionFailedError)
 
 
 class Attempts:
@@ -38,10 +48,16 @@ class Attempts:
     def __init__(self, *known: Attempt) -> None:
         self._by_nonce: dict[str | None, Attempt] = {each.record.nonce: each for each in known}
         self._freeing: set[str | None] = set()
+        self.doubtful = False
+        """One of them may have freed or taken over the lock unseen: another's record proves no loss."""
 
     def add(self, attempt: Attempt) -> None:
         """Remember an attempt before it is sent."""
         self._by_nonce[attempt.record.nonce] = attempt
+
+    def note_end(self, attempt: Attempt) -> None:
+        """Record the outcome of an attempt that frees a lock, or takes over one that is handed over."""
+        self.doubtful = self.doubtful or attempt.unseen
 
     def add_release(self, record: LockRecord) -> None:
         """Remember a free record before it is sent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from asynclock.errors import BackendError, ConfigError, PreconditionFailedError, RecordCorruptError
+from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 from asynclock.protocol.attempts import Attempt
 from asynclock.protocol.decisions import Displaced, displaced
 
@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     from asynclock.protocol.attempts import Attempts
     from asynclock.protocol.objects import LockObjects
     from asynclock.record import LockRecord
-
-
-def may_have_landed(error: BackendError) -> bool:
-    """Whether a write that failed may have landed; a refusal is believed."""
-    return error.written == "unknown" and not isinstance(error, PreconditionFailedError)
 
 
 async def free(
@@ -53,16 +48,15 @@ async def free(
     loop = asyncio.get_running_loop()
     until = loop.time() + (objects.timing.clean_up_for if limit is None else limit)
     pause = objects.timing.poll_interval / 4
-    doubtful = False
     while True:
         await objects.pace(key)
         nonce = objects.fresh_nonce() if keep_token else None
         attempt = Attempt(record.released(nonce=nonce), base, objects.now())
         attempts.add_release(attempt.record)
         try:
-            if (error := await objects.write(key, attempt)) is None:
+            if await objects.write(key, attempt) is None:
                 return attempt
-            doubtful = doubtful or may_have_landed(error)
+            attempts.note_end(attempt)
             seen = await objects.read(key)
         except RecordCorruptError as corrupt:
             return Displaced(f"its object is corrupt: {corrupt.reason}")
@@ -74,7 +68,7 @@ async def free(
             if seen.version != base:
                 mine = attempts.find(seen)
                 if mine is None:
-                    return displaced(seen, record.owner)._replace(proven=not doubtful)
+                    return displaced(seen, record.owner)._replace(proven=not attempts.doubtful)
                 record, base = mine.record, seen.version
                 continue
         if loop.time() >= until or objects.closed is not None:

@@ -275,12 +275,16 @@ class HeldLock:
         if self.end_belief(loss):
             self._in_flight.spawn(self.release())
 
-    async def release(self) -> None:
+    async def release(self, *, doubtful: bool = False) -> None:
         """Free the lock, after ``end_belief``: by one conditional write, once no other is in flight.
 
         Waits at most three request timeouts; after that it goes on in the background, bounded by
         rule 3. ``lost`` says afterwards whether another's record was found, or none.
+
+        Args:
+            doubtful: A receiver may have written over the record unseen.
         """
+        self._attempts.doubtful = self._attempts.doubtful or doubtful
         with self._in_flight.protect():
             await self.settle()
             if not await self._free("released", 2 * self._objects.timing.request_timeout):

@@ -20,6 +20,7 @@ from asynclock.errors import (
 )
 from asynclock.inflight import InFlight
 from asynclock.portal import current_task
+from asynclock.protocol.attempts import may_have_landed
 from asynclock.protocol.decisions import Seen, next_token, next_token_without_dates, promise
 from asynclock.record import parse_record
 
@@ -206,6 +207,12 @@ class LockObjects:
             AccessDeniedError: Nothing was written.
             UnsupportedBackendError: Nothing was written.
         """
+        with self.in_flight.protect():
+            error = await self._write(key, attempt, timeout)
+            attempt.unseen = may_have_landed(error)  # before a delayed cancellation is raised
+        return error
+
+    async def _write(self, key: str, attempt: Attempt, timeout: float | None) -> BackendError | None:
         body, interval = attempt.record.encode(), self._backend.min_write_interval
         put: Coroutine[object, object, Written]
         if attempt.base is None:
@@ -214,21 +221,19 @@ class LockObjects:
             name, put = "put_if_match", self._backend.put_if_match(key, body, attempt.base)
         if interval > 0:
             self._next_write[key] = asyncio.get_running_loop().time() + interval
-        with self.in_flight.protect():  # also what is learned from the answer
-            try:
-                written = await self.request(name, key, put, timeout)
-            except (AccessDeniedError, UnsupportedBackendError):
-                raise
-            except ConfigError as error:
-                detail = str(error)
-                return BackendUnavailableError(
-                    backend=self._backend.name, operation=name, key=key, detail=detail
-                )
-            except BackendError as error:
-                return error
-            attempt.version = written.version
-            self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())
-            return None
+        try:
+            written = await self.request(name, key, put, timeout)
+        except (AccessDeniedError, UnsupportedBackendError):
+            raise
+        except ConfigError as error:
+            return BackendUnavailableError(
+                backend=self._backend.name, operation=name, key=key, detail=str(error)
+            )
+        except BackendError as error:
+            return error
+        attempt.version = written.version
+        self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())
+        return None
 
     async def request(
         self, operation: str, key: str, call: Coroutine[object, object, T], timeout: float | None = None

@@ -6,8 +6,11 @@ text by text; parquet by Spark, after a look at the footer of each file.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
@@ -17,6 +20,8 @@ from asynclock.spark.load import local_path, misplaced, missing_source
 from asynclock.spark.source_files import plain_path
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from pyspark.sql import SparkSession
 
     from asynclock.spark.spec import Spec, StreamSpec
@@ -35,6 +40,7 @@ _BINARY_FILE: Final = "path string, modificationTime timestamp, length bigint, c
 _STORED: Final = {"date": "date_from_unix_date(`{}`)", "timestamp": "timestamp_micros(`{}`)"}
 # Spark passes over a new file that is a week older than the newest one it has seen, and says nothing.
 _FOR_EVER: Final = "1000000d"
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Source:
@@ -73,8 +79,30 @@ class Source:
         """The names of the files that are there now."""
         return _located(self._spark.read.format("binaryFile").load(self._stream.source))
 
-    def parse(self, files: DataFrame) -> DataFrame:
+    @contextmanager
+    def settled(self, files: DataFrame) -> Iterator[DataFrame]:
+        """The rows of files, read once for as long as this context lasts; none of a bad file is good."""
+        parsed = self.parse(files).persist()
+        try:
+            try:
+                rows = settled(parsed)
+            except Py4JJavaError:
+                parsed.unpersist()
+                damaged = parquet.unreadable(files, self._types) if self._stream.format == "parquet" else {}
+                if not damaged:
+                    raise
+                parsed = self.parse(files, damaged).persist()
+                rows = settled(parsed)
+            yield rows
+        finally:
+            parsed.unpersist()
+
+    def parse(self, files: DataFrame, damaged: Mapping[str, str] = _NONE) -> DataFrame:
         """The rows of files, each with its values or a reason; see ``settled``.
+
+        Args:
+            files: URL and modification time of each.
+            damaged: What else is known to be bad: the reasons by URL (parquet).
 
         Returns:
             The key, partition and stream columns in their declared types, ``ARRIVAL``, ``FILE``, ``LINE``,
@@ -82,7 +110,7 @@ class Source:
             file.
         """
         if self._stream.format == "parquet":
-            rows = parquet.rows(files, self._types, self._required)
+            rows = parquet.rows(files, self._types, self._required, damaged)
         else:
             rows = self._texts(files)
         # Complete whatever the tasks: by the age of the file, then by the place in it.
@@ -154,8 +182,10 @@ class Source:
 
 def bad_files(parsed: DataFrame) -> list[str]:
     """The files among parsed rows that are bad."""
-    found = parsed.where(F.col(REASON).isNotNull() & F.col(LINE).isNull()).select(FILE)
-    return [row[0] for row in found.collect()]
+    is_bad = F.col(REASON).isNotNull() & F.col(LINE).isNull()
+    # No filter: where it cannot match Spark leaves the reading out, and damage would show too late.
+    found: Any = parsed.agg(F.count("*"), F.collect_set(F.when(is_bad, F.col(FILE)))).first()
+    return list(found[1])
 
 
 def settled(parsed: DataFrame) -> DataFrame:

@@ -178,7 +178,7 @@ def _assignment_lines(text: str) -> dict[Keys, int]:
     lines: dict[Keys, int] = {}
     header: Keys = ()
     closing = ""
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if closing:  # inside a multi-line string, which has no keys
             closing = "" if closing in line else closing
             continue

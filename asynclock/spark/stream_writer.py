@@ -17,7 +17,7 @@ from asynclock.spark.cancel import Cancellable
 from asynclock.spark.checkpoint import Checkpoint
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.report import BatchReport, StreamReport
-from asynclock.spark.source import FILE, LINE, RAW, REASON, Source, settled
+from asynclock.spark.source import FILE, LINE, RAW, REASON, Source
 from asynclock.spark.splice import Splice, stream_lock
 
 if TYPE_CHECKING:
@@ -220,17 +220,13 @@ class StreamWriter:
         rows = bad = 0
         skipped = self._splice.committed(self.name, batch_id)
         if not skipped:
-            read = self._source.parse(frame).persist()
-            try:
-                parsed = settled(read)
+            with self._source.settled(frame) as parsed:
                 rows, bad = self._inspect(parsed)
                 if bad:
                     self._put_aside(parsed, batch_id, bad)
                 if rows > bad:
                     events = self._source.good(parsed)
                     self._splice.write(events, self.name, batch_id=batch_id, lease=lease)
-            finally:
-                read.unpersist()
         if skipped or rows > bad:
             self._checkpoint.bind(self._splice.table_id)
         return BatchReport(

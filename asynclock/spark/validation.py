@@ -63,6 +63,7 @@ class StreamValidation:
 
     Attributes:
         stream: Its name.
+        files: Files in its source now.
         events: Good rows in its files.
         bad_rows: Bad rows and bad files; they are not expected in the table.
         unread_files: Files that the checkpoint does not have yet; their events are expected anyway.
@@ -72,6 +73,7 @@ class StreamValidation:
     """
 
     stream: str
+    files: int
     events: int
     bad_rows: int
     unread_files: tuple[str, ...]
@@ -228,6 +230,7 @@ class _Sources:
         changes = self._checkpoint.unread_changes()
         return StreamValidation(
             stream=self._stream.name,
+            files=len(files),
             events=self._events,
             bad_rows=self._bad,
             unread_files=tuple(sorted(file.url for file in files if file.url not in arrivals)),

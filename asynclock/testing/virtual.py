@@ -14,9 +14,11 @@ import asyncio
 import heapq
 import random
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from asynclock.testing._tasks import dispose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TASKS_KEPT: Final = 64
-_CLOSE_ATTEMPTS: Final = 8
 
 
 class DeadlockError(RuntimeError):
@@ -307,7 +308,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             for process in self._processes:
                 self._current = process
                 while process._tasks:
-                    _dispose(process._tasks.pop())
+                    dispose(process._tasks.pop())
         finally:
             asyncio._set_running_loop(None)
         self._processes.clear()
@@ -374,18 +375,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 _EMPTY: Final = Context()
 """For callbacks that read no context variable: a fresh copy for each would cost more than the call."""
-
-
-def _dispose(task: asyncio.Task[Any]) -> None:
-    """Drop a task that will never run again, without a word from the garbage collector."""
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
-    coroutine = task.get_coro()
-    for _ in range(_CLOSE_ATTEMPTS):
-        # A ``finally`` that awaits survives a close; nothing of a dead process has an effect,
-        # and what its cleanup raises, a put-off cancellation among it, concerns nobody.
-        with suppress(BaseException):
-            coroutine.close()
-            return
 
 
 def run_virtual(main: Coroutine[Any, Any, T], *, seed: int = 0) -> T:

@@ -81,6 +81,8 @@ class Checker:
         self._highest_token = -1
         self._breaking = 0
         self._broken: set[str] = set()
+        # Owners whose live record was written over by somebody else, or deleted.
+        self._displaced: set[str] = set()
         self._broken_tokens: set[int] = set()
         self._fenced_token = -1
         self._fenced_body = b""
@@ -110,9 +112,7 @@ class Checker:
             token: Its fencing token; None where it has none (a Hudi writer).
         """
         self.acquisitions += 1
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._conclude()
         self.note(who, f"acquired owner={lease.owner[:8]} token={token}")
         overruled = lease.owner in self._broken
         if token is not None:
@@ -159,17 +159,19 @@ class Checker:
         """Whether a lease believes though its record is gone: its release must tell of a loss."""
         return self._held(holding) and not self._heads(holding)
 
-    def told_at_release(self, holding: Holding, error: BaseException) -> None:
-        """Check the loss that a release has told of: its own free record is none."""
-        head = self._head or {}
-        freed = head.get("expired") is True and head.get("owner") == holding.lease.owner
-        if (
-            self.losses_are_true
-            and freed
-            and not holding.overruled
-            and isinstance(error, LeaseTakenOverError)
-        ):
-            self.violated(Invariant.NO_FALSE_LOSS, f"{holding.who} is told at its release: {error.reason}")
+    def told_at_release(self, holding: Holding, error: BaseException, *, misled: bool = False) -> None:
+        """Check the loss that a release has told of.
+
+        Args:
+            holding: Of the lease.
+            error: What was raised.
+            misled: The store has refused a write of this client that had landed.
+        """
+        if misled or not isinstance(error, LeaseTakenOverError) or not self.losses_are_true:
+            return
+        if not holding.overruled and holding.lease.owner not in self._displaced:
+            detail = f"{holding.who} ({holding.lease.owner[:8]}) is told at its release: {error.reason}"
+            self.violated(Invariant.LOSS_IS_TRUE, detail)
 
     def closed(self, process: Process, *, closing: bool) -> None:
         """Check that nothing of a client is held or under way when a call of its ``aclose`` returns."""
@@ -191,8 +193,13 @@ class Checker:
         yield
         self._breaking -= 1  # not after an error: its write may still land
 
+    def refused(self, who: str) -> None:
+        """Note that somebody was told why its settings cannot get the lock as it is now."""
+        self._conclude()
+        self.note(who, "is refused: too short a lease behind a Hudi writer")
+
     async def next_acquisition(self) -> None:
-        """Wait until somebody acquires."""
+        """Wait until somebody acquires, or is refused for good."""
         self._waiters = [self._loop.create_future()]
         await self._waiters[0]
 
@@ -260,6 +267,11 @@ class Checker:
         twice = [entry for entry, count in Counter(lines).items() if count > 1 and entry]
         if twice:
             self.violated(Invariant.NO_WRITE_LOST, f"applied twice: {twice[0]!r}")
+
+    def _conclude(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _held(self, holding: Holding) -> bool:
         loop = self._loop
@@ -345,7 +357,8 @@ class Checker:
 
     def _on_change(self, operation: Operation) -> None:
         if operation.key == self._key:
-            self._head = None if operation.body is None else _fields(operation.body)
+            before, self._head = self._head, None if operation.body is None else _fields(operation.body)
+            self._note_displaced(before)
             if operation.body is not None:
                 self._head_order = self._applied[operation.version] = self._sent.get(operation.body, -1)
             if self._head is None:
@@ -367,6 +380,14 @@ class Checker:
                 )
             self._fenced_token = max(token, self._fenced_token)
             self._fenced_body = body
+
+    def _note_displaced(self, before: dict[str, Any] | None) -> None:
+        """Remember whose live record was there before; a hand-off within one client displaces nobody."""
+        if before is None or before.get("expired") is not False or "holder" not in before:
+            return
+        after = self._head or {}
+        if after.get("owner") != before.get("owner") and after.get("holder") != before["holder"]:
+            self._displaced.add(str(before.get("owner")))
 
 
 def _fields(body: bytes) -> dict[str, Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from asynclock.client import LockClient
     from asynclock.lease import Lease
+    from asynclock.settings import LeaseSettings
     from asynclock.testing.virtual import Process, VirtualLoop
     from tests.laboratory.history import Simulation, Trouble
     from tests.laboratory.machines import Machine, SimulatedFaults
@@ -122,22 +123,37 @@ class Endings:
 
     def _signal(self, index: int) -> None:
         """Send a signal; beside a Java writer while somebody has a lock whose token is not settled."""
-        if self._run.java:
-            self._await_unsettled(index, self._loop.time() + self._run.unit)
-        else:
+        if not self._run.java:
             self._send_signal(index)
+            return
+        resolution = self._run.plan.store.resolution
+        self.while_settling(self._send_signal, index, lambda each: 2 * (each.max_clock_skew + resolution))
 
-    def _await_unsettled(self, index: int, until: float) -> None:
+    def while_settling(
+        self,
+        act: Callable[[int], None],
+        index: int,
+        within: Callable[[LeaseSettings], float],
+        until: float | None = None,
+    ) -> None:
+        """Let something happen to a machine that has the lock while its token is not settled.
+
+        Args:
+            act: What happens, to which machine.
+            index: To this one, if there is no such machine within a lifetime.
+            within: Most seconds from when there is one until it happens, by its settings.
+            until: True time until which to look for one; None: for a lifetime.
+        """
+        until = self._loop.time() + self._run.unit if until is None else until
         name = self._run.checker.not_handed_out()
         for at, machine in enumerate(self._run.machines):
             if machine.name == name:
-                longest = 2 * (machine.settings.max_clock_skew + self._run.plan.store.resolution)
-                self._loop.call_later(self._rng.random() * longest, self._send_signal, at)
+                self._loop.call_later(self._rng.random() * within(machine.settings), act, at)
                 return
         if self._loop.time() < until:
-            self._loop.call_later(_LOOK, self._await_unsettled, index, until)
+            self._loop.call_later(_LOOK, self.while_settling, act, index, within, until)
         else:
-            self._send_signal(index)
+            act(index)
 
     def _send_signal(self, index: int) -> None:
         """Do what the handlers of ``asynclock.shutdown`` do; the process lives on."""
@@ -213,8 +229,8 @@ class Endings:
         run, loop, plan = self._run, self._loop, self._run.plan
         if under_way := [task for process, task in self._closings if process.alive and not task.done()]:
             await asyncio.wait(under_way, timeout=2 * machine.client.exit_bound + ROUND_TRIPS)
-        # A store that takes a write a second may take the release of a short lease too late.
-        if (plan.exits or plan.closes) and plan.store.write_interval < machine.client.exit_bound:
+        # A store that takes a write a second may refuse a release once, and take it too late for an exit.
+        if (plan.exits or plan.closes) and 2 * plan.store.write_interval < machine.client.exit_bound:
             await machine.process.start(self._hold(machine), name="last hold")
         if plan.exits and machine is run.machines[-1]:
             await machine.process.start(machine.client.release_all(), name="exit")
@@ -236,6 +252,9 @@ class Endings:
             lease = await machine.client.lock(NAME).acquire(timeout=10 * self._run.unit)
         except AcquireTimeoutError:
             return  # that it is never free has been found out before
+        except ConfigError as error:
+            machine.check_refusal(error)
+            return
         holding = self._run.checker.handed_out(
             machine.name, machine.process, lease, token=lease.fencing_token
         )

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.client import LockClient
+from asynclock.errors import LeaseLostError
 from asynclock.settings import LeaseSettings
 from asynclock.testing.clocks import VirtualClock
 from asynclock.testing.store import SimulatedStore, StoreProfile, is_answer
@@ -102,6 +103,9 @@ class Bench:
         try:
             async with lease:
                 await work
+        except LeaseLostError as error:
+            self.checker.told_at_release(holding, error)
+            raise
         finally:
             self.checker.dropped(holding)
 

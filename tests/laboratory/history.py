@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock.errors import BackendError, LockChangedError, RecordCorruptError
+from asynclock.errors import BackendError, ConfigError, LockChangedError, RecordCorruptError
 from asynclock.testing.clocks import EPOCH
 from asynclock.testing.faulty import Fault
 from asynclock.testing.store import SimulatedStore, is_answer
@@ -192,7 +192,14 @@ class Simulation:
         return machine
 
     def _crash(self, index: int) -> None:
-        if (machine := self.suffers(index, "crash")) is not None:
+        if self.java and self.plan.aim and self._rng.random() < self.plan.aim:
+            # Before its first renewal, so that the record can be taken over as soon as may be.
+            self.endings.while_settling(self._kill, index, lambda each: each.renew_interval or 0.0)
+        else:
+            self._kill(index)
+
+    def _kill(self, index: int) -> None:
+        if self.loop.time() < self.ends and (machine := self.suffers(index, "crash")) is not None:
             machine.process.kill()
             self.count(machine)
             self.loop.call_later(self._rng.random() * self.unit, self.restart, machine)
@@ -330,7 +337,7 @@ class Simulation:
             self._check_left(alive)
 
     async def _taken_over(self, last: list[asyncio.Task[None]], began: float) -> None:
-        """Somebody acquires within the bound; then everybody does."""
+        """Somebody acquires within the bound, or is refused for good; then everybody does."""
         bound = self._bound()
         with suppress(TimeoutError):
             async with asyncio.timeout(3 * bound):
@@ -371,6 +378,8 @@ class Simulation:
             lease = await machine.client.lock(NAME).acquire()
         except RecordCorruptError as error:
             self.unreadable(machine.name, error)
+        except ConfigError as error:
+            machine.check_refusal(error)
         else:
             await machine.users[0].hold(lease, 0.1 * self.unit)
 

@@ -37,6 +37,8 @@ class Invariant(StrEnum):
     """No record that a client of ours wrote is corrupt to any client."""
     LOSS_IS_TOLD = "loss-at-release-is-told"
     """A release that finds the lock gone raises."""
+    LOSS_IS_TRUE = "loss-at-release-is-true"
+    """A release tells of a takeover only where somebody else displaced the lease's live record."""
     NOT_AHEAD = "token-not-from-the-future"
     """No token that is handed out is later than the store's latest clock."""
     FAIR = "fair"

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
     from asynclock.backend import Absent, Stored, Written
     from asynclock.clock import Clock
-    from asynclock.errors import RecordCorruptError
+    from asynclock.errors import ConfigError, RecordCorruptError
     from asynclock.testing.store import SimulatedBackend, SimulatedStore
     from asynclock.testing.virtual import Process, VirtualLoop
     from tests.laboratory.checker import Checker
     from tests.laboratory.plan import Plan
 
 T = TypeVar("T")
+_LEAST_BEHIND_HUDI: Final = 1.25
+"""A lease must last so many times S + R to get a token behind a Hudi writer, which drops tokens."""
 _OWNER: Final = re.compile(rb'"owner":"([^"]+)"')
 
 
@@ -171,6 +173,21 @@ class Machine:
                 rng=Random(rng.getrandbits(64)),
                 holder=f"{self.name}:{self._life}:simulation",
             )
+
+    def check_refusal(self, error: ConfigError) -> None:
+        """Check that a lease was refused for being too short to get a token behind a Hudi writer (rule 11).
+
+        Raises:
+            ConfigError: It was refused for something else.
+        """
+        run, name = self._run, self.name
+        slack = self.settings.max_clock_skew + run.plan.store.resolution
+        journal = (each for each in reversed(run.store.journal) if each.client == name)
+        seen = next((each.body for each in journal if each.kind == "get" and each.key == KEY), None)
+        too_short = error.setting == "validity" and self.settings.validity < _LEAST_BEHIND_HUDI * slack
+        if not too_short or seen is None or b'"epoch"' in seen:
+            raise error
+        run.checker.refused(name)
 
     def start(self) -> None:
         """Let the users begin."""

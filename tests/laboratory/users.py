@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock.errors import BackendError, ConfigError, LeaseLostError, RecordCorruptError, StaleTokenError
 from asynclock.fencing import FencedObject
 from asynclock.testing.clocks import VirtualClock
+from asynclock.testing.faulty import Fault
 from tests.laboratory.checker import COUNT_KEY, Invariant
 from tests.laboratory.endings import Droppable, forget
 from tests.laboratory.hudi_peer import HudiPeer
@@ -89,12 +90,12 @@ class User:
             if (away := self.away_until - loop.time()) > 0:
                 await asyncio.sleep(away)
             self.waits_since = loop.time()
-            if plan.bodies and rng.random() < plan.bodies:
-                await self._hold_body(lock)
-                continue
             try:
+                if plan.bodies and rng.random() < plan.bodies:
+                    await self._hold_body(lock)
+                    continue
                 lease = await self._acquire(lock)
-            except (TimeoutError, BackendError, RecordCorruptError) as error:
+            except (TimeoutError, BackendError, RecordCorruptError, ConfigError) as error:
                 self._got_nothing(error)
                 continue
             self.check_wait()
@@ -125,6 +126,8 @@ class User:
         self._run.checker.note(self.name, f"got nothing: {type(error).__name__}")
         if isinstance(error, RecordCorruptError):
             self._run.unreadable(self.name, error)
+        elif isinstance(error, ConfigError):
+            self._machine.check_refusal(error)
 
     def check_wait(self) -> None:
         """Check that a wait that ends now was not too long."""
@@ -152,6 +155,7 @@ class User:
 
     async def _use(self, lease: Lease, holding: Holding, seconds: float) -> None:
         run, checker = self._run, self._run.checker
+        denied = self._backend.applied[Fault.OWN_412]
         try:
             async with lease:
                 await self._work(lease, run.loop.time() + seconds)
@@ -162,7 +166,7 @@ class User:
             self._check_told(must_tell)
         except (LeaseLostError, BackendError) as error:
             checker.note(self.name, f"has lost owner={lease.owner[:8]}: {type(error).__name__}")
-            checker.told_at_release(holding, error)
+            checker.told_at_release(holding, error, misled=self._backend.applied[Fault.OWN_412] > denied)
             checker.told_lost(holding)
 
     def _must_tell(self, holding: Holding) -> tuple[float, int] | None:
@@ -187,6 +191,7 @@ class User:
         patience = self._patience() if rng.random() < plan.impatience else None
         cut = rng.random() * (patience or self._unit) if rng.random() < plan.cancels else None
         holding: Holding | None = None
+        denied = self._backend.applied[Fault.OWN_412]
         try:
             async with asyncio.timeout(cut), lock.hold(timeout=patience) as lease:
                 self.check_wait()
@@ -207,7 +212,7 @@ class User:
             if isinstance(error, RecordCorruptError):
                 run.unreadable(self.name, error)
             if holding is not None:
-                checker.told_at_release(holding, error)
+                checker.told_at_release(holding, error, misled=self._backend.applied[Fault.OWN_412] > denied)
                 checker.told_lost(holding)
                 await asyncio.sleep(rng.random() * self._unit)
         finally:

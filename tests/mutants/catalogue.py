@@ -56,13 +56,15 @@ READ: Final = f"{_OBJECTS}.read"
 REQUEST: Final = f"{_OBJECTS}.request"
 OBJECTS: Final = f"{_OBJECTS}.__init__"
 UNTIL_SETTLED: Final = f"{_OBJECTS}.until_settled"
-WRITE: Final = f"{_OBJECTS}.write"
+WRITE: Final = f"{_OBJECTS}._write"
 FIND_ATTEMPT: Final = "asynclock.protocol.attempts:Attempts.find"
+MAY_HAVE_LANDED: Final = "asynclock.protocol.attempts:may_have_landed"
 FREE: Final = "asynclock.protocol.freeing:free"
 RELEASED: Final = "asynclock.record:LockRecord.released"
 
 # Acquiring.
 _ACQUISITION: Final = "asynclock.protocol.acquire:Acquisition"
+FREE_GIVEN: Final = f"{_ACQUISITION}._free_given"
 GIVE_UP: Final = f"{_ACQUISITION}._give_up"
 LOOK: Final = f"{_ACQUISITION}._look"
 TAKE: Final = f"{_ACQUISITION}._take"
@@ -74,6 +76,7 @@ ABANDON: Final = f"{_HELD}.abandon"
 END_BELIEF: Final = f"{_HELD}.end_belief"
 EXTEND: Final = f"{_HELD}._extend"
 LEFT_OF_BELIEF: Final = f"{_HELD}._left"
+FOUND_GONE: Final = f"{_HELD}.found_gone"
 LET_GO: Final = f"{_HELD}.let_go"
 READ_BACK: Final = f"{_HELD}._read_back"
 RELEASE: Final = f"{_HELD}.release"
@@ -93,6 +96,7 @@ NEXT_TOKEN: Final = f"{_DECISIONS}:next_token"
 NOTE_SEEN: Final = f"{_DECISIONS}:Observation.note"
 OBSERVED: Final = f"{_DECISIONS}:_observed"
 PROMISE: Final = f"{_DECISIONS}:promise"
+TIMING: Final = "asynclock.protocol.timing:Timing.__init__"
 LONGEST_REQUEST: Final = "asynclock.protocol.timing:longest_request"
 
 # Store time.
@@ -105,7 +109,6 @@ TURN: Final = "asynclock.engine:LockEngine._turn"
 RELEASE_OR_HAND_OVER: Final = "asynclock.engine:LockEngine.release"
 RUN_ENDED: Final = "asynclock.protocol.waiting:Fairness.ended"
 POLL_INTERVAL: Final = "asynclock.protocol.waiting:Fairness.poll_interval"
-TURN_POLL: Final = "asynclock.protocol.timing:Timing.__init__"
 
 # What users hold in their hands.
 ACQUIRE: Final = "asynclock.lock:Lock._acquire"
@@ -665,7 +668,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "make way for as long as one's own poll interval says",
-        TURN_POLL,
+        TIMING,
         "max(self.poll_interval, $default)",
         "self.poll_interval",
         Invariant.FAIR,
@@ -769,5 +772,38 @@ MUTANTS: Final = (
         "for each in self._attempts._by_nonce.values(): each.settled_at = $settled_at",
         Invariant.NOT_AHEAD,
         "hudi-endings",
+    ),
+    # What the soak and a look at hole 13 found.
+    Mutant(
+        "leave the round trip out of the shortest lease behind a Hudi writer",
+        TIMING,
+        "self.longest_trip_for_future = self.validity - self.slack",
+        "self.longest_trip_for_future = 2 * self.validity",
+        Invariant.NOT_AHEAD,
+        "hudi-short",
+    ),
+    Mutant(
+        "take a lost answer for a refusal",
+        MAY_HAVE_LANDED,
+        "return $may_have",
+        "return False",
+        Invariant.LOSS_IS_TRUE,
+        "zombie-writes",
+    ),
+    Mutant(
+        "take a doubt for the proof of a loss",
+        FOUND_GONE,
+        "not by.proven",
+        "False",
+        Invariant.LOSS_IS_TRUE,
+        "hand-off",
+    ),
+    Mutant(
+        "forget what the receiver of a lock may have freed",
+        FREE_GIVEN,
+        "self._given.release(doubtful=$doubtful)",
+        "self._given.release()",
+        Invariant.LOSS_IS_TRUE,
+        "hand-off",
     ),
 )

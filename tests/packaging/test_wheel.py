@@ -60,6 +60,7 @@ def test_the_test_kit_is_what_users_test_with(source: Path) -> None:
     assert sorted(kit) == [
         "__init__.py",
         "_http1.py",
+        "_tasks.py",
         "clocks.py",
         "contract.py",
         "faulty.py",

@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 from asynclock.errors import LeaseLostError
+from asynclock.record import parse_record
 from asynclock.testing.clocks import EPOCH
 from tests.laboratory.checker import Invariant
 from tests.laboratory.explore import Bench
@@ -115,3 +116,35 @@ def test_a_closed_client_that_still_believes_is_seen() -> None:
     violations = bench.run(main())
 
     assert [each.invariant for each in violations] == [Invariant.CLOSED]
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_false_loss_at_release_is_seen(*, taken: bool) -> None:
+    """A release may tell of a takeover if, and only if, somebody else displaced the lease's live record."""
+    bench = Bench(1)
+
+    async def program() -> None:
+        lease = await bench.clients[0].lock(NAME).acquire()
+        foreign = b'{"expired":false,"validUntil":0,"owner":"x"}'
+
+        async def work() -> None:
+            if not taken:
+                bench.store.serve(
+                    "client-0", "put", KEY, parse_record(body()).released(nonce="f" * 32).encode(), None
+                )
+            bench.store.serve("nobody", "put", KEY, foreign, None)
+
+        with suppress(LeaseLostError):
+            await bench.hold(0, lease, work())
+
+    def body() -> bytes:
+        found = bench.store.body(KEY)
+        assert found is not None
+        return found
+
+    async def main() -> None:
+        await bench.start(0, program())
+
+    violations = bench.run(main())
+
+    assert (Invariant.LOSS_IS_TRUE in {each.invariant for each in violations}) is not taken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import logging
 import os
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from asynclock.errors import ConfigError
 from asynclock.lock import Hold
+from asynclock.protocol.acquire import Acquisition
 from tests.laboratory.checker import Invariant, Violation
 from tests.laboratory.history import Simulation
 from tests.laboratory.scenarios import CYCLE, SCENARIOS
@@ -22,6 +24,7 @@ from tests.laboratory.simulate import (
     Progress,
     Summary,
     main,
+    quiet,
     replay_command,
     run_parallel,
     run_seeds,
@@ -67,6 +70,36 @@ def test_a_history_that_once_failed_passes(scenario: str, seed: int, bodies: flo
     plan = SCENARIOS[scenario](Random(f"plan/{scenario}/{seed}"))
 
     assert Simulation(scenario, seed, replace(plan, bodies=bodies, signals=0.0)).run().violations == []
+
+
+def too_short_behind_hudi() -> tuple[int, Plan]:
+    """Return a seed of ``hudi-short`` with leases that get no token behind a Java writer, and its plan."""
+    for seed in itertools.count():
+        plan = SCENARIOS["hudi-short"](Random(f"plan/hudi-short/{seed}"))
+        each = plan.settings[0]
+        if each.validity < 1.25 * (each.max_clock_skew + plan.store.resolution):
+            return seed, plan
+    raise AssertionError
+
+
+def test_a_lease_too_short_behind_a_java_writer_is_refused_and_the_history_goes_on() -> None:
+    """The refusal is a legal outcome: users try again, and the end of the history waits for no lease."""
+    seed, plan = too_short_behind_hudi()
+    with quiet():
+        history = Simulation("hudi-short", seed, plan).run()
+
+    assert "is refused: too short a lease behind a Hudi writer" in history.trace()
+    assert history.violations == []
+
+
+def test_a_refusal_without_a_java_writer_before_is_seen() -> None:
+    """A lease is refused as too short only where its client has seen a record without a token."""
+    seed, plan = too_short_behind_hudi()
+    with quiet(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Acquisition, "_next_token", lambda self, _: self._require_time_to_settle())
+        history = Simulation("hudi-short", seed, replace(plan, hudi_peers=0)).run()
+
+    assert {each.invariant for each in history.violations} >= {Invariant.NO_ERROR}
 
 
 def test_a_run_leaves_the_log_as_it_was() -> None:

@@ -115,8 +115,8 @@ class Pipeline:
     def quarantined(self, stream: str) -> list[dict[str, str]]:
         """The rows put aside, in the order of their files."""
         folder = self.folder / "checkpoints" / f"{stream}-quarantine"
-        lines = [line for path in sorted(folder.rglob("*.json")) for line in path.read_text().splitlines()]
-        return [json.loads(line) for line in lines]
+        lines = [line for path in sorted(folder.rglob("*.json")) for line in path.read_text().split("\n")]
+        return [json.loads(line) for line in lines if line]
 
     def everything(self) -> set[str]:
         """Every file of the folder."""

@@ -67,7 +67,7 @@ class Fed:
         """What the quarantine has of a file, by line."""
         folder = self.specs[nasty.stream].stream(nasty.stream).quarantine
         lines = [
-            line for path in Path(folder).rglob("*.json") for line in path.read_text("utf-8").splitlines()
+            line for path in Path(folder).rglob("*.json") for line in path.read_text("utf-8").split("\n")
         ]
         mine = [
             entry

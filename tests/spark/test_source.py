@@ -18,7 +18,8 @@ import pytest
 
 from asynclock.errors import SpecError
 from asynclock.spark.load import load_spec
-from asynclock.spark.source import ARRIVAL, FILE, LINE, REASON, Source, settled
+from asynclock.spark.source import ARRIVAL, FILE, LINE, REASON, Source
+from tests.laboratory.fuzz_data.damage import damaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,9 +95,10 @@ def read(tmp_path: Path, spark: SparkSession) -> Callable[..., Outcome]:
         path.write_text(SPEC.format(form=form, x=x, at=at, more=more))
         spec = load_spec(path)
         source = Source(spec, spec.streams[0], spark)
-        rows = settled(source.parse(source.all()).persist()).sort(f"{ARRIVAL}.file", f"{ARRIVAL}.row")
         moment = "unix_micros(at)" if at == "timestamp" else "at"
-        found = rows.selectExpr("k", f"{moment} AS at", "x", "note", FILE, LINE, REASON).collect()
+        with source.settled(source.all()) as parsed:
+            rows = parsed.sort(f"{ARRIVAL}.file", f"{ARRIVAL}.row")
+            found = rows.selectExpr("k", f"{moment} AS at", "x", "note", FILE, LINE, REASON).collect()
         return Outcome(
             good=[tuple(row[:4]) for row in found if row[REASON] is None],
             bad=[(row[FILE].rpartition("/")[2], row[LINE], row[REASON]) for row in found if row[REASON]],
@@ -267,8 +269,17 @@ def test_bytes_of_another_encoding_merge_no_keys(read: Callable[..., Outcome]) -
     assert outcome.bad == [("0.csv", line, "it has bytes that are not utf-8") for line in (2, 3)]
 
 
+def zstd(data: bytes) -> bytes:
+    """One frame."""
+    packed: bytes = pa.Codec("zstd").compress(data, asbytes=True)
+    return packed
+
+
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_damaged_gz_gives_no_rows(read: Callable[..., Outcome], form: str) -> None:
+@pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("zst", zstd)])
+def test_damaged_compressed_file_gives_no_rows(
+    read: Callable[..., Outcome], form: str, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
     """A truncated file is put aside whole, whatever could be read of it; two members are one file."""
 
     def rows(first: int, count: int) -> bytes:
@@ -278,19 +289,21 @@ def test_damaged_gz_gives_no_rows(read: Callable[..., Outcome], form: str) -> No
         return "".join(f'{{"k":"N{number}","at":1,"x":{number}}}\n' for number in numbers).encode()
 
     header = HEADER.encode() if form == "csv" else b""
-    whole = gzip.compress(header + rows(0, 5000))
+    whole = pack(header + rows(0, 5000))
     outcome = read(
         {
-            f"0.{form}.gz": whole[:-9],
-            f"1.{form}.gz": whole[: len(whole) // 2],
-            f"2.{form}.gz": gzip.compress(header + rows(0, 2)) + gzip.compress(rows(2, 1)),
-            f"3.{form}.gz": header + rows(0, 2),
+            f"0.{form}.{suffix}": whole[:-9],
+            f"1.{form}.{suffix}": whole[: len(whole) // 2],
+            f"2.{form}.{suffix}": pack(header + rows(0, 2)) + pack(rows(2, 1)),
+            f"3.{form}.{suffix}": header + rows(0, 2),
         },
         form,
     )
 
     assert [row[2] for row in outcome.good] == [0, 1, 2]
-    assert [entry[:2] for entry in outcome.bad] == [(f"{number}.{form}.gz", None) for number in (0, 1, 3)]
+    assert [entry[:2] for entry in outcome.bad] == [
+        (f"{number}.{form}.{suffix}", None) for number in (0, 1, 3)
+    ]
     assert all("truncated or damaged" in reason for reason in outcome.reasons)
 
 
@@ -553,6 +566,63 @@ def test_damaged_parquet_and_its_bytes_are_told(read: Callable[..., Outcome]) ->
     assert [entry[:2] for entry in outcome.bad] == [("0.parquet", None), ("2.parquet", 1), ("3.parquet", 1)]
     assert "truncated or damaged" in outcome.reasons[0]
     assert outcome.reasons[1:] == ["k has bytes that are not utf-8", "k is missing"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "compression"),
+    [
+        ("data", "none"),
+        ("data", "snappy"),
+        ("header", "none"),
+        ("header", "zstd"),
+        ("size", "snappy"),
+        ("size", "lz4"),
+        ("size", "gzip"),
+    ],
+)
+def test_damaged_page_behind_a_good_footer_is_a_bad_file(
+    read: Callable[..., Outcome], damage: str, compression: str
+) -> None:
+    """Nothing of such a file is taken, the entry says what is damaged, and the other files go on."""
+    rows = 5_000
+    long = table(
+        k=[f"key {row}" for row in range(rows)],
+        at=pa.array(range(rows), pa.int64()),
+        x=pa.array(range(rows), pa.int32()),
+        note=[f"the note of row {row}" for row in range(rows)],
+    )
+    whole = io.BytesIO()
+    pq.write_table(long, whole, compression=compression, write_page_checksum=True)
+
+    outcome = read(
+        {
+            "0.parquet": table(),
+            "1.parquet": damaged(whole.getvalue(), damage, column="note"),
+            "2.parquet": table(k=["N2"]),
+        },
+        "parquet",
+    )
+
+    assert [row[0] for row in outcome.good] == ["N1", "N2"]
+    assert [entry[:2] for entry in outcome.bad] == [("1.parquet", None)]
+    assert "damaged" in outcome.reasons[0]
+
+
+def test_page_that_its_dictionary_does_not_fit_is_damage(read: Callable[..., Outcome]) -> None:
+    """Damage that shows only when a cell is asked for costs the file alone, also without a checksum."""
+    whole = io.BytesIO()
+    pq.write_table(table(x=pa.array([7], pa.int32())), whole, compression="none")
+    group = pq.read_metadata(whole).row_group(0)
+    chunk = next(one for one in map(group.column, range(4)) if one.path_in_schema == "x")
+    broken = bytearray(whole.getvalue())
+    # The page ends with the place of its only value in the dictionary: run, and index.
+    broken[(chunk.dictionary_page_offset or 0) + chunk.total_compressed_size - 1] = 0x7F
+
+    outcome = read({"0.parquet": table(), "1.parquet": bytes(broken)}, "parquet")
+
+    assert outcome.good == [("N1", 1, 1, "n")]
+    assert [entry[:2] for entry in outcome.bad] == [("1.parquet", None)]
+    assert "the file is damaged" in outcome.reasons[0]
 
 
 def test_texts_beyond_ascii_are_looked_at_in_parquet(read: Callable[..., Outcome]) -> None:

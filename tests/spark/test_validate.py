@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from asynclock.spark.dialect import CsvDialect
 from asynclock.spark.instants import BatchCommit
 from asynclock.spark.splice import Splice
 from asynclock.spark.validation import Difference, repeated_batches, stale_commits, validate
+from tests.cli.command import COMMAND
 from tests.spark.pipeline_kit import Pipeline
 
 if TYPE_CHECKING:
@@ -199,3 +201,37 @@ def test_tokens_of_different_streams_are_not_compared() -> None:
 
     assert stale_commits(commits) == []
     assert stale_commits([*commits, old := commit(2, 4), commit(3, 6)]) == [old]
+
+
+def test_sources_without_files_expect_an_empty_table(tmp_path: Path, spark: SparkSession) -> None:
+    """Before the first delivery nothing is expected; when the files are gone every stored row is surplus."""
+    empty = Pipeline(tmp_path / "empty", spark)
+    before = validate(empty.spec(), spark)
+    empty.deliver("a", {"k": "N1", "at": 1, "x": 1}).rename(tmp_path / "kept.csv")
+    after_none = empty.run(empty.spec())
+    (tmp_path / "kept.csv").rename(empty.folder / "in" / "a" / "0001.csv")
+    empty.run(empty.spec())
+    (empty.folder / "in" / "a" / "0001.csv").unlink()
+    gone = validate(empty.spec(), spark)
+
+    assert before.ok
+    assert [(told.files, told.events, before.keys) for told in before.streams] == [(0, 0, 0), (0, 0, 0)]
+    assert after_none.rows == 0
+    assert not gone.ok
+    assert [told.files for told in gone.streams] == [0, 0]
+    assert gone.sample == (Difference(key={"k": "N1"}, column=None, expected=None, found="one row"),)
+
+
+def test_command_says_that_a_source_has_no_files(tmp_path: Path, spark: SparkSession) -> None:
+    """An empty source folder is no difference: the command says so, and its exit code is 0."""
+    Pipeline(tmp_path, spark).spec()
+    command = [*COMMAND, "pipeline", "validate", str(tmp_path / "spec.toml")]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:2] == [
+        "a: 0 events, 0 bad rows",
+        "a: its source has no files, so no value of it is expected",
+    ]
+    assert "0 keys x 7 columns compared, 0 differences" in done.stdout

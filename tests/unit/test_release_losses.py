@@ -8,7 +8,7 @@ import pytest
 
 from asynclock import LeaseTakenOverError
 from asynclock.testing.faulty import Fault
-from tests.unit.kit import KEY, World, faulty, hudi_record, in_virtual_time, our_record
+from tests.unit.kit import KEY, World, clock_of, faulty, hudi_record, in_virtual_time, our_record
 
 
 def break_it(world: World) -> None:
@@ -178,3 +178,63 @@ def test_a_release_that_landed_before_another_took_the_lock_is_no_loss(world: Wo
             assert "lost" not in world.told()
 
     world.loop.run_until_complete(story())
+
+
+@in_virtual_time
+async def test_a_giver_whose_receiver_may_have_freed_the_lock_is_told_of_no_loss(world: World) -> None:
+    """The receiver gives up and frees what was handed on; another takes the lock before that is known."""
+    async with world.client() as client, world.client() as other:
+        lock = client.lock("orders")
+        lease = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        taking = asyncio.create_task(other.lock("orders").acquire())
+        await asyncio.sleep(1.0)
+        faulty(client).inject(Fault.REQUEST_LOST, operation="put_if_match")  # the receiver's own write
+        faulty(client).inject(Fault.REPLY_LOST, operation="put_if_match")  # what it frees the lock with
+        faulty(client).inject(Fault.REQUEST_LOST, operation="get", nth=2, times=3)
+        releasing = asyncio.create_task(lease.release())
+        await asyncio.sleep(0.03)
+        receiving.cancel()
+        await releasing
+        await (await taking).release()
+
+        assert lease.lost is None
+        assert "lost" not in world.told()
+
+
+@in_virtual_time
+async def test_a_release_that_goes_on_in_the_background_remembers_what_may_have_landed(world: World) -> None:
+    """Its first write landed unseen, and another holds the lock once the store answers again."""
+    async with world.client() as client, world.client() as other:
+        lease = await client.lock("orders").acquire()
+        faulty(client).inject(Fault.REPLY_LOST, operation="put_if_match")
+        faulty(client).inject(Fault.REQUEST_LOST, operation="get", times=1000)
+        await lease.release()
+        taken = await other.lock("orders").acquire()
+        faulty(client).calm()
+        await asyncio.sleep(5.0)
+
+        assert lease.lost is None
+        assert "lost" not in world.told()
+        await taken.release()
+
+
+@in_virtual_time
+async def test_a_giver_past_its_deadline_whose_receiver_has_the_lock_is_told_of_no_loss(world: World) -> None:
+    """The receiver's write landed unseen; what was handed on is given back before it is read again."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        lease = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(1.0)
+        faulty(client).inject(Fault.REPLY_LOST, operation="put_if_match")
+        faulty(client).inject(Fault.REQUEST_LOST, operation="get", times=2)
+        releasing = asyncio.create_task(lease.release())
+        await asyncio.sleep(0.03)
+        clock_of(client).step(60.0)  # past the deadline of the giver
+        await releasing
+        receiver = await receiving
+
+        assert lease.lost is None
+        assert "lost" not in world.told()
+        await receiver.release()

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from asynclock.spark.second_reader.rows import Layout, Row
 
 _ORDER_MARK: Final = b"\xef\xbb\xbf"
+_DEEPEST: Final = 500
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
 # A character takes four bytes at most.
 _MOST_BYTES: Final = 4 * MOST_CHARACTERS
@@ -45,8 +47,9 @@ def rows(file: IO[bytes], layout: Layout) -> Iterator[Row]:
             continue
         _check_length(text)
         try:
+            _check_depth(text)
             objects = list(_objects(text))
-        except (ValueError, RecursionError, _MalformedError) as error:
+        except (ValueError, _MalformedError) as error:
             yield Bad(number, f"it is not well-formed: {error}")
             continue
         for fields in objects:
@@ -56,6 +59,16 @@ def rows(file: IO[bytes], layout: Layout) -> Iterator[Row]:
 def _check_length(text: str) -> None:
     if len(text.rstrip("\n")) > MOST_CHARACTERS:
         raise BadFileError(f"a record is longer than {MOST_CHARACTERS:,} characters")
+
+
+def _check_depth(text: str) -> None:
+    if text.count("[") + text.count("{") <= _DEEPEST:
+        return
+    depth = 0
+    for character in _STRING.sub("", text):
+        depth += (character in "[{") - (character in "]}")
+        if depth > _DEEPEST:
+            raise _MalformedError(f"it is nested deeper than {_DEEPEST} levels")
 
 
 def _row(number: int, fields: dict[str, tuple[Any, str]], layout: Layout) -> Row:

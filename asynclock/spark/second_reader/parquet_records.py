@@ -42,8 +42,8 @@ def rows(path: Path, layout: Layout) -> Iterator[Row]:
 
 def _rows(path: Path, layout: Layout) -> Iterator[Row]:
     with (
-        pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file,
-        pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as finer,
+        pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file,
+        pq.ParquetFile(path, coerce_int96_timestamp_unit="ns", page_checksum_verification=True) as finer,
     ):
         layout.places(file.schema_arrow.names)
         leaves = {leaf.path: leaf for leaf in (file.schema.column(i) for i in range(len(file.schema)))}

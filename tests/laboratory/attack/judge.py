@@ -48,6 +48,7 @@ class Judge:
         violations: What must not happen and did.
         may_be_corrupt: Keys that somebody wrote garbage to by hand.
         waiting: Since when clients wait for a turn.
+        settling: The standing token of a lock, in seconds, where it was made after a record without one.
     """
 
     world: World
@@ -58,8 +59,10 @@ class Judge:
     acknowledged: dict[str, list[str]] = field(default_factory=dict)
     may_be_corrupt: set[str] = field(default_factory=set)
     waiting: dict[str, float] = field(default_factory=dict)
+    settling: dict[str, float] = field(default_factory=dict)
     _last: dict[tuple[str, str], Claim] = field(default_factory=dict)
-    _broken: set[str] = field(default_factory=set)
+    _dropped: set[str] = field(default_factory=set)
+    _broken: dict[str, tuple[int, str] | None] = field(default_factory=dict)
     _highest: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def blame(self, rule: str, what: str) -> None:
@@ -78,11 +81,14 @@ class Judge:
         self.world.tell(who, f"HAS {key} owner={lease.owner[:8]} token={token} held={lease.held}")
         if token is not None:
             highest = self._highest.get(key)
-            # One that was broken before its holder had the answer is told late: its token is older then.
-            if highest is not None and token <= highest[0] and not claim.excused:
-                behind = (highest[0] - token) / 1e6
+            # One that was broken before its holder had the answer may be told after its successor: its
+            # token rises over those that were told before the break.
+            rises_over = self._broken.get(lease.owner, highest)
+            if rises_over is not None and token <= rises_over[0]:
+                behind = (rises_over[0] - token) / 1e6
                 self.blame(
-                    "token", f"{who} was given {token} of {key}, {behind:.6f} s behind that of {highest[1]}"
+                    "token",
+                    f"{who} was given {token} of {key}, {behind:.6f} s behind that of {rises_over[1]}",
                 )
             self._highest[key] = max(highest or (0, ""), (token, who))
         self.look(key)
@@ -93,6 +99,7 @@ class Judge:
         self.look(key)
         if key.endswith(".json"):
             self._still_readable(key, thing)
+            self._note_token(key)
 
     def look(self, key: str | None = None) -> None:
         """Ask every lease whether it believes: one at most, whose record is the newest and live."""
@@ -139,9 +146,10 @@ class Judge:
     def excuse(self, key: str) -> None:
         """The lock is broken by force: whoever holds it may believe until its next renewal."""
         # Also where its holder has yet to learn that it has the lock: a break keeps the owner.
-        self._broken.add(str((self.head(key) or {}).get("owner")))
+        owner = str((self.head(key) or {}).get("owner"))
+        self._broken.setdefault(owner, self._highest.get(key))
         for claim in self.claims:
-            if claim.key == key:
+            if claim.key == key and claim.owner == owner:
                 claim.excused = True
 
     # Records stay readable (rule 9's numbers, with nodes within their promise).
@@ -156,6 +164,17 @@ class Judge:
         ahead = record.get("epoch", 0) / 1e6 - self.world.now
         if ahead > 86_400 + 60:
             self.blame("corrupt", f"{thing.by} wrote a token {ahead / 86_400:.2f} days ahead")
+
+    def _note_token(self, key: str) -> None:
+        """Remember a token from the future: its acquisition holds the lock until that has settled."""
+        epoch = (self.head(key) or {}).get("epoch")
+        if epoch is None:
+            self._dropped.add(key)
+        elif key in self._dropped:
+            self._dropped.discard(key)
+            self.settling[key] = epoch / 1e6
+        elif self.settling.get(key) != epoch / 1e6:
+            self.settling.pop(key, None)
 
     def corrupt(self, who: str, key: str, error: Exception) -> None:
         """Take in that a client found a record corrupt."""

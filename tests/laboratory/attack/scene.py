@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock import AsyncLockError
 from tests.laboratory.attack.bucket import Weather
-from tests.laboratory.attack.history import History, quiet
+from tests.laboratory.attack.history import History
 from tests.laboratory.attack.plan import ClientPlan, Plan, ProcessPlan
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Scene(History):
             if not task.cancelled() and task.exception() is not None:
                 errors.append(task.exception())  # type: ignore[arg-type]
 
-        with quiet():
+        with self.inside():
             for process, script in scripts:
                 # Kept by nobody: a loop that is closed must be able to drop it.
                 process.spawn(script).add_done_callback(note)

@@ -12,6 +12,7 @@ import pytest
 
 from asynclock import Lease, LeaseLostError
 from asynclock.client import LockClient
+from asynclock.portal import Host
 from tests.laboratory.attack.by_hand import BY_HAND, broken_by_force
 from tests.laboratory.attack.history import History
 from tests.laboratory.attack.plan import draw
@@ -82,6 +83,28 @@ def test_a_history_can_be_replayed() -> None:
     """A seed gives the same history again."""
     for seed in range(10):
         assert History(draw(seed)).run().trace == History(draw(seed)).run().trace
+
+
+def test_a_history_leaves_the_host_of_this_process_in_place() -> None:
+    """The loop thread that serves the clients of this process is the same before and after a history."""
+    host = Host.get()
+
+    History(draw(0)).run()
+
+    assert Host.get() is host
+
+
+def test_a_scene_leaves_the_host_of_this_process_in_place() -> None:
+    """Likewise where a script ends in an error, and the history is never carried to its end."""
+    host, scene = Host.get(), Scene()
+
+    async def fails() -> None:
+        raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        scene.play(1, (scene.process(), fails()))
+
+    assert Host.get() is host
 
 
 def test_a_store_that_ignores_conditions_is_found() -> None:

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.laboratory.fuzz_data.cells import DECIMALS
+from tests.laboratory.fuzz_data.damage import DAMAGES
+from tests.laboratory.fuzz_data.damage import damaged as damaged_pages
 from tests.laboratory.fuzz_data.rows import Row, Rows
 
 if TYPE_CHECKING:
@@ -269,6 +271,7 @@ class Files:
             "cut",
             "bytes",
             "empty",
+            *DAMAGES,
         ]
         kind = draw.one(kinds)
         names = draw.shuffled(list(self._kinds))
@@ -323,10 +326,15 @@ class Files:
         old = kind == "plain" and draw.number(0, 7) == 0 and self._within_int96(rows)
         if old and "timestamp" in self._kinds.values():
             kind, bad = "old timestamps", True
+        compression = draw.one(["snappy", "none", "zstd"])
+        if kind in DAMAGES:
+            bad = True
+            compression = "snappy" if kind == "size" else compression  # what is not packed is no larger
         pq.write_table(
             pa.table(arrays),
             sink,
-            compression=draw.one(["snappy", "none", "zstd"]),
+            compression=compression,
+            write_page_checksum=kind in DAMAGES or draw.flip(),
             use_dictionary=draw.flip(),
             store_decimal_as_integer=draw.flip(),
             use_deprecated_int96_timestamps=old,
@@ -338,6 +346,8 @@ class Files:
             content = b"k,at\n1,2\n"
         elif kind == "cut":
             content = content[: max(1, len(content) * draw.number(1, 99) // 100)]
+        elif kind in DAMAGES:
+            content = damaged_pages(content, kind, column=spoiled)
         return content, rows, kind, bad, sum(not row.good for row in rows)
 
     def _within_int96(self, rows: list[Row]) -> bool:

@@ -27,7 +27,7 @@ from asynclock.spark.session import hudi_bundle
 ROOT: Final = Path(__file__).parents[3]
 JAVA: Final = Path("asynclock", "spark", "java", "src", "main", "java")
 FILES: Final = 900
-SECONDS: Final = 600
+SECONDS: Final = 1200
 LAST_LINE: Final = re.compile(
     r"fuzz-data: (\d+) files, (\d+) values changed, (\d+) rows lost, (\d+) hangs", re.MULTILINE
 )
@@ -68,8 +68,8 @@ MUTANTS: Final = (
     Mutant(
         "partitions are paths",
         "options.py",
-        '"hoodie.datasource.write.partitionpath.urlencode": "true"',
-        '"hoodie.datasource.write.partitionpath.urlencode": "false"',
+        'hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "true"',
+        'hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "false"',
     ),
     Mutant(
         "old dates stop the compaction",
@@ -177,6 +177,24 @@ MUTANTS: Final = (
         "    return parsed\n",
     ),
     Mutant(
+        "a damaged page ends the stream",
+        "source.py",
+        "                parsed = self.parse(files, damaged).persist()\n",
+        "                parsed = self.parse(files).persist()\n",
+    ),
+    Mutant(
+        "damaged pages are believed",
+        "parquet.py",
+        '"parquet.page.verify-checksum.enabled": "true"',
+        '"parquet.page.verify-checksum.enabled": "false"',
+    ),
+    Mutant(
+        "the sizes of pages are believed",
+        _SOURCE + "SourceFiles.java",
+        "            ParquetPages.check(path, conf.value(), footer.metadata(), wanted);\n",
+        "",
+    ),
+    Mutant(
         "blanks around a number are trimmed",
         _SOURCE + "Layout.java",
         "type.read(text);",
@@ -241,7 +259,7 @@ def hunt(mutant: Mutant | None, *, files: int, seed: int) -> tuple[bool, str]:
             "--seed",
             str(seed),
         ]
-        command += ["--keep", str(folder / "kept"), "--first", "--deadline", "90"]
+        command += ["--keep", str(folder / "kept"), "--first"]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join((name, str(ROOT)))}
         done = subprocess.run(
             command, cwd=name, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False

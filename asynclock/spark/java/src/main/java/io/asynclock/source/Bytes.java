@@ -1,9 +1,8 @@
 package io.asynclock.source;
 
-import java.io.FilterInputStream;
+import com.github.luben.zstd.ZstdInputStream;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.UncheckedIOException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.compress.CompressionCodec;
@@ -13,7 +12,7 @@ import org.apache.hadoop.io.compress.CompressionCodecFactory;
  * The decompressed bytes of a file.
  *
  * <p>Tells apart what is wrong with the file, {@link BadFile}, from what is wrong with the store, an
- * {@link UncheckedIOException} that fails the task: a file must not be put aside for a network that was down.
+ * {@link java.io.UncheckedIOException} that fails the task: a file must not be put aside for a network that was down.
  */
 final class Bytes implements AutoCloseable {
 
@@ -25,6 +24,9 @@ final class Bytes implements AutoCloseable {
 
   static Bytes open(Path path, Configuration conf) throws IOException, BadFile {
     InputStream raw = new Stored(path.getFileSystem(conf).open(path));
+    if (path.getName().endsWith(".zst")) { // Hadoop's own codec needs a library that few machines have
+      return new Bytes(new ZstdInputStream(raw));
+    }
     CompressionCodec codec = new CompressionCodecFactory(conf).getCodec(path);
     if (codec == null) {
       return new Bytes(raw);
@@ -34,6 +36,16 @@ final class Bytes implements AutoCloseable {
     } catch (IOException damaged) {
       raw.close();
       throw unreadable(damaged);
+    }
+  }
+
+  /** Reads all bytes as they are stored. */
+  static void readThrough(Path path, Configuration conf) throws IOException {
+    try (InputStream raw = new Stored(path.getFileSystem(conf).open(path))) {
+      byte[] buffer = new byte[1 << 16];
+      while (raw.read(buffer) >= 0) {
+        continue;
+      }
     }
   }
 
@@ -54,28 +66,5 @@ final class Bytes implements AutoCloseable {
   private static BadFile unreadable(Exception damaged) {
     String detail = damaged.getMessage() == null ? damaged.getClass().getSimpleName() : damaged.getMessage();
     return new BadFile("the file is truncated or damaged (" + detail + ")");
-  }
-
-  /** The bytes as they are stored. */
-  private static final class Stored extends FilterInputStream {
-
-    Stored(InputStream in) {
-      super(in);
-    }
-
-    @Override
-    public int read() throws IOException {
-      byte[] one = new byte[1];
-      return read(one, 0, 1) < 0 ? -1 : one[0] & 0xFF;
-    }
-
-    @Override
-    public int read(byte[] target, int offset, int length) {
-      try {
-        return super.read(target, offset, length);
-      } catch (IOException error) {
-        throw new UncheckedIOException(error);
-      }
-    }
   }
 }

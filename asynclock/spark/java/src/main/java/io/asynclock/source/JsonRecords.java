@@ -22,6 +22,8 @@ import java.util.regex.Pattern;
  */
 final class JsonRecords implements Records {
 
+  /** As many as the second reader, by which the table is validated, can follow. */
+  private static final int DEEPEST = 500;
   private static final String HALVED = "a \\u escape makes half a surrogate pair";
   private static final Pattern BLANK = Pattern.compile("[ \t\r]*");
   private static final Set<String> NO_NUMBERS = Set.of("NaN", "Infinity", "-Infinity");
@@ -33,6 +35,7 @@ final class JsonRecords implements Records {
           .disable(JsonFactory.Feature.CANONICALIZE_FIELD_NAMES)
           .streamReadConstraints(
               StreamReadConstraints.builder()
+                  .maxNestingDepth(DEEPEST)
                   .maxNumberLength(Characters.LONGEST)
                   .maxStringLength(Characters.LONGEST)
                   .build())

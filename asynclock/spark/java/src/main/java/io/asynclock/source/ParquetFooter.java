@@ -8,6 +8,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.FileMetaData;
+import org.apache.parquet.hadoop.metadata.ParquetMetadata;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
 import org.apache.parquet.schema.LogicalTypeAnnotation;
 import org.apache.parquet.schema.LogicalTypeAnnotation.DecimalLogicalTypeAnnotation;
@@ -25,16 +26,18 @@ final class ParquetFooter {
 
   private static final String WRITTEN_BY_SPARK = "org.apache.spark.version";
 
+  private final ParquetMetadata footer;
   private final FileMetaData meta;
 
-  private ParquetFooter(FileMetaData meta) {
-    this.meta = meta;
+  private ParquetFooter(ParquetFileReader reader) {
+    this.footer = reader.getFooter();
+    this.meta = footer.getFileMetaData();
   }
 
   static ParquetFooter read(Path path, Configuration conf) throws IOException, BadFile {
     HadoopInputFile file = HadoopInputFile.fromPath(path, conf);
     try (ParquetFileReader reader = ParquetFileReader.open(file)) {
-      return new ParquetFooter(reader.getFileMetaData());
+      return new ParquetFooter(reader);
     } catch (RuntimeException | IOException error) {
       String message = String.valueOf(error.getMessage());
       // What else goes wrong is the store's fault and fails the task.
@@ -44,6 +47,10 @@ final class ParquetFooter {
       }
       throw error;
     }
+  }
+
+  ParquetMetadata metadata() {
+    return footer;
   }
 
   List<String> names() {

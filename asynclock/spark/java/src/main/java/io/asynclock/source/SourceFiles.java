@@ -91,7 +91,9 @@ public final class SourceFiles {
           String reason = null;
           Path path = path(file.getString(0));
           try {
-            types = ParquetFooter.read(path, conf.value()).types(wanted);
+            ParquetFooter footer = ParquetFooter.read(path, conf.value());
+            types = footer.types(wanted);
+            ParquetPages.check(path, conf.value(), footer.metadata(), wanted);
           } catch (BadFile bad) {
             reason = bad.getMessage();
           }
@@ -113,6 +115,11 @@ public final class SourceFiles {
       footers.add(read.call(file));
     }
     return files.sparkSession().createDataset(footers, Encoders.row(schema));
+  }
+
+  /** Fails unless each byte of the file can be had from its store. */
+  public static void readThrough(String file, Configuration conf) throws IOException {
+    Bytes.readThrough(path(file), conf);
   }
 
   /** Whether the bytes of a binary column are UTF-8. */
