@@ -77,9 +77,9 @@ class Renewals:
         self._set_timer(entry, remaining)
 
     def _renewed(self, entry: _Entry, task: asyncio.Task[BackendError | None], started: float) -> None:
-        if task.cancelled() or self._entries.get(entry.held) is not entry:
+        if self._entries.get(entry.held) is not entry:
             return
-        if task.exception() is None and task.result() is None:
+        if not task.cancelled() and task.exception() is None and task.result() is None:
             entry.renew_at = started + self._interval
         else:
             retry = self._objects.jittered(self._interval / 4)
