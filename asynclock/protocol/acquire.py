@@ -105,7 +105,7 @@ class Acquisition:
         Raises:
             RecordCorruptError: The object is no lock record; nothing was written.
             AccessDeniedError: The store refused; nothing was written.
-            UnsupportedBackendError: The lock cannot be had safely on this store.
+            UnsupportedBackendError: This store cannot give a safe token; nothing was written.
             BackendError: With ``once``, the store did not answer.
         """
         started_at = self._loop.time()
@@ -216,7 +216,7 @@ class Acquisition:
         return seen
 
     def _judge(self, seen: Seen) -> Verdict:
-        # Ours, but too old or made a lease of before: a new attempt with a new token over it.
+        # Ours, but too late, or it has made a lease already: write over it, under a new token.
         ours = self._attempts.find(seen) is not None
         if ours or (self._given is not None and self._given.shown_by(seen)):
             return Verdict(free=True, wait=0.0)
@@ -243,7 +243,7 @@ class Acquisition:
     # Writing.
 
     def _stands_back(self) -> bool:
-        """Whether nothing may be acquired just now, since the process may be ending."""
+        """Whether nothing may be acquired now, since the process may be ending."""
         return self._known.fairness.away_for(self._loop.time()) > 0
 
     def _may_write(self) -> bool:

@@ -313,9 +313,9 @@ def forget(process: Process, task: asyncio.Task[Any]) -> None:
 def forked(client: LockClient, leases: list[Any]) -> tuple[LockClient, list[Any]]:
     """Return what a child process has of a client and some leases after the hook of a fork has run."""
     child = shallow_copy(client)
-    scheduler = child._renewals = shallow_copy(client._renewals)
-    copies = {held: shallow_copy(held) for held in scheduler._entries}
-    scheduler._entries = {copies[held]: entry for held, entry in scheduler._entries.items()}
+    renewals = child._renewals = shallow_copy(client._renewals)
+    copies = {held: shallow_copy(held) for held in renewals._entries}
+    renewals._entries = {copies[held]: entry for held, entry in renewals._entries.items()}
     inherited = [shallow_copy(lease) for lease in leases]
     for lease in inherited:
         held = lease._held

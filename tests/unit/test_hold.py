@@ -281,9 +281,9 @@ async def test_a_loss_in_the_last_instant_of_hold_is_raised(world: World) -> Non
         async with client.lock("orders").hold() as lease:
             release = lease._end
 
-            async def too_late(tenure: HeldLock) -> bool:
+            async def too_late(held: HeldLock) -> bool:
                 clock_of(client).step(20.0)
-                return await release(tenure)
+                return await release(held)
 
             lease._end = too_late
 
