@@ -243,7 +243,7 @@ class LockClient:
         """
         now = asyncio.get_running_loop().time()
         self._stands_back_until = now + 2 * self.exit_bound
-        for engine in self._engines.values():
+        for engine in list(self._engines.values()):
             engine.stand_back(self._stands_back_until)
         going_on = True
         while going_on:
