@@ -113,6 +113,7 @@ POLL_INTERVAL: Final = "asynclock.protocol.waiting:Fairness.poll_interval"
 # What users hold in their hands.
 ACQUIRE: Final = "asynclock.lock:Lock._acquire"
 CANCEL_BODY: Final = "asynclock.lock:Hold._cancel"
+PROGRESS: Final = "asynclock.inflight:InFlight.progress"
 CLOSE_CLIENT: Final = "asynclock.client:LockClient._close"
 DROP_LEASE: Final = "asynclock.lease:Lease.__del__"
 RELEASE_LEASE: Final = "asynclock.lease:Lease._release"
@@ -704,6 +705,14 @@ MUTANTS: Final = (
         LET_GO,
         "self._in_flight.spawn(self.release())",
         "pass",
+        LEFT,
+        "endings",
+    ),
+    Mutant(
+        "wait for no work at an exit",
+        PROGRESS,
+        "if not self.pending or $now >= $until: return False",
+        "return False",
         LEFT,
         "endings",
     ),
