@@ -68,8 +68,8 @@ MUTANTS: Final = (
     Mutant(
         "partitions are paths",
         "options.py",
-        '"hoodie.datasource.write.partitionpath.urlencode": "true"',
-        '"hoodie.datasource.write.partitionpath.urlencode": "false"',
+        'hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "true"',
+        'hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "false"',
     ),
     Mutant(
         "old dates stop the compaction",
