@@ -42,7 +42,7 @@ demo: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS))
 
 test: $(VENV)/ready $(JAR) lint
-	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 3 --dist loadgroup)
+	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 2 --dist loadgroup)
 
 simulate: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.bank

@@ -1,4 +1,4 @@
-"""What a store must be able to do: read, and write under a condition."""
+"""What a backend must be able to do: read an object, and write one under a condition."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ class Backend(Protocol):
             body: Its bytes.
 
         Raises:
-            PreconditionFailedError: The object exists. This request wrote nothing, but a copy of it that
-                was sent twice below the backend may have.
+            PreconditionFailedError: The object exists. If a layer below the backend repeated the request,
+                its first copy may have created it: read it back.
             OutcomeUnknownError: The response was lost; the object may have been written.
             BackendUnavailableError: The store throttled the request, or there was no connection.
                 Nothing was written.
@@ -139,12 +139,12 @@ class Backend(Protocol):
             version: As an earlier ``get`` or write of this key returned it.
 
         Raises:
-            PreconditionFailedError: The object has another version or is missing. This request wrote
-                nothing, but a copy of it that was sent twice below the backend may have.
+            PreconditionFailedError: The object has another version or is missing. If a layer below the
+                backend repeated the request, its first copy may have been written: read it back.
             OutcomeUnknownError: The response was lost; the object may have been written.
-            BackendUnavailableError: As in ``put_if_absent``. Nothing was written.
-            AccessDeniedError: As in ``put_if_absent``. Nothing was written.
-            UnsupportedBackendError: As in ``put_if_absent``. Nothing was written.
+            BackendUnavailableError: As for ``put_if_absent``. Nothing was written.
+            AccessDeniedError: As for ``put_if_absent``. Nothing was written.
+            UnsupportedBackendError: As for ``put_if_absent``. Nothing was written.
 
         Source: RFC 9110 section 13.1.1 (``If-Match``); Cloud Storage: ``ifGenerationMatch=N``.
         """
@@ -162,7 +162,7 @@ class Backend(Protocol):
         """Write an object without a condition. For maintenance (audit trail, probe), never for a lock.
 
         Raises:
-            BackendError: As in ``put_if_absent``, except that nothing is refused for what is there.
+            BackendError: As for ``put_if_absent``, but never ``PreconditionFailedError``.
         """
         ...
 

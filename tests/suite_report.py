@@ -1,4 +1,4 @@
-"""Runs the suites side by side if asked to (``pytest -n 3``), and reports on them.
+"""Runs the suites side by side if asked to (``pytest -n 2 --dist loadgroup``), and reports on them.
 
 The report has the time of each suite and the servers that it ran against. A skipped test fails the run.
 """
@@ -15,8 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-_GROUPS: Final = {"spark": "spark", "contract": "servers", "faults": "servers", "hudi": "servers"}
-"""The process that runs a suite: one starts Spark, one the servers, and a third runs all others."""
+_WITH_SPARK: Final = {"laboratory", "mutants", "spark", "unit"}
+"""Suites that one process runs, the only one that keeps a Spark session; the other starts the servers."""
 
 _seconds: Counter[str] = Counter()
 _tests: Counter[str] = Counter()
@@ -42,7 +42,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     In CI nothing is left out.
     """
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_GROUPS.get(_suite(item.nodeid), "rest")))
+        group = "spark" if _suite(item.nodeid) in _WITH_SPARK else "servers"
+        item.add_marker(pytest.mark.xdist_group(group))
     if os.geteuid() == 0 or os.environ.get("CI"):
         return
     without = [item for item in items if item.get_closest_marker("root") is None]

@@ -1,4 +1,4 @@
-"""The stores, found by URL scheme through the entry-point group ``asynclock.backends``."""
+"""Opens the backend of a URL: the entry-point group ``asynclock.backends`` maps URL schemes to them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ _EXTRAS: Final = {
 
 
 def open_backend(url: str, **options: object) -> Backend:
-    """Open the store behind a URL; no I/O.
+    """Return the backend for a URL. Nothing is sent or written; a backend connects when it is first used.
 
     Args:
         url: For example ``s3://bucket/prefix``.
-        options: Options of that backend; see ``docs/backends``.
+        options: Options of that backend; see ``docs/backends``. Default: what its environment says.
 
     Raises:
-        ConfigError: The URL or an option is wrong.
-        BackendNotInstalledError: The backend's package is missing; names the extra.
+        ConfigError: No backend has the URL's scheme, or the URL or an option is wrong.
+        BackendNotInstalledError: The SDK that the backend needs is not installed; the error names the
+            extra to install.
     """
     scheme = split_url(url).scheme
     found = {point.name: point for point in entry_points(group=GROUP)}

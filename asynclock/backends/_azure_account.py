@@ -1,4 +1,4 @@
-"""Which Azure account a URL, the options or the environment name, and the credential for it."""
+"""Finds the Azure account that a URL, the options or the environment name, and the credential for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Sdk: TypeAlias = Any
-"""An object of the SDK, which is not type-checked here."""
+"""An object of the SDK, whose types are not checked here."""
 _SUFFIX: Final = "core.windows.net"
 _DEVELOPMENT: Final = (
     "http://127.0.0.1:10000/devstoreaccount1",
@@ -29,17 +29,27 @@ _DEVELOPMENT: Final = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Account:
-    """The address of an account and the credential for it; no repr, since it contains secrets."""
+    """An Azure storage account. It has no repr, because that would show secrets.
+
+    Attributes:
+        url: Address of its Blob service.
+        credential: An object of the SDK; None for ``DefaultAzureCredential``.
+    """
 
     url: str
     credential: Sdk | None
 
 
 def find_account(host: str, taken: Mapping[str, Sdk]) -> Account:
-    """Return the account that the URL, the options or the environment name.
+    """Return the account that the options, the URL or the environment name, in this order.
+
+    Args:
+        host: Host of the account in the URL; empty for a URL like ``az://container``.
+        taken: The backend's checked options.
 
     Raises:
-        ConfigError: Nothing names an account, or more than one credential is given.
+        ConfigError: Nothing names an account, an option or variable is wrong, or more than one credential
+            was given.
     """
     given = {name: taken.get(name) for name in ("connection_string", "sas_token", "credential")}
     if sum(value is not None for value in given.values()) > 1:
@@ -84,10 +94,10 @@ def _check_credential(credential: Sdk) -> None:
 
 
 def _host_address(host: str) -> str | None:
-    """Return the blob address of ``account.dfs.core.windows.net`` and the like; None without a host.
+    """Return the address of the Blob service for a host like ``account.dfs.core.windows.net``; None if empty.
 
-    A URL often comes from somebody else: it may choose an account, but it must not choose who
-    receives a credential, other than Azure.
+    Only hosts of Azure's clouds are accepted: the host receives the credential, and a URL often comes from
+    somebody else, who may choose an account but must not choose who receives the credential.
     """
     if not host:
         return None
@@ -124,7 +134,14 @@ def _from_connection_string(text: str) -> Account:
 
 
 def _key(address: str, key: str, name: str | None = None) -> AzureNamedKeyCredential:
-    """Return an account key; the account is the first label of the host, or an emulator's path."""
+    """Return an account key as the SDK needs it.
+
+    Args:
+        address: Address of the Blob service.
+        key: The key, in base64.
+        name: Name of the account. Default: the path of the address, as emulators have it, else the first
+            label of its host.
+    """
     try:
         base64.b64decode(key, validate=True)
     except ValueError:

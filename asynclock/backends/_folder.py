@@ -1,10 +1,13 @@
-"""A folder of regular files: never through links, never waiting, replaced under a lock, shared by its mode.
+"""A folder of regular files that several users and processes may replace, one at a time.
 
-Who may write in a folder takes part in its locks and is trusted: nobody can be kept from deleting
-or replacing files there. Who may not must be unable to disturb. The operating system grants a
-``flock`` to everyone who can open the file, for reading too; therefore the side file that writers
-lock is open to those only who may write in the folder, whatever the umask. For the same reason
-all who may write there can read the objects, else they could neither judge nor take over a lock.
+Symbolic links are never followed, and opening a file never blocks.
+
+A user who may write in the folder takes part in its locks and has to be trusted: the operating system
+lets such a user delete and replace every file there. A user who may not write there must not be able to
+disturb. The operating system grants a ``flock`` to every user who can open the file, even for reading
+only. Therefore the side file that writers lock can be opened by those users only who may write in the
+folder, whatever the umask. And the objects can be read by all users who may write in the folder, whatever
+the umask, because a user who cannot read a lock can neither tell whether it is free nor take it over.
 """
 
 from __future__ import annotations
@@ -24,10 +27,10 @@ if TYPE_CHECKING:
     from typing import Self
 
 FLOCK_PATIENCE: Final = 1.0
-"""Seconds to wait for another writer of the same object, who needs microseconds unless it was stopped."""
+"""Seconds to wait for another writer of the same object. A write takes less unless its process stops."""
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_GRAINS: Final = (10**3, 10**7, 10**9, 2 * 10**9)
-"""Nanoseconds by which file systems cut time stamps, at most: NTFS, exFAT, ext3 and HFS+, FAT."""
+_TIME_STEPS: Final = (10**3, 10**7, 10**9, 2 * 10**9)
+"""Steps of time stamps in nanoseconds, at most: on NTFS; on exFAT; on ext3 and HFS+; on FAT."""
 _KINDS: Final = {
     stat.S_IFBLK: "a device",
     stat.S_IFCHR: "a device",
@@ -39,22 +42,25 @@ _KINDS: Final = {
 
 
 class IrregularFileError(OSError):
-    """A folder, link, FIFO, socket or device stands where a regular file should; it was not touched."""
+    """There is a folder, link, FIFO, socket or device instead of a regular file. It was left as it is."""
 
 
 class Folder:
-    """A folder held open: all steps of one write happen in it, whatever becomes of its path meanwhile.
+    """An open folder. All steps of one write happen in it, even if its path is renamed in the middle.
 
     Args:
-        path: The folder; must exist, and be readable (its descriptor is what syncs it).
+        path: The folder. It must exist and be readable, because syncing it needs a descriptor for reading.
+
+    Raises:
+        OSError: As of ``os.open``.
     """
 
-    __slots__ = ("_descriptor", "_facts", "_path")
+    __slots__ = ("_descriptor", "_path", "_status")
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._facts = os.fstat(self._descriptor)
+        self._status = os.fstat(self._descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -64,30 +70,35 @@ class Folder:
 
     @property
     def device(self) -> int:
-        """Number of the mounted file system."""
-        return self._facts.st_dev
+        """Number of the file system that the folder is on."""
+        return self._status.st_dev
 
     def close(self) -> None:
         """Close the folder's descriptor."""
         os.close(self._descriptor)
 
     def names(self) -> list[str]:
-        """Return the names of all that is in the folder."""
-        return os.listdir(self._descriptor)  # noqa: PTH208  of the descriptor
+        """Return the names of everything in the folder."""
+        return os.listdir(self._descriptor)  # noqa: PTH208  pathlib cannot list a descriptor
 
     def read(self, name: str, limit: int) -> tuple[bytes, os.stat_result]:
-        """Return the first bytes of a file and what it is like; see ``read_regular``."""
+        """Return the first ``limit`` bytes of a file and its ``stat``; see ``read_regular``."""
         return read_regular(name, limit, folder=self._descriptor)
 
     @contextlib.contextmanager
     def temporary(self, name: str, body: bytes, *, fsync: bool) -> Iterator[int]:
-        """Write a file that all who may write in the folder can read; give its descriptor.
+        """Write a new file that all users who may write in the folder can read, and yield its descriptor.
 
-        The caller renames it; after an error the name is removed.
+        The caller renames the file in the ``with`` block; after an error there the file is removed.
+
+        Args:
+            name: Name of the new file.
+            body: Its bytes.
+            fsync: Whether the bytes are on the disk before the block begins.
         """
         descriptor = self._create(name, 0o644)
         try:
-            self._share(descriptor, stat.S_IRUSR)
+            self._give_access(descriptor, stat.S_IRUSR)
             rest = memoryview(body)
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
@@ -101,11 +112,15 @@ class Folder:
             os.close(descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        """Put a file in the place of another, or of nothing."""
+        """Rename a file, and replace the file that has the new name, if any.
+
+        Raises:
+            PermissionError: Another user owns that file, and the folder has the sticky bit.
+        """
         try:
             os.rename(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
         except PermissionError as error:
-            if self._facts.st_mode & stat.S_ISVTX:
+            if self._status.st_mode & stat.S_ISVTX:
                 reason = (
                     "in a folder with the sticky bit only the owner of a file may replace it; to share locks "
                     "between users, take a folder without that bit"
@@ -114,42 +129,46 @@ class Folder:
             raise
 
     def remove(self, name: str) -> None:
-        """Remove a name; a missing one is no error."""
+        """Remove a file; one that is missing is no error."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._descriptor)
 
     def modified(self, name: str) -> float:
         """Return when a file was last written, in epoch seconds."""
-        return self._look(name).st_mtime
+        return self._stat(name).st_mtime
 
     def sync(self) -> None:
-        """Bring the folder's names to the disk."""
+        """Write the folder itself to the disk, so that its new names survive a power failure."""
         os.fsync(self._descriptor)
 
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Hold the operating system's lock on a side file, which the kernel frees when the process dies.
+        """Hold the operating system's lock on a side file. The kernel frees it when the process dies.
+
+        Args:
+            name: Name of the side file, which is made if it is missing.
 
         Raises:
-            BlockingIOError: Another process holds it for longer than a write takes.
+            BlockingIOError: Another process held the lock for ``FLOCK_PATIENCE`` seconds.
         """
-        descriptor = self._take(name)
+        descriptor = self._lock_side_file(name)
         try:
             yield
         finally:
             _release(descriptor)
 
-    def _take(self, name: str) -> int:
+    def _lock_side_file(self, name: str) -> int:
         while True:
             descriptor = self._open_side_file(name)
             try:
                 if os.fstat(descriptor).st_uid == os.geteuid():
-                    # The mode of the folder may have been changed since.
-                    self._share(descriptor, stat.S_IRUSR | stat.S_IWUSR, mode=0)
+                    # The folder's mode may have changed since the file was made.
+                    self._give_access(descriptor, stat.S_IRUSR | stat.S_IWUSR, mode=0)
                 _wait_for_flock(descriptor)
-                # A deletion removes the side file: who waited for it must lock the one that is there now.
+                # Deleting an object removes its side file. A process that waited for the old file must then
+                # lock the new one.
                 with contextlib.suppress(FileNotFoundError):
-                    if os.path.samestat(self._look(name), os.fstat(descriptor)):
+                    if os.path.samestat(self._stat(name), os.fstat(descriptor)):
                         return descriptor
             except BaseException:
                 _release(descriptor)
@@ -158,20 +177,21 @@ class Folder:
 
     def _open_side_file(self, name: str) -> int:
         while True:
-            # Not O_CREAT: Linux refuses it for files of other users in some shared folders.
-            with contextlib.suppress(FileNotFoundError), _fork_waits:
+            # Without O_CREAT, which Linux refuses for files of other users in some shared folders.
+            with contextlib.suppress(FileNotFoundError), _fork_lock:
                 descriptor = open_regular(name, folder=self._descriptor)
-                _locks.add(descriptor)
+                _side_files.add(descriptor)
                 break
             self._make_side_file(name)
         return descriptor
 
     def _make_side_file(self, name: str) -> None:
-        # Made under another name: nobody can open it before it has its mode, nor a mode that is too wide.
+        # Made under another name and linked once it has its mode: a process that opens it earlier might find
+        # the mode too narrow, or get in because the mode is too wide.
         draft = f"{name}.{os.getpid():x}-{os.urandom(6).hex()}.tmp"
         descriptor = self._create(draft, 0o600)
         try:
-            self._share(descriptor, stat.S_IRUSR | stat.S_IWUSR, mode=0)
+            self._give_access(descriptor, stat.S_IRUSR | stat.S_IWUSR, mode=0)
             with contextlib.suppress(FileExistsError):
                 self._link(draft, name)
         finally:
@@ -186,46 +206,46 @@ class Folder:
         except OSError as error:
             if error.errno not in {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}:
                 raise
-            # No hard links: FAT, which has no modes of files either.
+            # A file system without hard links, such as FAT: it has no file modes to set beforehand either.
             os.close(self._create(name, 0o600))
 
     def _create(self, name: str, mode: int) -> int:
         return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, mode, dir_fd=self._descriptor)
 
-    def _look(self, name: str) -> os.stat_result:
+    def _stat(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
 
-    def _share(self, descriptor: int, bits: int, mode: int | None = None) -> None:
+    def _give_access(self, descriptor: int, bits: int, mode: int | None = None) -> None:
         """Give each class of users that may write in the folder the permissions ``bits`` on a file.
 
         Args:
-            descriptor: The file; gets the folder's owner and group, too, as far as this process may.
-            bits: The permissions, as those of a file's owner.
-            mode: What else the file's mode has; default what it is.
+            descriptor: The file. It also gets the owner and group of the folder, if this process may do that.
+            bits: The permissions, written as those of a file's owner (``S_IRUSR``, ``S_IWUSR``).
+            mode: The mode to which these permissions are added. Default: the file's present mode.
         """
-        facts, folder = os.fstat(descriptor), self._facts
-        mode = stat.S_IMODE(facts.st_mode) if mode is None else mode
+        status, folder = os.fstat(descriptor), self._status
+        mode = stat.S_IMODE(status.st_mode) if mode is None else mode
         mode |= bits
         if folder.st_mode & stat.S_IWGRP:
             mode |= bits >> 3
         if folder.st_mode & stat.S_IWOTH:
             mode |= bits >> 6
         with contextlib.suppress(PermissionError):
-            if facts.st_uid != folder.st_uid and os.geteuid() == 0:
+            if status.st_uid != folder.st_uid and os.geteuid() == 0:
                 os.fchown(descriptor, folder.st_uid, -1)
-            if facts.st_gid != folder.st_gid and folder.st_mode & stat.S_IWGRP:
+            if status.st_gid != folder.st_gid and folder.st_mode & stat.S_IWGRP:
                 os.fchown(descriptor, -1, folder.st_gid)
-        if stat.S_IMODE(facts.st_mode) != mode:
-            # Not every file system has modes.
+        if stat.S_IMODE(status.st_mode) != mode:
+            # Some file systems have no modes.
             with contextlib.suppress(PermissionError):
                 os.fchmod(descriptor, mode)
 
 
 def open_regular(path: Path | str, *, folder: int | None = None) -> int:
-    """Open a file for reading and return its descriptor; never follow a link, never wait.
+    """Open a file for reading and return its descriptor. Never follows a link, never blocks.
 
     Raises:
-        IrregularFileError: It is no regular file.
+        IrregularFileError: It is not a regular file.
         OSError: As of ``os.open``.
     """
     try:
@@ -244,20 +264,23 @@ def open_regular(path: Path | str, *, folder: int | None = None) -> int:
 
 
 def read_regular(path: Path | str, limit: int, *, folder: int | None = None) -> tuple[bytes, os.stat_result]:
-    """Return the first ``limit`` bytes of a file and what it is like; see ``open_regular``."""
+    """Return the first ``limit`` bytes of a file and its ``stat``; raises as ``open_regular`` does."""
     descriptor = open_regular(path, folder=folder)
     try:
-        facts = os.fstat(descriptor)
+        status = os.fstat(descriptor)
         body = b""
         while len(body) < limit and (more := os.read(descriptor, limit - len(body))):
             body += more
-        return body, facts
+        return body, status
     finally:
         os.close(descriptor)
 
 
 def make_folder(path: Path, root: Path) -> None:
-    """Make a folder and those above it; below ``root`` each is shared as the one that it stands in."""
+    """Make a folder and its parents. Below ``root``, a new folder gets the group and mode of its parent.
+
+    This happens only if the parent can be written by its group or by everybody; else the umask decides.
+    """
     if path == root or root not in path.parents:
         path.mkdir(parents=True, exist_ok=True)
         return
@@ -275,48 +298,56 @@ def make_folder(path: Path, root: Path) -> None:
         path.chmod(stat.S_IMODE(above.st_mode))
 
 
-def stamp(descriptor: int, now: int, after: int) -> os.stat_result:
-    """Set the time of a file to ``now`` or later, in epoch nanoseconds; return what the file is like then.
+def set_modified(descriptor: int, now: int, after: int) -> os.stat_result:
+    """Set a file's time of last modification to the present or a little later, and return its ``stat``.
 
-    Later than ``after`` where the file system keeps nanoseconds. Where it cuts them the time is the
-    next that it can keep: a lease must never seem older than it is.
+    A file system that rounds time stamps down would make a lease look older than it is. There the time is
+    set to the next one that the file system can store, at most 2 s ahead.
+
+    Args:
+        descriptor: The file.
+        now: The present, in epoch nanoseconds.
+        after: Where the file system stores nanoseconds, the new time is later than this.
+
+    Raises:
+        OSError: The file system cannot store the present time.
     """
-    for modified in (max(now, after + 1), *(now + grain for grain in _GRAINS)):
+    for modified in (max(now, after + 1), *(now + step for step in _TIME_STEPS)):
         os.utime(descriptor, ns=(now, modified))
-        facts = os.fstat(descriptor)
-        if facts.st_mtime_ns >= now:
-            return facts
+        status = os.fstat(descriptor)
+        if status.st_mtime_ns >= now:
+            return status
     raise OSError(errno.EOVERFLOW, "the file system cannot keep the present time")
 
 
-# The side files that are open. A forked child has copies of their descriptors, and a copy keeps the lock
-# of a parent that is killed before it unlocks; therefore the child closes them at once.
-_locks: Final[set[int]] = set()
-_fork_waits: Final = threading.Lock()
+# Descriptors of the open side files. A forked child inherits copies of them. If the parent were killed before
+# it unlocks, such a copy would keep the lock held, so the child closes its copies at once.
+_side_files: Final[set[int]] = set()
+_fork_lock: Final = threading.Lock()
 
 
 def _close_in_child() -> None:
-    for descriptor in _locks:
+    for descriptor in _side_files:
         os.close(descriptor)
-    _locks.clear()
-    _fork_waits.release()
+    _side_files.clear()
+    _fork_lock.release()
 
 
 os.register_at_fork(
-    before=_fork_waits.acquire, after_in_parent=_fork_waits.release, after_in_child=_close_in_child
+    before=_fork_lock.acquire, after_in_parent=_fork_lock.release, after_in_child=_close_in_child
 )
 
 
 def _release(descriptor: int) -> None:
-    # Closing alone would not unlock while a forked child has a copy.
+    # Closing the descriptor does not unlock the file while a forked child has a copy of it.
     fcntl.flock(descriptor, fcntl.LOCK_UN)
-    with _fork_waits:
-        _locks.discard(descriptor)
+    with _fork_lock:
+        _side_files.discard(descriptor)
         os.close(descriptor)
 
 
 def _wait_for_flock(descriptor: int) -> None:
-    # Not a blocking call: behind a stopped process it would use up the backend's few threads.
+    # Does not block in flock: calls waiting for a stopped process would occupy all of the backend's threads.
     until = time.monotonic() + FLOCK_PATIENCE
     pause = 0.0005
     while True:

@@ -1,4 +1,4 @@
-"""Where the access tokens for Cloud Storage come from, and how the callers that wait for one share it."""
+"""Access tokens for Cloud Storage: where they come from, and how concurrent requests share a fetch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import orjson
 from gcloud.aio.auth import Token
 
-from asynclock.backends._http import Joined
+from asynclock.backends._http import SharedFetch
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,26 +21,33 @@ if TYPE_CHECKING:
 _ACCOUNT_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 _SCOPES: Final = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _STALE: Final = 0.5
-"""The share of a token's life after which the next one is fetched, as in the SDK."""
+"""After this share of a token's lifetime the next one is fetched, as in the SDK."""
 
 
 class AccessTokens(Protocol):
-    """Where access tokens come from: ``gcloud.aio.auth.Token`` or anything like it."""
+    """A source of access tokens: ``gcloud.aio.auth.Token``, or an object with the same two methods."""
 
     async def get(self) -> str | None:
         """Return a token that is valid now."""
         ...
 
     async def close(self) -> None:
-        """Free what it holds."""
+        """Free connections."""
         ...
 
 
 def checked_token(given: object) -> AccessTokens | None:
-    """Return the option ``token`` as a source of tokens; None stands for the SDK's chain.
+    """Return the option ``token`` as a source of access tokens.
+
+    Args:
+        given: An access token as text, or an object with ``async get()``. None: the SDK looks for
+            credentials itself, in the file named by ``GOOGLE_APPLICATION_CREDENTIALS`` and other places.
+
+    Returns:
+        None if ``given`` is None.
 
     Raises:
-        ConfigError: It is no source of tokens, or the chain's file is no JSON.
+        ConfigError: ``given`` is neither, or the file of credentials is not JSON.
     """
     if given is None:
         _check_account_file(os.environ.get(_ACCOUNT_FILE))
@@ -55,17 +62,17 @@ def checked_token(given: object) -> AccessTokens | None:
 
 
 async def default_token(session: aiohttp.ClientSession) -> SharedToken:
-    """Return the token of the SDK's chain of credentials."""
-    # In a thread, since it reads the credentials' file.
+    """Return a token made of the credentials that the SDK finds by itself."""
+    # In a thread, because it reads the file of credentials.
     return SharedToken(await asyncio.to_thread(Token, session=session, scopes=_SCOPES))
 
 
 class SharedToken:
-    """The SDK's token, fetched for all who wait at once, and in the background while the old one is valid.
+    """The SDK's token, shared: one fetch serves all requests, and runs in the background if there is time.
 
-    ``Token.get`` shares one fetch too, but the cancellation of one waiter ends it for all; and in
-    the last minutes of a token it waits for the next one, so that a fetch that hangs would cost
-    leases which the present token could still renew (rule 5 of the protocol).
+    ``Token.get`` shares one fetch too, but if one waiting request is cancelled, the fetch fails for all.
+    And in the last minutes of a token it waits for the next one: if that fetch hangs, leases would be lost
+    that the present token could still renew.
 
     Args:
         inner: The SDK's token.
@@ -75,19 +82,19 @@ class SharedToken:
         self._inner = inner
         self._text: str | None = None
         self._stale_at = self._expires_at = 0.0
-        self._fetching: Joined[str | None] = Joined(self._fetch)
+        self._fetching: SharedFetch[str | None] = SharedFetch(self._fetch)
 
     async def get(self) -> str | None:
         """Return a token that is valid now."""
         now = time.time()
         if now >= self._expires_at:
-            return await self._fetching.join()
+            return await self._fetching.wait()
         if now >= self._stale_at:
             self._fetching.start()
         return self._text
 
     async def close(self) -> None:
-        """End a fetch that is under way; the SDK's token stays open."""
+        """Cancel a running fetch. The SDK's token itself is not closed."""
         await self._fetching.aclose()
 
     async def _fetch(self) -> str | None:
@@ -113,13 +120,17 @@ class _FixedToken:
 
 
 def _check_account_file(path: str | None) -> None:
-    """Refuse a file that the SDK would ignore without a word, to wait for a metadata server instead."""
+    """Refuse a file of credentials that is not JSON.
+
+    The SDK would ignore it without a word and ask the metadata server of Google's machines instead, which
+    nowhere else answers.
+    """
     if not path or not Path(path).is_file():
         return
     try:
         account = orjson.loads(Path(path).read_bytes())
     except OSError:
-        return  # an error on first use, as for a file that is missing
+        return  # the first request fails and says so, as for a missing file
     except orjson.JSONDecodeError:
         account = None
     if not isinstance(account, dict):

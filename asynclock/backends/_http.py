@@ -1,8 +1,8 @@
-"""What the three cloud backends share: one request a call, its answer, its failures.
+"""What the three cloud backends share: one request a call, the headers of its answer, and its errors.
 
-Exceptions of the SDKs never leave a backend, and neither do their texts, which quote headers,
-presigned queries and signatures. Our errors contain the status, the provider's code and a text of
-this package, nothing else.
+Exceptions of the SDKs never leave a backend, and neither do their texts, which quote headers, presigned
+queries and signatures. The errors of this package contain the HTTP status, the provider's error code and
+a text of this package, nothing else.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ T = TypeVar("T")
 
 _logger: Final = logging.getLogger("asynclock")
 CONNECT_TIMEOUT: Final = 10.0
-"""Seconds to connect. The lock bounds every request by its lease; this bounds other callers."""
+"""Seconds for a connection to be made. A lock ends its requests earlier if its lease is short."""
 READ_TIMEOUT: Final = 30.0
+"""Seconds of silence after which a request ends. A lock ends its requests earlier if its lease is short."""
 _READS: Final = frozenset({"get", "list"})
 _CODE_SHOWN: Final = 64
 _REDIRECT: Final = 3
@@ -59,11 +60,12 @@ _BY_STATUS: Final[Mapping[int, type[BackendError]]] = {
 
 
 class Exchange:
-    """What became of one call's request.
+    """The request of one call of a backend, and the answer to it.
 
     Attributes:
-        sent: The request was handed to the transport; before, nothing can have been written.
-        headers: Those of the answer, once there is one.
+        sent: Whether the request was handed to the transport. If not, nothing was written.
+        status: HTTP status of the answer; None before there is one. Set by the Azure backend only.
+        headers: Headers of the answer; empty before there is one. Set by the Azure backend only.
     """
 
     __slots__ = ("headers", "sent", "status")
@@ -75,27 +77,29 @@ class Exchange:
 
 
 exchange: Final[ContextVar[Exchange | None]] = ContextVar("asynclock_exchange", default=None)
+"""The exchange of the running call. A context variable, because SDKs pass no arguments to a transport."""
 
 
 class RedirectRefusedError(Exception):
-    """The endpoint answered with a redirect; following it would send the write elsewhere."""
+    """The endpoint answered with a redirect, which was not followed: the write would go somewhere else."""
 
 
 def note_sent() -> None:
-    """Record that the running call hands its request to the transport."""
+    """Record that the running call has handed its request to the transport: it may be written from now on."""
     if (current := exchange.get()) is not None:
         current.sent = True
 
 
 def without_resend(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
-    """Stop a session from sending a request again after a lost connection, and return it.
+    """Keep a session from sending a request again after a lost connection, and return the session.
 
-    aiohttp repeats a GET, PUT or DELETE once, below every setting of an SDK. A repeated PUT meets
-    its own first copy and reports a false conflict (rule 1 of the protocol). There is no public
-    switch (aiohttp#10790); this one is in the table of hooks in ``docs/backends``.
+    aiohttp repeats a GET, PUT or DELETE once, whatever the retry settings of an SDK. If the first copy of
+    a conditional PUT was written, the second one is refused because of it, and the caller believes that
+    somebody else has written. aiohttp has no public switch for this (aiohttp#10790); the private one used
+    here is in the table of hooks in ``docs/backends``.
 
     Raises:
-        ConfigError: This aiohttp has no such switch.
+        ConfigError: This release of aiohttp does not have the switch.
     """
     if not hasattr(session, "_retry_connection"):
         raise ConfigError(
@@ -118,7 +122,11 @@ def http_date(text: str) -> float | None:
 
 
 def server_time(headers: Mapping[str, str]) -> float | None:
-    """Return the ``Date`` of an answer; None without one, or beside an ``Age`` (a cache's copy)."""
+    """Return the ``Date`` of an answer in epoch seconds.
+
+    Returns:
+        None if the answer has no Date, or has an ``Age``: then a cache sent it, with the Date of its copy.
+    """
     text = headers.get("date") or headers.get("Date")
     if text is None or "age" in headers or "Age" in headers:
         return None
@@ -126,7 +134,12 @@ def server_time(headers: Mapping[str, str]) -> float | None:
 
 
 async def read_capped(read: Callable[[int], Awaitable[bytes]], close: Callable[[], object]) -> bytes:
-    """Read a body of at most ``MAX_BODY`` + 1 bytes; drop the connection where there is more."""
+    """Return the first ``MAX_BODY`` + 1 bytes of a body at most.
+
+    Args:
+        read: Returns up to so many bytes of the body; empty at its end.
+        close: Called if the body was not read to its end, so that its connection is not used again.
+    """
     chunks: list[bytes] = []
     left = MAX_BODY + 1
     while left > 0:
@@ -140,7 +153,7 @@ async def read_capped(read: Callable[[int], Awaitable[bytes]], close: Callable[[
 
 
 def is_loopback(host: str | None) -> bool:
-    """Return whether a host name is this machine, by its form alone; no look-up."""
+    """Return whether a host name or address means this machine. Decided without looking the name up."""
     if host is None:
         return False
     try:
@@ -152,23 +165,29 @@ def is_loopback(host: str | None) -> bool:
 def check_endpoint(setting: str, value: str, *, allow_http: bool, with_path: bool = False) -> str:
     """Check the address of a service and return it without a trailing slash.
 
+    Args:
+        setting: Named in the error.
+        value: The address.
+        allow_http: Whether plain http is allowed to other machines than this one.
+        with_path: Whether the address may have a path; default False.
+
     Raises:
-        ConfigError: It is no plain http(s) address, or would send secrets over plain http.
+        ConfigError: It is not such an address, or secrets would be sent over plain http.
     """
 
     def refuse(reason: str) -> NoReturn:
-        # The value is left out: an address may contain a password or a token.
+        # The value is not shown: an address may contain a password or a token.
         raise ConfigError(setting=setting, value="...", reason=reason)
 
     try:
         parts = urlsplit(value)
         parts.port  # noqa: B018  raises where the port is no number
     except ValueError:
-        parts = None  # refused below, so that this error, which may quote a secret, is not its context
+        parts = None  # refused below: this error may quote a secret, so it must not become the context
     if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
         refuse("must be like https://host:443")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        refuse("must bear no user, password, ? or #; give credentials by their options")
+        refuse("must contain no user, password, ? or #; give credentials by their options")
     if parts.path.strip("/") and not with_path:
         refuse("must have no path; the bucket and prefix belong into the URL")
     if parts.scheme == "http" and not (allow_http or is_loopback(parts.hostname)):
@@ -176,12 +195,12 @@ def check_endpoint(setting: str, value: str, *, allow_http: bool, with_path: boo
     return value.rstrip("/")
 
 
-class Joined(Generic[T]):
-    """One shared fetch at a time, for credentials: a waiter's cancellation never reaches it.
+class SharedFetch(Generic[T]):
+    """A fetch of credentials that all concurrent callers share. Cancelling one caller does not cancel it.
 
     Args:
         fetch: Gets a new value.
-        limit: Seconds after which a fetch that hangs is cancelled, so that the next caller starts a new one.
+        limit: Seconds after which a fetch is cancelled, so that the next caller starts a new one; default 30.
     """
 
     def __init__(self, fetch: Callable[[], Awaitable[T]], *, limit: float = 30.0) -> None:
@@ -193,16 +212,16 @@ class Joined(Generic[T]):
         """Return the running fetch, or start one."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._bounded())
-            # If nobody waits for the fetch, its failure needs no report: the next call fails again.
+            # Retrieve its error: asyncio would log one that nobody waits for, and the next call fails anyway.
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self._task
 
-    async def join(self) -> T:
-        """Wait for the running fetch, or for a new one."""
+    async def wait(self) -> T:
+        """Return the value of the running fetch, or of a new one. Raises what the fetch raises."""
         return await asyncio.shield(self.start())
 
     async def aclose(self) -> None:
-        """Cancel a running fetch and wait for its end."""
+        """Cancel the running fetch, if any, and wait for its end."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -213,7 +232,7 @@ class Joined(Generic[T]):
 
 
 class _Call:
-    """One call of a backend: holds its exchange, and turns its failure into an error of this package."""
+    """Turns what the SDK raises in a ``with`` block, one call of a backend, into an error of this package."""
 
     __slots__ = ("_backend", "_current", "_key", "_operation")
 
@@ -237,17 +256,23 @@ class _Call:
                     failure.__context__ = None  # the SDK's text may contain secrets
                     del failure, error  # their tracebacks refer to this frame: a reference cycle
         finally:
-            exchange.set(None)  # reset() would fail if a loop ends in the middle of the call
+            # Not reset(), which fails if the loop ends in the middle of the call: Python then closes the call
+            # in another context.
+            exchange.set(None)
 
 
 class CloudBackend(ABC, Generic[C]):
-    """A bucket behind an SDK, whose client is made on first use, on the loop that uses it.
+    """A bucket behind an SDK. The SDK's client is made by the first call, on the event loop of that call.
+
+    Args:
+        prefix: Put before every key.
+        min_write_interval: Seconds that a lock leaves between two writes of one object.
 
     Attributes:
         name: Name of the backend in errors.
-        clock_resolution: 1.0, since HTTP dates have whole seconds.
-        codes: What the provider's error codes become.
-        hints: What to do, by error code or status.
+        clock_resolution: 1.0, because HTTP dates have whole seconds.
+        codes: The class of error for each of the provider's error codes.
+        hints: What the user can do, by error code or HTTP status; part of the error's text.
     """
 
     name: str
@@ -267,7 +292,7 @@ class CloudBackend(ABC, Generic[C]):
         self._warned = False
 
     async def aclose(self) -> None:
-        """Free connections and descriptors; twice is a no-op."""
+        """Free connections and descriptors. A second call does nothing; requests now fail."""
         self._closed = True
         async with self._opening:
             client, self._client = self._client, None
@@ -282,7 +307,12 @@ class CloudBackend(ABC, Generic[C]):
 
     @abstractmethod
     def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
-        """Return status, provider's code and the transport's error of a vendor exception."""
+        """Return what is known of an exception of the SDK.
+
+        Returns:
+            HTTP status, or None if there was no answer; the provider's error code, or an empty string; the
+            error of the connection below the SDK, if there was no answer and it is known, else None.
+        """
 
     async def _ready(self) -> C:
         if self._client is None:
@@ -294,18 +324,18 @@ class CloudBackend(ABC, Generic[C]):
         return self._client
 
     def _call(self, operation: str, key: str) -> _Call:
-        """Turn every failure of the SDK inside of a ``with`` block into an error of this package."""
+        """Return a context manager that turns what the SDK raises in it into an error of this package."""
         return _Call(self, operation, key)
 
     def note_cancelled(self, current: Exchange) -> None:
-        """Log, once, that a call was cancelled before anything was sent."""
+        """Log that a call was cancelled before its request was sent; once for each backend."""
         if not (current.sent or self._warned):
-            # The SDKs retry a fetch of credentials for longer than a request may take.
+            # Usually the SDK is still trying to fetch credentials, which may take longer than a request may.
             self._warned = True
             _logger.warning("%s: no credentials came in time, nothing was sent", self.name)
 
     def failure(self, operation: str, key: str, error: Exception, current: Exchange) -> BackendError:
-        """Return the error for a failure of the SDK; it contains nothing of the SDK's text."""
+        """Return the error of this package for an exception of the SDK, without the SDK's text."""
         status, code, transport = self._read_failure(error)
         if isinstance(error, RedirectRefusedError) or (status or 0) // 100 == _REDIRECT:
             kind: type[BackendError] = UnsupportedBackendError
@@ -324,7 +354,8 @@ class CloudBackend(ABC, Generic[C]):
         return kind(backend=self.name, operation=operation, key=key, detail=detail)
 
     def _answered(self, status: int | None, code: str) -> tuple[type[BackendError], str]:
-        # The code first: S3 reports a lost race as 200, 409, 412 or 500, always with the code.
+        # The error code decides before the status: S3 reports a lost race with status 200, 409, 412 or 500,
+        # and always with a code.
         kind = self.codes.get(code)
         if kind is None:
             kind = _BY_STATUS.get(status or 0, OutcomeUnknownError)
@@ -334,11 +365,6 @@ class CloudBackend(ABC, Generic[C]):
 
 
 def _failed_to_connect(error: BaseException) -> bool:
-    import aiohttp  # noqa: PLC0415  comes with the SDKs; asynclock is imported without it
+    import aiohttp  # noqa: PLC0415  installed with the SDKs only
 
     return isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-
-
-def options_left(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Return the given ones of ``names``, for a constructor's keyword arguments."""
-    return {name: options[name] for name in names if name in options}

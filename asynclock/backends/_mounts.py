@@ -1,4 +1,4 @@
-"""Which kind of file system a path is on, by the kernel's table of mounts."""
+"""Tells local file systems from network and shared ones, by the kernel's table of mounts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ _SHARED: Final = frozenset({
     "gpfs", "hostfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs", "pvfs2",
     "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "wekafs",
 })  # fmt: skip
-"""Shared with other machines or a virtual machine's host: not this kernel alone locks and renames there."""
+"""File systems shared with other machines or with a virtual machine's host: other kernels write there too."""
 _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 
 
 def shared_kind(path: Path) -> str | None:
     """Return the kind of the network or shared file system that ``path`` is on, or will be once it exists.
 
-    None: it is on a local one, or this system has no table of mounts that could tell.
+    Returns:
+        For example ``nfs4``. None: the file system is local, or this operating system has no table of
+        mounts to look in.
     """
     mounts = list(_mounts())
-    # As it is written first: to follow the links of a share whose server is gone would block for good.
+    # The path without its links resolved comes first: resolving links on a share whose server is gone blocks.
     for plain in (os.path.abspath, os.path.realpath):
         kind = _kind(plain(path), mounts)
         if _is_shared(kind):
@@ -34,7 +36,7 @@ def shared_kind(path: Path) -> str | None:
 
 
 def shared_below(folder: Path) -> tuple[Path, str] | None:
-    """Return path and kind of a network or shared file system that is mounted below ``folder``, if any."""
+    """Return path and kind of a network or shared file system mounted below ``folder``, or None."""
     real = os.path.realpath(folder)
     visible = (
         (Path(point), kind)
@@ -53,7 +55,7 @@ def _kind(path: str, mounts: list[tuple[str, str]]) -> str:
 
 
 def _is_shared(kind: str) -> bool:
-    # "fuse.sshfs" and the like; "fuseblk" is a local disk.
+    # "fuse.sshfs" and the like are shared; "fuseblk" is a local disk.
     return kind in _SHARED or kind.startswith("fuse.")
 
 
@@ -62,7 +64,7 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _mounts() -> Iterator[tuple[str, str]]:
-    """Yield mount point and kind, in the order in which they were mounted.
+    """Yield mount point and kind of each mounted file system, in the order in which they were mounted.
 
     Source: proc_pid_mountinfo(5): the fifth field is the mount point, the one after `` - `` the kind.
     """
@@ -73,7 +75,7 @@ def _mounts() -> Iterator[tuple[str, str]]:
 
 
 def _table() -> list[bytes]:
-    """Return the lines of the kernel's table of mounts; empty where there is none."""
+    """Return the lines of the kernel's table of mounts; an empty list on systems that have none."""
     try:
         return Path("/proc/self/mountinfo").read_bytes().splitlines()
     except OSError:

@@ -1,12 +1,13 @@
 """How the providers name buckets, containers and accounts.
 
-A name that no provider gives is refused before anything is sent: it may be a slip (``s3://../x``),
-or a secret in the place of a bucket, which would be shown and looked up as a host.
+A name that the provider does not allow is refused before anything is sent. It may be a mistake
+(``s3://../x``), or a secret typed in the place of a bucket, which would then appear in errors and be sent
+to a name server as part of a host name.
 
-Source: Amazon S3, "General purpose bucket naming rules" (names that its rules reserve belong to
-access points, which are buckets to a client); Google Cloud Storage, "Bucket name requirements";
-Azure, "Naming and referencing containers, blobs, and metadata", "Storage account name", and the
-endpoints of "Azure Government" and "Azure in China".
+Source: Amazon S3, "General purpose bucket naming rules" (the names that these rules reserve are allowed
+here: they belong to access points, which a client uses like buckets); Google Cloud Storage, "Bucket name
+requirements"; Azure, "Naming and referencing containers, blobs, and metadata", "Storage account name",
+and the endpoints of "Azure Government" and "Azure in China".
 """
 
 from __future__ import annotations
@@ -32,26 +33,29 @@ _RULES: Final = {
 
 
 def name_problem(provider: str, name: str) -> str | None:
-    """Return what a bucket or container must be called if this cannot be its name, else None.
+    """Return the provider's rule for names if ``name`` breaks it, else None.
 
     Args:
         provider: ``s3``, ``gs`` or ``az``.
-        name: The name.
+        name: Name of the bucket or container.
     """
     pattern, rule = _RULES[provider]
     return None if pattern.fullmatch(name) else rule
 
 
 def is_account_name(name: str) -> bool:
-    """Say whether an Azure storage account can have this name."""
+    """Return whether an Azure storage account can have this name."""
     return re.fullmatch(r"[a-z0-9]{3,24}", name) is not None
 
 
 def azure_account(host: str) -> tuple[str, str] | None:
-    """Return account and cloud of ``account.blob.core.windows.net``; None for a host of no known cloud.
+    """Return account and cloud of a host name, such as ``account`` and ``core.windows.net``.
 
     Args:
-        host: Of the service for blobs or of that for Data Lake.
+        host: Host of an account's Blob or Data Lake service, such as ``account.blob.core.windows.net``.
+
+    Returns:
+        None if the host is not in a known Azure cloud.
     """
     found = _ACCOUNT.fullmatch(host.lower())
     return (found["account"], found["cloud"]) if found else None

@@ -1,9 +1,9 @@
-"""Blocking calls on a few daemon threads.
+"""Runs blocking calls on a few daemon threads, until the process has ended.
 
-Not an executor of ``concurrent.futures``: those refuse work once the interpreter has begun to shut
-down, which is when held locks are released, and a call that hangs in one keeps the process from
-ending. Not ``anyio.to_thread``: its threads end with the task that began them, and here every
-request is a task.
+Why not an executor of ``concurrent.futures``: it refuses work once the interpreter has begun to shut
+down, which is when held locks are released, and a call that hangs in it keeps the process from ending.
+Why not ``anyio.to_thread``: its threads end with the task that started them, and every request to a
+backend runs in a task of its own.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ _LOOP_THREADS: Final = 8
 
 
 class Workers:
-    """Daemon threads that run blocking calls for coroutines of any loop.
+    """Daemon threads that run blocking calls for coroutines of any event loop.
+
+    Threads are started as they are needed.
 
     Args:
         name: Prefix of the threads' names.
-        count: How many calls run side by side.
+        count: How many threads there are at most; further calls wait in a queue.
     """
 
     def __init__(self, name: str, count: int) -> None:
@@ -39,7 +41,7 @@ class Workers:
         self._lock = threading.Lock()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Return ``call()``; a cancelled wait leaves the call running to its end."""
+        """Return ``call()``. If the caller is cancelled, the call runs on and its result is dropped."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
@@ -50,29 +52,29 @@ class Workers:
                 result = call()
             except BaseException as raised:  # noqa: BLE001  handed to the waiting coroutine
                 error = raised
-            # Free before its caller goes on, whose next call then finds this thread.
-            self._free()
+            # Before the caller resumes: its next call then reuses this thread instead of starting another.
+            self._mark_idle()
             try:
                 loop.call_soon_threadsafe(_settle, future, result, error)
             except RuntimeError:
-                return  # the loop has closed; nobody waits for the answer
+                return  # the loop has closed; nobody waits for the result
             finally:
-                del error  # which bears this frame
+                del error  # its traceback refers to this frame: a reference cycle
 
         self._start(job)
         return await future
 
     def submit(self, call: Callable[[], object]) -> None:
-        """Run ``call``, which must not raise; nobody waits for it."""
+        """Run ``call``, which must not raise, without waiting for it."""
 
         def job() -> None:
             call()
-            self._free()
+            self._mark_idle()
 
         self._start(job)
 
     def close(self) -> None:
-        """Let the threads end after the calls that are queued."""
+        """End the threads once the queued calls have run. Does not wait for them."""
         with self._lock:
             for _ in range(self._started):
                 self._queue.put(None)
@@ -80,12 +82,12 @@ class Workers:
 
     def _start(self, job: Callable[[], None]) -> None:
         with self._lock:
-            if self._idle > 0 or self._started == self._count or not self._grown():
+            if self._idle > 0 or self._started == self._count or not self._start_thread():
                 self._idle -= 1
         self._queue.put(job)
 
-    def _grown(self) -> bool:
-        """Start one more thread; from Python 3.12 on an interpreter that shuts down allows none."""
+    def _start_thread(self) -> bool:
+        """Start one more thread; return False if Python allows none, as from 3.12 on during shutdown."""
         number = self._started + 1
         try:
             threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True).start()
@@ -96,7 +98,7 @@ class Workers:
         self._started = number
         return True
 
-    def _free(self) -> None:
+    def _mark_idle(self) -> None:
         with self._lock:
             self._idle += 1
 
@@ -106,11 +108,11 @@ class Workers:
 
 
 class LoopExecutor(ThreadPoolExecutor):
-    """The threads of a loop of ours, which serve as long as the process does.
+    """The default executor of asynclock's own event loop; it takes work until the process has ended.
 
-    For what others run in ``loop.run_in_executor(None, ...)``: the SDKs look up names, read the
-    proxies of the environment and fetch credentials there, also for the release at exit. A
-    ``ThreadPoolExecutor`` by name only, since a loop takes no other.
+    The SDKs use ``loop.run_in_executor(None, ...)`` to look up names, to read proxy settings and to fetch
+    credentials, and need it when locks are released at exit. It inherits from ``ThreadPoolExecutor``
+    because asyncio accepts no other class; the inherited threads are never started.
     """
 
     def __init__(self, name: str) -> None:
@@ -125,14 +127,14 @@ class LoopExecutor(ThreadPoolExecutor):
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(fn(*args, **kwargs))
-                except BaseException as raised:  # noqa: BLE001  handed to who waits
+                except BaseException as raised:  # noqa: BLE001  handed to the waiting caller
                     future.set_exception(raised)
 
         self._workers.submit(call)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  Executor's signature
-        """Let the threads end after the calls that are queued."""
+        """End the threads once the queued calls have run. Does not wait for them."""
         self._workers.close()
 
 

@@ -1,4 +1,4 @@
-"""Looks up host names, also while the process exits."""
+"""A resolver of host names that still works while the process exits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LOOK_UPS: Final = 4
 
 
 class Resolver(AbstractResolver):
-    """Asks the operating system, on threads of its own.
+    """Looks up host names through the operating system, on threads of its own.
 
-    aiohttp's resolver uses the loop's executor, which takes no work once the interpreter shuts
-    down. A lock that is renewed every 30 s has by then neither a connection (kept for 15 s) nor
-    an address (kept for 10 s), and could not be released (rule 18 of the protocol).
+    aiohttp's own resolver uses the event loop's executor, which refuses work once the interpreter
+    shuts down. Releasing a lock at exit often needs a look-up: aiohttp keeps an idle connection for
+    15 s and an address for 10 s, while a lock is by default renewed every 30 s.
     """
 
     def __init__(self) -> None:
@@ -27,10 +27,15 @@ class Resolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Return the addresses of ``host``.
+        """Return the addresses of a host.
+
+        Args:
+            host: Its name.
+            port: Copied into each address.
+            family: Of the addresses; default IPv4 only.
 
         Raises:
-            OSError: It has none, or no name server answered.
+            OSError: The host has no address, or no name server answered.
         """
         return await self._workers.run(lambda: _look_up(host, port, family))
 

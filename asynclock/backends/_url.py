@@ -1,4 +1,4 @@
-"""URLs and options of backends, checked before anything is opened."""
+"""Parses and checks the URLs and options of backends, before anything is opened."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def split_url(url: str) -> SplitResult:
     """Parse the URL of a store.
 
     Raises:
-        ConfigError: It has no scheme, credentials, a query or characters that URLs have not.
+        ConfigError: The URL has no scheme, contains credentials or a query, or characters that no URL has.
     """
     if not isinstance(url, str):
         raise ConfigError(setting="url", value=_shown(url), reason=_LIKE)
@@ -37,7 +37,7 @@ def split_url(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
     except ValueError:
-        parts = None  # its text, which would go along as the context, may quote a secret
+        parts = None  # refused below: this error may quote a secret, so it must not become the context
     if (
         parts is None
         or not parts.scheme
@@ -51,25 +51,25 @@ def split_url(url: str) -> SplitResult:
 
 
 def _shown(given: object) -> object:
-    """Return what an error shows of something that is no string; an object's repr may hold a secret."""
+    """Return what an error may show of a value that is no string: an object's repr may contain a secret."""
     if isinstance(given, PurePath):
         return str(given)
     return given if given is None or isinstance(given, bytes) else type(given).__name__
 
 
 def refuse_credentials(setting: str, url: str) -> None:
-    """Return if a URL has no user and no password, nor what may be a part of one.
+    """Refuse a URL that contains a user or a password, or something that may be part of one.
 
-    A slash in a secret ends what a parser takes for user and password: of ``s3://KEY:SEC/RET@bucket``
-    it sees the host ``KEY:SEC`` and a path. So no "@" is allowed at all, but for the one between an
-    Azure container and its account, and those in the names of folders.
+    Because of the slash in the secret of ``s3://KEY:SEC/RET@bucket``, a URL parser sees the host
+    ``KEY:SEC`` and a path. Therefore every "@" is refused, except the one between an Azure container and
+    its account, and those in the path of a ``file://`` URL.
 
     Args:
         setting: Named in the error.
-        url: Of a store, or one that Spark or Hudi will open. What is no URL is left alone.
+        url: URL of a store, or one that Spark or Hudi will open. Text that is not a URL is accepted.
 
     Raises:
-        ConfigError: It may have; the secret is not shown.
+        ConfigError: The URL may contain credentials; they are not shown.
     """
     found = _URL.match(url)
     if found is None:
@@ -84,12 +84,12 @@ def refuse_credentials(setting: str, url: str) -> None:
 
 
 def wrong_url(setting: str, url: str, reason: str) -> ConfigError:
-    """Return the error about a URL; nothing of it that may be a secret is shown."""
+    """Return a ``ConfigError`` about a URL; parts of the URL that may be a secret are not shown."""
     return ConfigError(setting=setting, value=clean_url(url), reason=reason)
 
 
 def object_prefix(url: SplitResult) -> str:
-    """Return what stands before every key under ``url``: empty, or ``folder/…/``.
+    """Return the prefix of every key under ``url``: an empty string, or ``folder/…/``.
 
     Raises:
         ConfigError: The path has an empty segment, ``.`` or ``..``.
@@ -103,14 +103,14 @@ def object_prefix(url: SplitResult) -> str:
 
 
 def bucket_of(url: SplitResult, provider: str) -> str:
-    """Return the bucket a URL names.
+    """Return the bucket that a URL names.
 
     Args:
         url: The URL.
-        provider: Whose rules for names hold: ``s3`` or ``gs``.
+        provider: Whose rules for bucket names apply: ``s3`` or ``gs``.
 
     Raises:
-        ConfigError: There is none, or none can be called so.
+        ConfigError: The URL names no bucket, or breaks the provider's rules for names.
     """
     if (problem := name_problem(provider, url.netloc)) is not None:
         raise wrong_url("url", url.geturl(), f"must be like {url.scheme}://bucket/prefix; {problem}")
@@ -118,12 +118,16 @@ def bucket_of(url: SplitResult, provider: str) -> str:
 
 
 def take_options(options: dict[str, object], **allowed: type) -> dict[str, Any]:
-    """Check backend options by name and type and return them; None means not given.
+    """Check the options of a backend by name and type, and return those that were given.
 
-    ``trust_env`` is an option of every backend; those without a network ignore it.
+    Args:
+        options: By name; one with the value None counts as not given. ``trust_env`` is accepted for every
+            backend and never returned; backends without a network ignore it.
+        allowed: The type of each allowed option. An int is accepted for a float and returned as a float.
 
     Raises:
-        ConfigError: An unknown option, or a value of another type; names the allowed ones.
+        ConfigError: An option is unknown (the error lists the allowed ones) or has a value of another type,
+            or ``min_write_interval`` is not 0 to 60.
     """
     taken: dict[str, Any] = {}
     for name, value in options.items():
@@ -138,6 +142,6 @@ def take_options(options: dict[str, object], **allowed: type) -> dict[str, Any]:
             raise ConfigError(setting=name, value="...", reason=f"must be of type {kind.__name__}")
         taken[name] = float(value) if isinstance(value, int | float) and kind is float else value
     interval = taken.get("min_write_interval")
-    if interval is not None and not 0 <= interval < 60:  # noqa: PLR2004  a minute is no pacing any more
+    if interval is not None and not 0 <= interval < 60:  # noqa: PLR2004  more than a minute is surely a mistake
         raise ConfigError(setting="min_write_interval", value=interval, reason="must be 0 to 60 s")
     return taken

@@ -1,14 +1,15 @@
 """``az://``, ``abfs[s]://`` and ``wasb[s]://``: Azure Blob Storage, through azure-storage-blob.
 
-One PutBlob or GetBlob a call: the SDK's retries, its second read of a body that was cut, aiohttp's
-re-send and redirects are off. What an answer means, by its code first:
+A call sends one PutBlob or GetBlob request. Switched off are: the SDK's retries, its second read of a blob
+whose body was cut, the repetition of a request by aiohttp, and redirects. What an answer means; the error
+code decides before the status:
 
 ====================================================  ===========================
 Answer                                                Becomes
 ====================================================  ===========================
 ``BlobAlreadyExists`` (409, or 412), 412              ``PreconditionFailedError``
 404 ``BlobNotFound`` to a write                       ``PreconditionFailedError``
-404 ``BlobNotFound`` to a read                        None
+404 ``BlobNotFound`` to a read                        ``Absent``
 404 ``ContainerNotFound``                             ``UnsupportedBackendError``
 412 ``LeaseIdMissing``                                ``UnsupportedBackendError``
 409 ``BlobImmutableDueToPolicy``, ``UnauthorizedBlobOverwrite``  ``UnsupportedBackendError``
@@ -20,8 +21,8 @@ no connection, no token yet                           ``BackendUnavailableError`
 connection lost after sending, timeout                ``OutcomeUnknownError``
 ====================================================  ===========================
 
-The outcome of a read is never unknown: it raises ``BackendUnavailableError`` instead of
-``OutcomeUnknownError``.
+A read writes nothing, so its outcome is never unknown: where the table says ``OutcomeUnknownError``, a
+read raises ``BackendUnavailableError``.
 
 Source: Azure Storage REST API, "Specifying conditional headers for Blob service operations".
 """
@@ -44,7 +45,7 @@ from asynclock.backends._http import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
     CloudBackend,
-    Joined,
+    SharedFetch,
     check_endpoint,
     exchange,
     http_date,
@@ -71,11 +72,20 @@ if TYPE_CHECKING:
 _BLOBS_KEPT: Final = 256
 _NO_NAME: Final = "this cannot be the name of a container"
 _NOT_PROCESSED: Final = frozenset({401, 416})
-"""Answers after which the SDK may send a second request: with a token, or without a range."""
+"""Statuses after which the SDK may send a second request in one call, because the first was not carried out:
+401, it sends an access token with the second; 416, the second asks for no range of an empty blob."""
 
 
 class AzureBackend(CloudBackend[Sdk]):
-    """Blobs in one container under a prefix."""
+    """Blobs in one container.
+
+    Args:
+        container: Name of the container.
+        account: The account and its credential.
+        prefix: Put before every key; default empty.
+        min_write_interval: Seconds that a lock leaves between two writes of one object; default 0.
+        trust_env: Whether to use the proxies that the environment names; default False.
+    """
 
     name = "azure"
     codes: Mapping[str, type[BackendError]] = {
@@ -137,7 +147,7 @@ class AzureBackend(CloudBackend[Sdk]):
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create a blob; see ``Backend.put_if_absent``."""
-        # overwrite=False is If-None-Match: *; MatchConditions.IfPresent writes on some servers.
+        # overwrite=False sends If-None-Match: *.
         return await self._put("put_if_absent", key, body, overwrite=False)
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
@@ -182,7 +192,7 @@ class AzureBackend(CloudBackend[Sdk]):
                     raise
 
     async def _blob(self, key: str) -> Sdk:
-        """Return the SDK's client of one blob; it is kept, since making one takes 0.1 ms."""
+        """Return the SDK's client of one blob. Clients are kept, because making one takes 0.1 ms."""
         container = await self._ready()
         blob = self._blobs.get(key)
         if blob is None:
@@ -210,7 +220,7 @@ class AzureBackend(CloudBackend[Sdk]):
                 session=self._session,
                 session_owner=False,
                 use_env_settings=self._trust_env,
-                # Set here: the service client does not pass its own to a transport that it is given.
+                # The service client does not pass its own timeouts on to a transport that it is given.
                 connection_timeout=CONNECT_TIMEOUT,
                 read_timeout=READ_TIMEOUT,
             ),
@@ -235,7 +245,7 @@ class AzureBackend(CloudBackend[Sdk]):
             and (current := exchange.get()) is not None
             and current.status
         ):
-            # A str or a member of a str enum, of which the value is wanted and not the name.
+            # A str, or a member of a str enum: then its value is the code, not its name.
             code = getattr(error, "error_code", None)
             return error.status_code, str(getattr(code, "value", code) or ""), None
         cause = getattr(error, "inner_exception", None)
@@ -243,10 +253,10 @@ class AzureBackend(CloudBackend[Sdk]):
 
 
 class _OneRequestTransport(AioHttpTransport):  # type: ignore[misc]
-    """Sends one request a call, and keeps the status and headers of its answer with the call.
+    """Refuses a second request within one call, and records status and headers of the answer.
 
-    The SDK documents that its users may give a transport. It does not document that it calls
-    ``send`` once for each request and in the caller's context: see the hooks in ``docs/backends``.
+    The SDK documents that users may pass a transport. It does not document that it calls ``send`` once
+    for each request, and in the context of the caller: see the table of hooks in ``docs/backends``.
     """
 
     async def send(self, request: Sdk, **options: Sdk) -> Sdk:
@@ -254,7 +264,7 @@ class _OneRequestTransport(AioHttpTransport):  # type: ignore[misc]
         if current is None:
             return await super().send(request, **options)
         if current.sent and current.status not in _NOT_PROCESSED:
-            # The SDK would read a blob again whose body was cut: two requests in one call (rule 1).
+            # The SDK is about to read a blob again whose body was cut, but a call is one request.
             message = "one request a call"
             raise ServiceRequestError(message)
         current.sent, current.status = True, None
@@ -264,13 +274,13 @@ class _OneRequestTransport(AioHttpTransport):  # type: ignore[misc]
 
 
 class _SharedCredential:
-    """A token fetched for all who wait at once, and in the background while the old one is valid.
+    """A credential whose token is shared: one fetch serves all requests, in the background if there is time.
 
-    The SDK fetches under a lock inside of a request, from five minutes before the token expires: a
-    fetch that hangs or is cancelled would fail every request, though the old token is valid.
+    From five minutes before the token expires, the SDK fetches a new one within a request and under a lock.
+    If that fetch hangs or is cancelled, every request fails, although the old token is still valid.
 
     Args:
-        inner: An async credential; None for ``DefaultAzureCredential``, which is made on first use.
+        inner: An async credential. None: ``DefaultAzureCredential``, made by the first fetch.
     """
 
     def __init__(self, inner: Sdk | None) -> None:
@@ -278,14 +288,14 @@ class _SharedCredential:
         self._ours = inner is None
         self._scopes: tuple[str, ...] = ()
         self._last: Sdk | None = None
-        self._fetching: Joined[Sdk] = Joined(self._fetch)
+        self._fetching: SharedFetch[Sdk] = SharedFetch(self._fetch)
 
     async def get_token(self, *scopes: str, **_: object) -> AccessToken:
         self._scopes = scopes
         if self._last is not None and time.time() < self._last.expires_on:
             self._fetching.start()
             return self._last
-        return await self._fetching.join()
+        return await self._fetching.wait()
 
     async def aclose(self) -> None:
         await self._fetching.aclose()
@@ -295,19 +305,19 @@ class _SharedCredential:
     async def _fetch(self) -> Sdk:
         inner: Sdk = self._inner or await asyncio.to_thread(_default_credential)
         self._inner = inner
-        exchange.set(None)  # its requests do not belong to the call that started this task
+        exchange.set(None)  # this task copied the context of a call, whose exchange it must not change
         self._last = await inner.get_token(*self._scopes)
         return self._last
 
 
 def _default_credential() -> Sdk:
-    from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415  200 ms, and seldom needed
+    from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415  takes 200 ms and is seldom needed
 
     return DefaultAzureCredential()
 
 
 def open_azure(url: str, **options: object) -> AzureBackend:
-    """Open a container; no I/O, the session is made on first use.
+    """Return the backend for a container. Nothing is sent before the first call.
 
     Args:
         url: ``az://container/prefix``, ``abfss://container@account.dfs.core.windows.net/prefix``
@@ -315,8 +325,9 @@ def open_azure(url: str, **options: object) -> AzureBackend:
         options: ``account_url``, ``connection_string``, ``sas_token``, ``credential`` (an account
             key or an async token credential; default ``DefaultAzureCredential``), ``allow_http``,
             ``trust_env`` (default False: proxies of the environment are not used),
-            ``min_write_interval`` (default 0). Without them ``AZURE_STORAGE_CONNECTION_STRING``, or
-            ``AZURE_STORAGE_ACCOUNT`` with ``AZURE_STORAGE_KEY`` or ``AZURE_STORAGE_SAS_TOKEN``.
+            ``min_write_interval`` (seconds; default 0). Where the options and the URL name no account, the
+            environment does: ``AZURE_STORAGE_CONNECTION_STRING``, or ``AZURE_STORAGE_ACCOUNT``. Where no
+            option is a credential: ``AZURE_STORAGE_KEY`` or ``AZURE_STORAGE_SAS_TOKEN``.
 
     Raises:
         ConfigError: The URL or an option is wrong, or nothing names the account.

@@ -1,14 +1,14 @@
 """``gs://``: Google Cloud Storage, with credentials from gcloud-aio-auth.
 
-The requests of the JSON API are sent here, through aiohttp, each once and without following
-redirects: an SDK's ``upload()`` and ``download()`` would drop the headers of the answer, which
-a lock needs. What an answer means:
+This module sends the requests of the JSON API itself, through aiohttp, each once and without following
+redirects. The methods of an SDK, ``upload()`` and ``download()``, drop the headers of the answer, and a
+lock needs its Date. What an answer means:
 
 ===============================================  ===========================
 Answer                                           Becomes
 ===============================================  ===========================
 412 to a write                                   ``PreconditionFailedError``
-404 to a read                                    None
+404 to a read                                    ``Absent``
 404 to a write (bucket), 400, 405, 501           ``UnsupportedBackendError``
 ``retentionPolicyNotMet``, ``objectUnderActiveHold``  ``UnsupportedBackendError``
 redirects                                        ``UnsupportedBackendError``
@@ -16,12 +16,12 @@ redirects                                        ``UnsupportedBackendError``
 401, 403                                         ``AccessDeniedError``
 408, 5xx, connection lost after sending          ``OutcomeUnknownError``
 no connection, no token yet                      ``BackendUnavailableError``
-the file of credentials cannot be read           ``AccessDeniedError``
+unreadable file of credentials                   ``AccessDeniedError``
 ===============================================  ===========================
 
-The outcome of a read is never unknown: it raises ``BackendUnavailableError`` instead of
-``OutcomeUnknownError``. Objects are written with ``Cache-Control: no-store``, since a publicly
-readable object may otherwise be answered from a cache.
+A read writes nothing, so its outcome is never unknown: where the table says ``OutcomeUnknownError``, a
+read raises ``BackendUnavailableError``. Objects are written with ``Cache-Control: no-store``, because
+Google may otherwise answer reads of a public object from a cache.
 
 Source: Cloud Storage JSON API, "Objects: insert"; "Request preconditions".
 """
@@ -69,16 +69,27 @@ if TYPE_CHECKING:
 _ENDPOINT: Final = "https://storage.googleapis.com"
 _EMULATOR: Final = "STORAGE_EMULATOR_HOST"
 _WRITE_INTERVAL: Final = 1.0
-"""Cloud Storage takes one write a second of one object and answers 429 to more."""
+"""Seconds between two writes of one object: Cloud Storage accepts one a second and answers 429 to more."""
 _BOUNDARY: Final = b"asynclock-7f3c1d9be2a84056"
 _MULTIPART: Final = f"multipart/related; boundary={_BOUNDARY.decode()}"
 _ERROR_BODY: Final = 4096
 _FAILURE: Final = 300
-"""The first status that is no success: redirects are not followed."""
+"""The lowest status that is not a success; redirects are included, since they are not followed."""
 
 
 class GcsBackend(CloudBackend[aiohttp.ClientSession]):
-    """Objects in one bucket of Cloud Storage under a prefix."""
+    """Objects in one bucket of Cloud Storage.
+
+    Args:
+        bucket: Name of the bucket.
+        prefix: Put before every key; default empty.
+        min_write_interval: Seconds that a lock leaves between two writes of one object; default 1.
+        endpoint_url: Address of the service, without a trailing slash; default Google's.
+        token: Where access tokens come from. Default: from the credentials that the SDK finds by itself;
+            no token at all for a plain http endpoint, which is an emulator.
+        user_project: The project to bill where the bucket's owner does not pay for requests; default none.
+        trust_env: Whether to use the proxies that the environment names; default False.
+    """
 
     name = "gcs"
     codes: Mapping[str, type[BackendError]] = {
@@ -113,7 +124,7 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
     ) -> None:
         super().__init__(prefix=prefix, min_write_interval=min_write_interval)
         self._endpoint = endpoint_url
-        # A loopback address without a token is an emulator, which takes no credentials.
+        # A plain http address without a token is an emulator, which needs no credentials.
         self._anonymous = token is None and endpoint_url.startswith("http://")
         self._token = token
         self._trust_env = trust_env
@@ -124,7 +135,7 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
         self._uploads = f"{endpoint_url}/upload/storage/v1/b/{bucket}/o"
 
     async def get(self, key: str) -> Stored | Absent:
-        """Read an object, body and generation of one answer; see ``Backend.get``."""
+        """Read an object; see ``Backend.get``."""
         with self._call("get", key):
             async with await self._send("GET", self._object(key, "alt=media")) as answer:
                 headers = answer.headers
@@ -149,7 +160,7 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace one generation of an object; see ``Backend.put_if_match``."""
         if not version.isdecimal() or int(version) == 0:
-            # Generation 0 is the spelling of "absent": it would create where nothing is.
+            # ifGenerationMatch=0 means "only if there is no object" and would create one.
             raise PreconditionFailedError(
                 backend=self.name,
                 operation="put_if_match",
@@ -170,7 +181,7 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
             if answer.status >= _FAILURE:
                 async with answer:
                     await _check(answer)
-            # A body that is read to its end frees its connection.
+            # Reading the body to its end releases the connection.
             written = orjson.loads(await answer.read())
             return Written(str(written["generation"]), server_time(answer.headers))
 
@@ -198,7 +209,7 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
                     await _check(answer)
 
     def _object(self, key: str, query: str) -> URL:
-        # Encoded here: yarl would decode %2F in a name and make it a separator.
+        # Encoded here, because yarl would decode %2F in a name and make a separator of it.
         name = quote(self._prefix + key, safe="")
         return URL(f"{self._objects}/{name}?{query}{self._billed}", encoded=True)
 
@@ -234,7 +245,7 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
         return session
 
     async def _close(self, client: aiohttp.ClientSession) -> None:
-        if isinstance(self._token, SharedToken):  # any other source of tokens belongs to the caller
+        if isinstance(self._token, SharedToken):  # the caller closes any other source of tokens
             await self._token.close()
         await client.close()
         await self._resolver.close()
@@ -248,7 +259,7 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
 
 
 class _Answered(Exception):  # noqa: N818  never leaves this module
-    """An answer that is not a success."""
+    """An answer whose status is not a success."""
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(status, code)
@@ -256,15 +267,15 @@ class _Answered(Exception):  # noqa: N818  never leaves this module
 
 
 def open_gcs(url: str, **options: object) -> GcsBackend:
-    """Open ``gs://bucket/prefix``; no I/O, the session is made on first use.
+    """Return the backend for ``gs://bucket/prefix``. Nothing is sent before the first call.
 
     Args:
         url: ``gs://bucket/prefix``.
         options: ``endpoint_url`` (default: ``STORAGE_EMULATOR_HOST``, else Google), ``token`` (an
-            access token, or an object with ``async get()``; default: the SDK's chain),
-            ``user_project`` or ``project`` (billed where the requester pays), ``allow_http``,
-            ``trust_env`` (default False: proxies of the environment are not used),
-            ``min_write_interval`` (default 1 s, what Cloud Storage takes).
+            access token, or an object with ``async get()``; default: the credentials that the SDK
+            finds by itself), ``user_project`` or ``project`` (billed where the requester pays),
+            ``allow_http`` (default False), ``trust_env`` (default False: proxies of the environment
+            are not used), ``min_write_interval`` (seconds; default 1, as Cloud Storage asks).
 
     Raises:
         ConfigError: The URL or an option is wrong.
@@ -295,7 +306,11 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
 
 
 def _multipart(name: str, body: bytes) -> bytes:
-    """Return metadata and body as one upload; the boundary is checked, bodies come from anyone."""
+    """Return the body of a multipart upload: metadata and the object's bytes.
+
+    Raises:
+        ConfigError: The bytes contain the boundary; nothing was sent.
+    """
     if _BOUNDARY in body:
         raise ConfigError(setting="body", value="...", reason="it contains the multipart boundary")
     about = orjson.dumps({"name": name, "cacheControl": "no-store", "contentType": "application/json"})
@@ -317,7 +332,7 @@ async def _check(answer: aiohttp.ClientResponse) -> None:
 
 
 def _reason(body: bytes) -> str:
-    """Return the machine-readable reason of an error answer, or an empty string."""
+    """Return the error code in the body of an answer, such as ``conditionNotMet``, or an empty string."""
     try:
         return str(orjson.loads(body)["error"]["errors"][0]["reason"])
     except (orjson.JSONDecodeError, KeyError, IndexError, TypeError):

@@ -1,13 +1,14 @@
-"""``file:///folder``: objects as files, exclusive across the processes of one machine.
+"""``file:///folder``: one file for each object, for locks between the processes of one machine.
 
-An object is replaced by renaming a complete, synced temporary file over it, so that a process
-killed at any instant leaves the old or the new bytes and never a torn or empty file. The
-condition is checked and the rename made under the operating system's ``flock`` on a hidden side
-file, which the kernel frees when its holder dies. Network and shared file systems are refused:
-their locks and renames do not keep these promises.
+A write makes a complete temporary file, syncs it to the disk and renames it over the object. A process
+that is killed at any instant therefore leaves the old bytes or the new ones, never a part of them. The
+condition of a write is checked, and the rename is made, while the process holds the operating system's
+``flock`` on a hidden side file; the kernel frees that lock when the process dies. Network and shared file
+systems are refused, because their locks and renames do not give these guarantees.
 
-A version is made of time, inode and a hash of the bytes. Where the file system keeps nanoseconds
-no two writes have the same; where it cuts them only two writes of the same bytes may.
+A version is made of the file's time of modification, its inode and a hash of its bytes. On a file system
+that stores nanoseconds, no two writes get the same version. On one that rounds time stamps, two writes of
+the same bytes may; two lock records never have the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
 from asynclock.backend import MAX_BODY, Absent, Entry, Stored, Written
-from asynclock.backends._folder import Folder, IrregularFileError, make_folder, read_regular, stamp
+from asynclock.backends._folder import Folder, IrregularFileError, make_folder, read_regular, set_modified
 from asynclock.backends._mounts import shared_below, shared_kind
 from asynclock.backends._offload import Workers
 from asynclock.backends._url import object_prefix, split_url, take_options
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 _THREADS: Final = 4
 _ORPHAN_AGE: Final = 60.0
-"""Seconds after which the temporary file of a process that is gone is removed."""
+"""Temporary files of processes that no longer run are removed once they are this many seconds old."""
 _TEMPORARY: Final = re.compile(r"\..+\.([0-9a-f]+)-[0-9a-f]{12}\.tmp")
 _NANO: Final = 1_000_000_000
 _ERRORS: Final[dict[int, type[BackendError]]] = {
@@ -60,7 +61,8 @@ _ERRORS: Final[dict[int, type[BackendError]]] = {
     errno.EAGAIN: BackendUnavailableError,
     errno.ENOENT: BackendUnavailableError,
 }
-"""Nothing was written: the rename, the only step that shows, was not made or has failed."""
+"""What an error of the operating system becomes. All of these say that nothing was written: the rename, the
+only step that changes an object, was not made or has failed."""
 _DETAILS: Final = {
     errno.EAGAIN: "another process has been stopped in the middle of a write",
     errno.EBUSY: "the lock file is mounted by itself and cannot be replaced; mount its folder",
@@ -70,13 +72,13 @@ _DETAILS: Final = {
 
 
 class LocalBackend:
-    """Files in a folder; the folder is made by the first write.
+    """Files in a folder. The first write makes the folder.
 
     Args:
         root: The folder.
-        fsync: Whether a write is on the disk before it is confirmed; default True. Without it a
-            power failure may lose the last writes, a crash of a process does not.
-        min_write_interval: Seconds to leave between two writes of one object; default 0.
+        fsync: Whether a write is on the disk before it is confirmed; default True. With False, a power
+            failure may undo the last writes; a crash of the process cannot.
+        min_write_interval: Seconds that a lock leaves between two writes of one object; default 0.
     """
 
     name = "file"
@@ -89,9 +91,9 @@ class LocalBackend:
         self._root = root
         self._fsync = fsync
         self._workers = Workers("asynclock-file", _THREADS)
-        self._local: set[int] = set()
-        self._seen: set[Path] = set()
-        self._swept: set[Path] = set()
+        self._local_devices: set[int] = set()
+        self._checked_folders: set[Path] = set()
+        self._swept_folders: set[Path] = set()
 
     async def get(self, key: str) -> Stored | Absent:
         """Read an object; see ``Backend.get``."""
@@ -119,20 +121,20 @@ class LocalBackend:
             yield entry
 
     async def aclose(self) -> None:
-        """Let the backend's threads end."""
+        """End the backend's threads once the calls that are under way have run."""
         self._workers.close()
 
     def _get(self, key: str) -> Stored | Absent:
         path = self._path(key)
         with self._errors("get", key):
-            self._refuse_unseen("get", key, path.parent)
+            self._refuse_share_by_path("get", key, path.parent)
             try:
-                body, facts = read_regular(path, MAX_BODY + 1)
+                body, status = read_regular(path, MAX_BODY + 1)
             except FileNotFoundError:
-                self._refuse_shared("get", key, path, _device(path))
+                self._refuse_share_by_device("get", key, path, _device(path))
                 return Absent(time.time())
-            self._refuse_shared("get", key, path, facts.st_dev)
-            return Stored(body, _version(body, facts), facts.st_mtime_ns / _NANO, time.time())
+            self._refuse_share_by_device("get", key, path, status.st_dev)
+            return Stored(body, _version(body, status), status.st_mtime_ns / _NANO, time.time())
 
     def _put(self, operation: str, key: str, body: bytes, version: str | None) -> Written:
         with self._errors(operation, key), self._folder(operation, key) as folder:
@@ -147,20 +149,20 @@ class LocalBackend:
             return Written(written, time.time())
 
     def _folder(self, operation: str, key: str) -> Folder:
-        """Open the folder of an object for writing, and make it where an object may be created."""
+        """Open the folder of an object for a write; make it unless the write can only replace the object."""
         path = self._path(key).parent
-        self._refuse_unseen(operation, key, path)
+        self._refuse_share_by_path(operation, key, path)
         try:
             folder = Folder(path)
         except FileNotFoundError:
-            self._refuse_shared(operation, key, path, _device(path))
+            self._refuse_share_by_device(operation, key, path, _device(path))
             if operation == "put_if_match":
-                # The folder of a lock that is held was removed; it is not the holder's to make again.
+                # The object was removed with its folder, so there is nothing to replace.
                 raise self._refused(operation, key, "no object") from None
             make_folder(path, self._root)
             folder = Folder(path)
         try:
-            self._refuse_shared(operation, key, path, folder.device)
+            self._refuse_share_by_device(operation, key, path, folder.device)
             self._sweep(path, folder)
         except BaseException:
             folder.close()
@@ -168,62 +170,65 @@ class LocalBackend:
         return folder
 
     def _replace(self, folder: Folder, operation: str, key: str, body: bytes, version: str | None) -> str:
-        """Write an object if the condition holds; return its version."""
+        """Write an object if the condition of the operation holds, and return its new version."""
         name = key.rpartition("/")[2]
         temporary = f".{name}.{os.getpid():x}-{os.urandom(6).hex()}.tmp"
-        with folder.temporary(temporary, body, fsync=self._fsync) as descriptor, folder.locked(_side(name)):
+        with (
+            folder.temporary(temporary, body, fsync=self._fsync) as descriptor,
+            folder.locked(_side_file(name)),
+        ):
             present, modified = self._present(folder, name)
             if operation == "put_if_absent" and present is not None:
                 raise self._refused(operation, key, "it exists")
             if operation == "put_if_match" and present != version:
                 raise self._refused(operation, key, "another version" if present else "no object")
-            written = _version(body[: MAX_BODY + 1], stamp(descriptor, time.time_ns(), modified))
+            written = _version(body[: MAX_BODY + 1], set_modified(descriptor, time.time_ns(), modified))
             folder.rename(temporary, name)
             return written
 
     def _present(self, folder: Folder, name: str) -> tuple[str | None, int]:
-        """Return an object's version, or None, and when it was written, in epoch nanoseconds."""
+        """Return an object's version and its time in epoch nanoseconds; None and 0 if it is missing."""
         try:
-            body, facts = folder.read(name, MAX_BODY + 1)
+            body, status = folder.read(name, MAX_BODY + 1)
         except FileNotFoundError:
             return None, 0
-        return _version(body, facts), facts.st_mtime_ns
+        return _version(body, status), status.st_mtime_ns
 
     def _sweep(self, path: Path, folder: Folder) -> None:
-        """Remove what killed writers left in a folder, once for each folder."""
-        if path in self._swept:
+        """Remove the temporary files of killed writers from a folder, once for each folder."""
+        if path in self._swept_folders:
             return
-        self._swept.add(path)
+        self._swept_folders.add(path)
         for name in folder.names():
             found = _TEMPORARY.fullmatch(name)
             if found is not None and not _alive(int(found[1], 16)):
                 with contextlib.suppress(OSError):
-                    # Young ones stay: their process may live in another container.
+                    # A new file stays: its process may run in another container and not be visible here.
                     if time.time() - folder.modified(name) > _ORPHAN_AGE:
                         folder.remove(name)
 
     def _delete(self, key: str) -> None:
         path = self._path(key)
         with self._errors("delete", key):
-            self._refuse_unseen("delete", key, path.parent)
+            self._refuse_share_by_path("delete", key, path.parent)
             try:
                 folder = Folder(path.parent)
             except FileNotFoundError:
-                self._refuse_shared("delete", key, path, _device(path))
+                self._refuse_share_by_device("delete", key, path, _device(path))
                 return
             with folder:
-                self._refuse_shared("delete", key, path, folder.device)
-                with folder.locked(_side(path.name)):
+                self._refuse_share_by_device("delete", key, path, folder.device)
+                with folder.locked(_side_file(path.name)):
                     folder.remove(path.name)
-                    folder.remove(_side(path.name))
+                    folder.remove(_side_file(path.name))
 
     def _list(self, prefix: str) -> builtins.list[Entry]:
         with self._errors("list", prefix):
-            # Before anything is looked at: a share whose server is gone would block for good.
+            # Checked first, because touching a share whose server is gone blocks for ever.
             below = shared_below(self._root)
             if below is not None:
-                raise self._shared("list", prefix, *below)
-            self._refuse_shared("list", prefix, self._root, _device(self._root))
+                raise self._share_refused("list", prefix, *below)
+            self._refuse_share_by_device("list", prefix, self._root, _device(self._root))
             found = []
             for folder, folders, names in os.walk(self._root, onerror=_raise_unless_gone):
                 folders[:] = [name for name in folders if not name.startswith(".")]
@@ -233,9 +238,9 @@ class LocalBackend:
                     if name.startswith(".") or not key.startswith(prefix):
                         continue
                     with contextlib.suppress(FileNotFoundError):
-                        facts = path.lstat()
-                        if stat.S_ISREG(facts.st_mode):
-                            found.append(Entry(key, facts.st_size, facts.st_mtime_ns / _NANO))
+                        status = path.lstat()
+                        if stat.S_ISREG(status.st_mode):
+                            found.append(Entry(key, status.st_size, status.st_mtime_ns / _NANO))
             return sorted(found, key=lambda entry: entry.key)
 
     def _path(self, key: str) -> Path:
@@ -243,24 +248,24 @@ class LocalBackend:
             raise ConfigError(setting="key", value=key, reason="must be a relative path without '.' or '..'")
         return self._root / key
 
-    def _refuse_unseen(self, operation: str, key: str, folder: Path) -> None:
-        """Refuse a share before it is touched: one whose server is gone would block for good."""
-        if folder not in self._seen:
+    def _refuse_share_by_path(self, operation: str, key: str, folder: Path) -> None:
+        """Refuse a share by its path, before touching it: a share whose server is gone blocks for ever."""
+        if folder not in self._checked_folders:
             kind = shared_kind(folder)
             if kind is not None:
-                raise self._shared(operation, key, folder, kind)
-            self._seen.add(folder)
+                raise self._share_refused(operation, key, folder, kind)
+            self._checked_folders.add(folder)
 
-    def _refuse_shared(self, operation: str, key: str, path: Path, device: int) -> None:
-        """Refuse a network or shared file system, wherever it is mounted and whenever that happened."""
-        if device in self._local:
+    def _refuse_share_by_device(self, operation: str, key: str, path: Path, device: int) -> None:
+        """Refuse a share by the file system that was opened, so that one mounted meanwhile is noticed too."""
+        if device in self._local_devices:
             return
         kind = shared_kind(path)
         if kind is not None:
-            raise self._shared(operation, key, path, kind)
-        self._local.add(device)
+            raise self._share_refused(operation, key, path, kind)
+        self._local_devices.add(device)
 
-    def _shared(self, operation: str, key: str, path: Path, kind: str) -> UnsupportedBackendError:
+    def _share_refused(self, operation: str, key: str, path: Path, kind: str) -> UnsupportedBackendError:
         return UnsupportedBackendError(
             backend=self.name,
             operation=operation,
@@ -271,11 +276,11 @@ class LocalBackend:
 
     @contextlib.contextmanager
     def _errors(self, operation: str, key: str) -> Iterator[None]:
-        """Turn errors of the operating system into ours."""
+        """Turn errors of the operating system into errors of this package."""
         try:
             yield
         except OSError as error:
-            kind, detail = _explained(error, operation)
+            kind, detail = _translated(error, operation)
             raise kind(
                 backend=self.name,
                 operation=operation,
@@ -291,10 +296,14 @@ class LocalBackend:
 
 
 def open_local(url: str, **options: object) -> LocalBackend:
-    """Open ``file:///folder``.
+    """Return the backend for ``file:///folder``. The folder is not touched before the first request.
+
+    Args:
+        url: The URL.
+        options: ``fsync`` (default True) and ``min_write_interval`` (seconds; default 0).
 
     Raises:
-        ConfigError: The URL names a host, no absolute folder, or an option is wrong.
+        ConfigError: The URL names a host or no absolute folder, or an option is wrong.
     """
     parts = split_url(url)
     object_prefix(parts)
@@ -306,25 +315,25 @@ def open_local(url: str, **options: object) -> LocalBackend:
     return LocalBackend(Path(folder), **take_options(options, fsync=bool, min_write_interval=float))
 
 
-def _explained(error: OSError, operation: str) -> tuple[type[BackendError], str]:
-    """Return our kind of an error of the operating system, and what to say."""
+def _translated(error: OSError, operation: str) -> tuple[type[BackendError], str]:
+    """Return the class and the text of the backend error for an error of the operating system."""
     if isinstance(error, IrregularFileError):
         return UnsupportedBackendError, f"{error.filename}: {error.strerror}"
     if error.errno == errno.ENOENT and operation == "put_if_match":
         return PreconditionFailedError, _DETAILS[errno.ENOENT]
-    # A disk that fails may have done what it was asked to.
+    # Any other error: a disk that fails may have carried out the write.
     unclear = BackendUnavailableError if operation in {"get", "list"} else OutcomeUnknownError
     number = error.errno or 0
     return _ERRORS.get(number, unclear), _DETAILS.get(number, str(error))
 
 
-def _side(name: str) -> str:
+def _side_file(name: str) -> str:
     return f".{name}.lock"
 
 
-def _version(body: bytes, facts: os.stat_result) -> str:
+def _version(body: bytes, status: os.stat_result) -> str:
     digest = hashlib.blake2b(body, digest_size=16).hexdigest()
-    return f"{facts.st_mtime_ns:x}-{facts.st_ino:x}-{digest}"
+    return f"{status.st_mtime_ns:x}-{status.st_ino:x}-{digest}"
 
 
 def _device(path: Path) -> int:

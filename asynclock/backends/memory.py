@@ -1,4 +1,4 @@
-"""``memory://``: objects in this process, for tests and for one process's coroutines and threads."""
+"""``memory://``: objects in this process's memory, for tests and for locks within one process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Object:
 
 
 class _Store:
-    """The objects behind one name; shared by threads, so every access takes the mutex."""
+    """The objects of one named store. Threads share it, so every write takes the mutex."""
 
     def __init__(self) -> None:
         self.mutex = threading.Lock()
@@ -49,9 +49,10 @@ class MemoryBackend:
     """Objects in a dictionary. Their Dates are this process's wall clock.
 
     Args:
-        name: Store of this process to share, for as long as it runs; an empty name is a private one.
-        prefix: Put before every key.
-        min_write_interval: Seconds to leave between two writes of one object; default 0.
+        name: Backends of one name share one store, which lasts as long as the process. Default: empty,
+            a store that no other backend sees.
+        prefix: Put before every key; default empty.
+        min_write_interval: Seconds that a lock leaves between two writes of one object; default 0.
     """
 
     name = "memory"
@@ -107,7 +108,7 @@ class MemoryBackend:
             self._store.objects.pop(self._prefix + key, None)
 
     async def aclose(self) -> None:
-        """Do nothing: a named store lives as long as the process."""
+        """Do nothing: a named store lasts as long as the process."""
 
     def _write(self, key: str, body: bytes) -> Written:
         now = time.time()
@@ -123,10 +124,14 @@ class MemoryBackend:
 
 
 def open_memory(url: str, **options: object) -> MemoryBackend:
-    """Open ``memory://NAME/prefix``; ``memory://`` alone is private to its client.
+    """Return the backend for ``memory://NAME/prefix``; the store of ``memory://`` is private to its client.
+
+    Args:
+        url: The URL.
+        options: ``min_write_interval`` (seconds; default 0).
 
     Raises:
-        ConfigError: An option or the URL is wrong.
+        ConfigError: The URL or an option is wrong.
     """
     parts = split_url(url)
     if parts.query or parts.fragment or "@" in parts.netloc or ":" in parts.netloc:

@@ -1,15 +1,15 @@
 """``s3://`` and ``s3a://``: S3 and stores that speak it, through aiobotocore.
 
-One PutObject or GetObject a call: SDK retries, aiohttp's re-send, ``Expect: 100-continue``,
-redirects, the search for the bucket's region and payload checksums are off. What an answer
-means, by its code first:
+A call sends one PutObject or GetObject request. Switched off are: the SDK's retries, the repetition of a
+request by aiohttp, ``Expect: 100-continue``, redirects, the search for the bucket's region, and checksums
+of bodies. What an answer means; the error code decides before the status:
 
 ===============================================  =====================================
 Answer                                           Becomes
 ===============================================  =====================================
 412, or ``PreconditionFailed`` under any status  ``PreconditionFailedError``
 404 ``NoSuchKey`` to a conditional write         ``PreconditionFailedError``
-404 ``NoSuchKey`` to a read                      None
+404 ``NoSuchKey`` to a read                      ``Absent``
 404 ``NoSuchBucket``                             ``UnsupportedBackendError``
 409 ``ConditionalRequestConflict``, other 409    ``OutcomeUnknownError`` (not "held")
 429, ``SlowDown`` under 429                      ``BackendUnavailableError``
@@ -22,8 +22,8 @@ no credentials at all, no such profile           ``AccessDeniedError``
 connection lost after sending, timeout           ``OutcomeUnknownError``
 ===============================================  =====================================
 
-A read has no outcome that could be unknown: there ``OutcomeUnknownError`` is
-``BackendUnavailableError``.
+A read writes nothing, so its outcome is never unknown: where the table says ``OutcomeUnknownError``, a
+read raises ``BackendUnavailableError``.
 
 Source: Amazon S3 user guide, "Add preconditions to S3 operations with conditional requests".
 """
@@ -70,11 +70,19 @@ _WRONG_REGION: Final = "the bucket is in another region; set region"
 
 
 class S3Backend(CloudBackend[Sdk]):
-    """Objects in one S3 bucket under a prefix.
+    """Objects in one S3 bucket.
+
+    Args:
+        bucket: Name of the bucket.
+        settings: What the SDK's client is made of.
+        prefix: Put before every key; default empty.
+        min_write_interval: Seconds that a lock leaves between two writes of one object; default 0.
+        read_extra: Parameters added to each read: who pays, and the customer's key.
+        write_extra: Parameters added to each write: likewise, and encryption.
 
     Attributes:
-        versions_may_repeat: An ETag is a hash of the body, known and provided for: no two lock
-            writes have the same bytes. ``probe`` refuses it in a store that does not say so.
+        versions_may_repeat: True, because an ETag is a hash of the body. Locks are safe with it: no two
+            lock records have the same bytes.
     """
 
     name = "s3"
@@ -95,7 +103,7 @@ class S3Backend(CloudBackend[Sdk]):
         "ExpiredToken": AccessDeniedError,
         "InvalidToken": AccessDeniedError,
         "TokenRefreshRequired": AccessDeniedError,
-        # The SDK's own, by the name of the class: what no waiting makes right.
+        # Names of the SDK's own exceptions that no waiting puts right.
         "NoCredentialsError": AccessDeniedError,
         "PartialCredentialsError": AccessDeniedError,
         "ProfileNotFound": AccessDeniedError,
@@ -190,7 +198,7 @@ class S3Backend(CloudBackend[Sdk]):
                 **condition,
                 **self._write_extra,
             )
-            # A store that drops the ETag cannot be locked on: a KeyError is an unknown outcome.
+            # If the answer has no ETag, the KeyError becomes OutcomeUnknownError: the object was written.
             return Written(answer["ETag"], server_time(_headers(answer)))
 
     async def list(self, prefix: str) -> AsyncIterator[Entry]:
@@ -222,9 +230,9 @@ class S3Backend(CloudBackend[Sdk]):
                     raise
 
     async def _open(self) -> Sdk:
-        # Off the loop: the SDK reads its models and the user's configuration, for 0.1 to 0.3 s.
-        # Its connections belong to the loop that sends the first request, which is ours.
-        # Not an executor: the loop would wait at its end for credentials that hang.
+        # On another thread, because the SDK blocks for 0.1 to 0.3 s while it reads models and configuration.
+        # Its connections are made later, on the loop that sends the first request.
+        # Not in the loop's executor: a loop that ends waits for it, and a fetch of credentials may hang.
         workers = Workers("asynclock-s3", 1)
         try:
             client, self._stack = await workers.run(lambda: asyncio.run(make_client(self._settings)))
@@ -232,7 +240,7 @@ class S3Backend(CloudBackend[Sdk]):
             workers.close()
         return client
 
-    async def _close(self, client: Sdk) -> None:  # noqa: ARG002  the stack owns it
+    async def _close(self, client: Sdk) -> None:  # noqa: ARG002  the stack closes it
         await self._stack.aclose()
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
@@ -247,16 +255,17 @@ class S3Backend(CloudBackend[Sdk]):
 
 
 def open_s3(url: str, **options: object) -> S3Backend:
-    """Open ``s3://bucket/prefix``; no I/O, the client is made on first use.
+    """Return the backend for ``s3://bucket/prefix``. Nothing is sent before the first call.
 
     Args:
         url: ``s3://bucket/prefix`` or ``s3a://bucket/prefix``.
         options: ``region``, ``endpoint_url``, ``path_style`` (default: where an endpoint is
             given), ``access_key_id`` with ``secret_access_key`` and ``session_token`` (default:
-            the SDK's chain), ``sse`` (``AES256``, ``aws:kms``, ``aws:kms:dsse``), ``sse_kms_key_id``,
-            ``sse_customer_key`` (32 bytes), ``requester_pays``, ``ca_file``, ``allow_http``,
+            the credentials that the SDK finds by itself), ``sse`` (``AES256``, ``aws:kms``,
+            ``aws:kms:dsse``), ``sse_kms_key_id``, ``sse_customer_key`` (32 bytes),
+            ``requester_pays``, ``ca_file``, ``allow_http``,
             ``trust_env`` (default False: proxies of the environment are not used),
-            ``min_write_interval`` (default 0).
+            ``min_write_interval`` (seconds; default 0).
 
     Raises:
         ConfigError: The URL or an option is wrong.
@@ -283,7 +292,8 @@ def open_s3(url: str, **options: object) -> S3Backend:
     if endpoint is not None:
         endpoint = check_endpoint("endpoint_url", endpoint, allow_http=allow_http)
     elif os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() != "true":
-        # The SDK takes the first one; it reads its files, which may name another, on opening.
+        # The SDK uses the first variable that is set. Its files may name another endpoint, which is checked
+        # once the SDK has read them.
         for name in [name for name in _ENDPOINTS if os.environ.get(name)][:1]:
             check_endpoint(name, os.environ[name], allow_http=allow_http)
     ca_file = taken.get("ca_file")
@@ -333,7 +343,7 @@ def _credentials(taken: dict[str, Any]) -> tuple[str, str, str | None] | None:
 
 
 def _encryption(taken: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the extra parameters of writes only, and those of reads and writes."""
+    """Return the encryption parameters of writes only, and those of both reads and writes."""
     sse, kms_key, customer = (taken.get(n) for n in ("sse", "sse_kms_key_id", "sse_customer_key"))
     if sse is not None and sse not in _SSE:
         raise ConfigError(setting="sse", value=sse, reason=f"must be one of {', '.join(sorted(_SSE))}")

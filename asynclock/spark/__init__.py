@@ -1,7 +1,8 @@
-"""Several writers splicing one wide Apache Hudi table from PySpark.
+"""Splice several PySpark writers into one wide Apache Hudi table.
 
-Each stream appends its own columns of the table; a merger inside Hudi picks, for each stream, the event with
-the newer ordering value of that stream, wherever records meet. Importing this package does not import Spark.
+Each stream appends its own columns of the table. Where two records of a key meet, a merger inside Hudi picks,
+for each stream, the event with that stream's newer ordering value. Importing this package does not import
+Spark.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from asynclock.spark.errors import BadRowsError as BadRowsError
 from asynclock.spark.errors import ClusteringPlanError as ClusteringPlanError
 from asynclock.spark.load import load_spec as load_spec
 
-# Eager, though the module has the function's name: whichever is bound last is what users get.
+# Imported eagerly because the module has the function's name: users get whichever is bound last.
 from asynclock.spark.session import session as session
 from asynclock.spark.session import session_conf as session_conf
 from asynclock.spark.spec import Spec as Spec
@@ -48,7 +49,7 @@ _NEEDS_SPARK: Final = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever the module has under that name
+def __getattr__(name: str) -> Any:  # noqa: ANN401  the attribute of the module
     if name not in _NEEDS_SPARK:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_NEEDS_SPARK[name]}"), name)

@@ -1,4 +1,4 @@
-"""Spark work that another thread can end for good."""
+"""Spark work that another thread can cancel."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _AGAIN_SECONDS: Final = 0.1
-# Jobs end within moments; what is no job, such as a wait for Hudi's lock, only ends by an interrupt, which
-# would leave a running job behind.
+# Cancelled jobs end within moments. Other work, such as a wait for Hudi's lock, ends only by an interrupt,
+# which would leave a running job behind and so comes second.
 _INTERRUPT_AFTER: Final = 2.0
 
 
 class Cancellable:
-    """A kind of work, done one piece at a time, that can be cancelled while it runs.
+    """Work done one piece at a time, which can be cancelled while a piece runs.
 
-    Jobs are found by a tag, not by their group: Hudi puts every job it starts into a group of its own.
+    Jobs are found by a tag, not by their group, because Hudi puts each of its jobs into a new group.
 
     Args:
         spark: The session that runs the jobs.
-        tag: Names the work; unlike that of any other work in this session, and without a comma.
+        tag: Tag of the jobs; unique in the session, and without a comma.
     """
 
     def __init__(self, spark: SparkSession, tag: str) -> None:
@@ -37,10 +37,10 @@ class Cancellable:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """The body is a piece of the work: its jobs can be cancelled, and ``settle`` waits for it."""
+        """Run the body as a piece of the work: its jobs can be cancelled, and ``settle`` waits for it."""
         threads = self._context._jvm.java.lang.Thread  # noqa: SLF001  no public way
         with self._piece:
-            # Spark gives each Python thread a Java thread of its own.
+            # Each Python thread has its own Java thread.
             self._thread = threads.currentThread()
             self._context.addJobTag(self._tag)
             try:
@@ -48,13 +48,13 @@ class Cancellable:
             finally:
                 with self._interrupting:
                     self._thread = None
-                threads.interrupted()  # clears it: the thread goes on to other work
+                threads.interrupted()  # clears the flag, because the thread goes on to other work
                 self._context.removeJobTag(self._tag)
 
     def cancel(self) -> None:
-        """Cancel the running piece until it has ended; the caller sees to it that none follows."""
+        """Cancel the running piece and wait for its end; the caller makes sure that no other follows."""
         started = time.monotonic()
-        # Between two jobs there is nothing to cancel, and Hudi's write is a row of them.
+        # One write of Hudi runs many jobs; between two of them there is nothing to cancel, so repeat.
         while not self._piece.acquire(timeout=_AGAIN_SECONDS):
             self._context.cancelJobsWithTag(self._tag)
             if time.monotonic() - started > _INTERRUPT_AFTER:
@@ -63,7 +63,7 @@ class Cancellable:
         self._piece.release()
 
     def _interrupt(self) -> None:
-        # Not a moment after the piece has ended: it would hit the work that follows in the same thread.
+        # Never after the piece has ended: the interrupt would hit later work in the same thread.
         with self._interrupting:
             if self._thread is not None:
                 self._thread.interrupt()
@@ -72,10 +72,10 @@ class Cancellable:
         """Wait until the running piece has ended.
 
         Args:
-            seconds: How long; None: for as long as it takes.
+            seconds: Longest wait; None: no limit.
 
         Returns:
-            Whether it has.
+            Whether no piece is running any more.
         """
         ended = self._piece.acquire(timeout=-1 if seconds is None else seconds)
         if ended:

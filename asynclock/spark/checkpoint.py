@@ -1,8 +1,8 @@
-"""What a stream's checkpoint says: which table it has fed, and which files it has read.
+"""A stream's checkpoint: the table that it belongs to, and the files that have been read.
 
-A checkpoint is worth something only together with the table that holds what was read under it. So the first
-commit that a stream makes writes the table's id into the checkpoint's folder, and a run with another table,
-or with none, is refused: it would skip every file that has been read, and call that success.
+A checkpoint is useful only with the table that holds what was read under it. So the first commit of a stream
+writes the table's id into the checkpoint's folder, and a run with another table, or without one, is refused:
+it would skip every file that has been read and report success.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _READ_AT: Final = "_asynclock_read_at"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnreadChanges:
-    """Files of a source that hold, or may hold, what no batch has read.
+    """Files of a source with content that no batch has read, or perhaps not.
 
     Attributes:
-        changed: Files that have been written to since they were read; a file is read once.
-        hidden: Files that match the source, but whose names begin with ``_`` or ``.``: Spark skips those.
+        changed: Files that were written to after they were read; a file is read only once.
+        hidden: Files that match the source but whose names begin with ``_`` or ``.``; Spark skips them.
     """
 
     changed: tuple[str, ...]
@@ -61,15 +61,15 @@ class Checkpoint:
         self._bound: dict[str, str] | None = None
 
     def refuse_another_table(self, table_id: Callable[[], str | None]) -> None:
-        """Make sure that the checkpoint belongs to the spec's table, or to none yet.
+        """Make sure that the checkpoint belongs to the spec's table, or to no table yet.
 
         Args:
-            table_id: Says the id of the spec's table as it is now; None: nothing is committed there.
+            table_id: Returns the current id of the spec's table; None if nothing is committed there.
 
         Raises:
-            SpecError: It belongs to another table, or the table is gone. Nothing was written.
+            SpecError: The checkpoint belongs to another table, or the table is gone. Nothing was written.
         """
-        # In this order: a table is committed to before a checkpoint names it.
+        # Read the checkpoint first: a table has commits before a checkpoint names it.
         self._bound = bound = self._read()
         if bound is None or bound["table_id"] == (found := table_id()):
             return
@@ -84,13 +84,13 @@ class Checkpoint:
         raise misplaced(self._spec, keys, self._stream.checkpoint, reason)
 
     def bind(self, table_id: Callable[[], str | None]) -> None:
-        """Note that the checkpoint belongs to the spec's table, if it does not say so yet.
+        """Write into the checkpoint that it belongs to the spec's table, unless it says so already.
 
-        To be called after a commit and before Spark notes its batch: what is killed in between repeats the
-        batch, and binds then.
+        Call it after a commit and before Spark records the batch: a process killed in between repeats the
+        batch and binds the checkpoint then.
 
         Args:
-            table_id: Says the id of the spec's table.
+            table_id: Returns the id of the spec's table.
         """
         if self._bound is not None or (found := table_id()) is None:
             return
@@ -108,9 +108,9 @@ class Checkpoint:
         self._bound = bound
 
     def files(self) -> DataFrame:
-        """Which batch (``BATCH``) read which file (``FILE``), and its modification time then, in ms.
+        """Return each file (``FILE``), the batch that read it (``BATCH``) and its modification time, in ms.
 
-        Files arrive in the order of the batches; their times say nothing where a file was touched later.
+        Files arrived in the order of the batches; a file that was touched later has a misleading time.
         """
         path = self._path("sources/0")
         if not self._exists(path):
@@ -118,24 +118,24 @@ class Checkpoint:
         entries = self._spark.read.schema("path string, timestamp bigint, batchId bigint").json(
             path.toString()
         )
-        # The first line of each log file is its version; compaction repeats entries.
+        # The first line of each log file is a version, and compaction repeats entries.
         known = entries.where(F.col("path").isNotNull())
         return known.groupBy(plain_path(F.col("path")).alias(FILE)).agg(
             F.min("batchId").alias(BATCH), F.min("timestamp").alias(_READ_AT)
         )
 
     def arrivals(self) -> dict[str, tuple[int, int]]:
-        """Of each file the batch that read it, and its modification time then, in ms; see ``files``."""
+        """Return the batch that read each file, and its modification time then, in ms; see ``files``."""
         return {row[FILE]: (row[BATCH], row[_READ_AT]) for row in self.files().collect()}
 
     def unread_changes(self) -> UnreadChanges:
-        """What of the source has not been read as it is now, or never will be."""
+        """Return the files of the source whose present content has not been, or never will be, read."""
         return UnreadChanges(changed=self._changed(), hidden=self._hidden())
 
     def _changed(self) -> tuple[str, ...]:
         try:
             now = self._spark.read.format("binaryFile").load(self._stream.source)
-        except AnalysisException:  # nothing matches any more
+        except AnalysisException:  # no file matches any more
             return ()
         metadata = F.col("_metadata")
         times = now.select(
@@ -152,7 +152,7 @@ class Checkpoint:
         found = {
             status.getPath().toString()
             for status in (*beside, *self._glob(source, "[._]*"))
-            # Empty ones are marks (_SUCCESS), and .x.crc is Hadoop's checksum of x.
+            # Empty files are marks such as _SUCCESS, and .x.crc is Hadoop's checksum of x.
             if status.isFile() and status.getLen() and not status.getPath().getName().endswith(".crc")
         }
         return tuple(sorted(found))

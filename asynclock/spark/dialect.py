@@ -1,4 +1,4 @@
-"""How the CSV files of a stream are written."""
+"""The CSV dialect of a stream."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ ENCODINGS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class CsvDialect:
-    """RFC 4180, unless something else is said.
+    """How the CSV files of a stream are written; by default as in RFC 4180.
 
     Attributes:
-        separator: Stands between two fields.
-        quote: Stands around a field that holds separators, quotes or line ends; empty: nothing does.
-        escape: Stands before a quote inside quotes; None: a quote does.
-        encoding: How characters are written as bytes.
-        null: The text which, unquoted, is null.
-        multiline: Whether a quoted field may hold line ends. If not, a line with broken quoting is one bad
-            row, else it makes its file a bad one.
+        separator: Character between two fields.
+        quote: Character around a field that contains separators, quotes or line ends; empty: no quoting.
+        escape: Character before a quote inside quotes; None: the quote is doubled.
+        encoding: Encoding of the files.
+        null: Text that, unquoted, means null.
+        multiline: Whether a quoted field may contain line ends. If False, broken quoting makes its line a
+            bad row, else it makes the whole file a bad file.
     """
 
     separator: str = ","
@@ -54,7 +54,7 @@ class CsvDialect:
             raise _wrong("null", self.null, reason)
 
     def settings(self) -> dict[str, str]:
-        """The dialect as the reader in the JVM takes it."""
+        """Return the dialect as settings of the reader in the JVM."""
         return {
             "separator": self.separator,
             "quote": self.quote,

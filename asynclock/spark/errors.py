@@ -1,4 +1,4 @@
-"""Errors of a running pipeline, beside those of ``asynclock.errors``."""
+"""Errors of a running pipeline, in addition to those of ``asynclock.errors``."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 from asynclock.errors import AsyncLockError
 
 _SHOWN: Final = 1000
-"""Characters of a bad row in an error."""
+"""Most characters of a bad row that an error shows."""
 
 
 class BadRowsError(AsyncLockError):
-    """A batch has rows that cannot be read and its stream fails on them; nothing of it was written.
+    """A batch has bad rows and its stream is set to fail on them; nothing of the batch was written.
 
     Attributes:
         stream: Name of the stream.
         batch_id: Number of the batch.
         rows: How many rows are bad.
-        sample: What is wrong with the first of them: file, line, reason and record; as read, not escaped.
+        sample: File, line, reason and record of the first bad row; as read, not escaped.
     """
 
     _fields = ("stream", "batch_id", "rows", "sample")
@@ -37,7 +37,7 @@ class ClusteringPlanError(AsyncLockError):
     Attributes:
         path: The table.
         instant: Instant time of the plan.
-        state: ``REQUESTED``: nobody has begun to carry it out. ``INFLIGHT``: somebody has.
+        state: ``REQUESTED`` before the plan is carried out, ``INFLIGHT`` from then on.
     """
 
     _fields = ("path", "instant", "state")

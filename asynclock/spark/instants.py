@@ -1,4 +1,4 @@
-"""What one instant of a table's timeline says, and what a batch notes in the commit that it makes."""
+"""Instants of a table's timeline, and the metadata that a batch writes into its commit."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Instant:
     """One action on the timeline.
 
     Attributes:
-        requested: Hudi's instant time of the request; names the instant.
-        completed: Instant time of the completion, None while pending.
+        requested: Hudi's instant time of the request, which identifies the instant.
+        completed: Instant time of the completion; None while pending.
         action: For example ``deltacommit``, ``compaction``, ``clean``, ``rollback``.
         state: ``REQUESTED``, ``INFLIGHT`` or ``COMPLETED``.
     """
@@ -38,15 +38,15 @@ class BatchCommit:
 
     Attributes:
         requested: Hudi's instant time of the request.
-        completed: Instant time of the completion; commits count in this order.
+        completed: Instant time of the completion, by which commits are ordered.
         stream: Name of the stream.
-        query_id: Id of the streaming query, which lives in its checkpoint.
+        query_id: Id of the streaming query, which its checkpoint keeps.
         batch_id: Number of the batch in that query.
         fencing_token: Token of the lease under which the batch was written.
         owner: Owner id of that lease.
-        buckets: Buckets that the writer assumed.
+        buckets: Number of buckets that the writer assumed.
         key: The key columns of the table.
-        table_id: Id of the table: made up by its first writer, kept by all others.
+        table_id: Id of the table, chosen by its first writer and kept by all others.
     """
 
     requested: str
@@ -62,18 +62,18 @@ class BatchCommit:
 
     @property
     def batch(self) -> tuple[str, str, int]:
-        """What makes it a repetition: the same batch of the same query of the same stream."""
+        """Identity of the batch: a commit with the same stream, query and number repeats it."""
         return self.stream, self.query_id, self.batch_id
 
     def metadata(self) -> dict[str, str]:
-        """The entries of the commit metadata that say this; ``parse`` reads them."""
+        """Return the entries for the commit's metadata; ``parse`` reads them."""
         names = ("stream", "query_id", "batch_id", "fencing_token", "owner", "buckets", "table_id")
         said = {name: str(getattr(self, name)) for name in names}
         return {METADATA_PREFIX + name: text for name, text in (said | {"key": ",".join(self.key)}).items()}
 
     @classmethod
     def parse(cls, requested: str, completed: str, metadata: Mapping[str, str]) -> BatchCommit:
-        """Read what ``metadata`` wrote into a commit."""
+        """Read the entries that ``metadata`` made."""
         return cls(
             requested=requested,
             completed=completed,

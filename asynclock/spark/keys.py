@@ -1,12 +1,12 @@
-"""What Hudi knows a row by: its record key and its partition's folder, in which no text can be misread.
+"""The record key and partition folder of a row, encoded so that no text can be misread.
 
-Hudi joins the columns of a key as ``k:x,l:y`` and splits that again by ``:`` and ``,``, so that a key which
-has those characters is another key, or keeps its parser busy for ever. A splice table therefore has one
-record key column of its own, :data:`RECORD_KEY`, beside the key columns as they are: each value
+Hudi joins the columns of a key as ``k:x,l:y`` and splits that again at ``:`` and ``,``. A key value with
+those characters would be read as another key, or make the parser loop forever. So a splice table has a
+separate record key column, :data:`RECORD_KEY`, besides the unchanged key columns: each value
 percent-encoded as in an HTML form, with ``|`` between them.
 
-Partition columns stay Hudi's own, so that queries by them read only their folders. Those are named
-``column=value`` with the value percent-encoded, which holds any text but those :func:`unfit` names.
+Partition columns are Hudi's own, so queries that filter by them read only the matching folders. A folder is
+named ``column=value`` with the value percent-encoded; :func:`unfit` lists the few texts that cannot be one.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _ESCAPED: Final = "".join(map(chr, range(1, 32))) + "\"#%'*/:=?\\\x7f{[]^"
 
 
 def record_key(table: TableSpec) -> str:
-    """A SQL expression for the record key of a row that has the key columns."""
+    """Return a SQL expression for the record key, over the key columns of a row."""
     values = ", ".join(f"url_encode(CAST(`{name}` AS STRING))" for name in table.key)
     return f"concat_ws('|', {values})"
 
 
 def unfit(table: TableSpec, name: str, kind: str) -> list[tuple[str, str]]:
-    """What the value of a key or partition column must not be.
+    """Return the reasons why a value cannot be in a key or partition column.
 
     Args:
         table: The table.
@@ -44,24 +44,24 @@ def unfit(table: TableSpec, name: str, kind: str) -> list[tuple[str, str]]:
         kind: Its type.
 
     Returns:
-        SQL conditions on a value that is there, and beside each the SQL text that says what is wrong.
+        Pairs of a SQL condition on a value that is not null and the SQL text that says what is wrong.
     """
     if kind != "string":
         return []
     value = f"`{name}`"
-    # Bytes that are no UTF-8 all become the same replacement character, and with them rows one row.
+    # All bytes that are not UTF-8 become the same replacement character, which would merge different rows.
     readable = f"decode(CAST({value} AS BINARY), 'UTF-8')"
     return [(f"{value} <> {readable}", f"'{name} is not UTF-8'"), *_unfit_partition(table, name, kind)]
 
 
 def refuse_unfit(parsed: DataFrame, spec: Spec, *, reason: str, record: str) -> DataFrame:
-    """Parsed rows, those with an unfit key or partition among the bad ones.
+    """Return the parsed rows, with those of an unfit key or partition marked as bad.
 
     Args:
         parsed: Rows with the key and partition columns, whose texts are known to be UTF-8.
         spec: The spec.
-        reason: The column that says why a row is bad; null for a good one.
-        record: The column that holds a bad row as it was; null for a good one and for a bad file.
+        reason: Name of the column that says why a row is bad; null in a good row.
+        record: Name of the column with the original text of a bad row; null in a good row and for a bad file.
     """
     table = spec.table
     cases = [
@@ -74,7 +74,7 @@ def refuse_unfit(parsed: DataFrame, spec: Spec, *, reason: str, record: str) -> 
     whens = " ".join(f"WHEN {wrong} THEN {why}" for wrong, why in cases)
     said = F.coalesce(F.col(reason), F.expr(f"CASE {whens} END"))
     values = F.to_json(F.struct(*(name for name in parsed.columns if not name.startswith("_asynclock"))))
-    # A bad file has a reason and no values, hence no record.
+    # A bad file has a reason but no values, so it has no record.
     whole = F.when(F.col(reason).isNull() & said.isNotNull(), values).otherwise(F.col(record))
     return parsed.withColumns({record: whole, reason: said})
 
@@ -94,5 +94,5 @@ def _unfit_partition(table: TableSpec, name: str, kind: str) -> list[tuple[str, 
 
 
 def _literal(text: str) -> str:
-    # In hexadecimal: what a backslash means in a SQL text is a setting of the session.
+    # In hexadecimal, because a session setting decides what a backslash means in SQL text.
     return f"CAST(X'{text.encode().hex()}' AS STRING)"

@@ -1,4 +1,4 @@
-"""A spec read from TOML: every complaint names the file, the line and the key."""
+"""Read a spec from TOML; every error names the file, the line and the key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from asynclock.spark.spec import BadRowPolicy, SourceFormat
 
 _STREAM_KEYS: Final = tuple(field.name for field in fields(StreamSpec) if field.name != "name")
-_URL_CHARACTERS: Final = ":/?#[]@!$&'()*+,;=~%"  # RFC 3986, section 2, beside letters and digits
+_URL_CHARACTERS: Final = ":/?#[]@!$&'()*+,;=~%"  # RFC 3986, section 2, besides letters and digits
 _WILDCARD: Final = re.compile(r"[*?\[{]")
 
 
@@ -37,7 +37,7 @@ def load_spec(path: str | Path) -> Spec:
     """Read and check a spec; nothing is created.
 
     Args:
-        path: A TOML file. Paths in it that are no URLs start from its folder.
+        path: A TOML file. Relative paths in it start from its folder.
 
     Raises:
         SpecError: The file, a key or a value is wrong, or a local source does not exist.
@@ -62,9 +62,9 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def missing_source(source: str) -> str | None:
-    """Why a local source cannot be read, or None; one on a remote store is looked for by the run.
+    """Return why a local source cannot be read, or None; the run looks for sources in remote stores.
 
-    An empty folder is no error: its first delivery is still to come.
+    An empty folder is not an error, since files may still arrive.
     """
     path = local_path(source)
     if path is not None and not _WILDCARD.search(path) and Path(path).is_file():
@@ -77,12 +77,12 @@ def missing_source(source: str) -> str | None:
     if not folder.exists():
         return f"the source does not exist: there is no {folder}; create it or correct the path"
     if "{" in path or (folder.is_dir() and not any(folder.iterdir())):
-        return None  # alternatives in braces are Hadoop's: the run looks for those
+        return None  # braces are Hadoop's syntax; the run looks for these files
     return f"the source does not exist: nothing in {folder} matches; correct the pattern"
 
 
 def local_path(url: str) -> str | None:
-    """The path on this machine, or None for a URL of a remote store."""
+    """Return the path of a local URL, or None for one of a remote store."""
     if not URL.match(url):
         return url
     scheme, _, rest = url.partition(":")
@@ -112,7 +112,7 @@ def _read_locks(root: Section, folder: Path) -> LocksSpec:
     with section.locating():
         url = given if URL.match(given) else (folder / given).as_uri()
         if url.lower().startswith("file:"):
-            # As people write it, with spaces and umlauts; what is percent-encoded stays so.
+            # Encode spaces and umlauts; parts that are percent-encoded stay as they are.
             url = quote(url, safe=_URL_CHARACTERS)
         return LocksSpec(url=url, settings=LeaseSettings(**times))
 
@@ -182,7 +182,7 @@ def _absolute(path: str, folder: Path) -> str:
 
 
 def misplaced(spec: Spec, keys: Keys, value: object, reason: str) -> SpecError:
-    """An error about a key of a spec that was read before, with the line where its file has it now."""
+    """Return an error about a key of a spec that was read earlier, with its present line in the file."""
     try:
         return SpecFile.read(spec.path).error(keys, value, reason)
     except SpecError:

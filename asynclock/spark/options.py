@@ -2,17 +2,17 @@
 
 Everything a splice depends on is set here and nowhere else:
 
-- merge-on-read with :class:`SpliceMerger`, so that a write is a log append and the streams meet at reads
-  and at compaction;
+- merge-on-read with :class:`SpliceMerger`, so that a write only appends to logs and the streams are merged
+  by reads and compaction;
 - a simple bucket index and non-blocking concurrency control, so that streams write at the same time;
 - a lock for the moment of the commit: :data:`FILE_LOCK_PROVIDER` on ``file://``, Hudi's own
   :data:`STORAGE_LOCK_PROVIDER` on object stores;
 - no metadata table (it about doubles the time of a write), no table service inside a write, and dead
   writers rolled back by the cleaner.
 
-Hudi reduces a batch to one record a key before it writes, in an order that Spark's shuffle decides. Events
-of one stream with *equal* ordering values keep arrival order between batches; inside a batch the caller
-must reduce them first.
+Hudi reduces a batch to one record per key before it writes, in whatever order Spark's shuffle gives. Events
+of one stream with *equal* ordering values keep arrival order between batches; within a batch the caller must
+reduce them first.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ def splice_write_options(
     heartbeat_interval_ms: int = 2_000,
     heartbeat_misses: int = 5,
 ) -> dict[str, str]:
-    """Options for ``df.write.format("hudi").options(**...).mode("append").save(base_path)``.
+    """Return options for ``df.write.format("hudi").options(**...).mode("append").save(base_path)``.
 
-    Write every column of the table each time, the other streams' as null, and all of them nullable: the
-    last commit's schema becomes the table's.
+    Each write needs every column of the table, those of other streams as null, and all of them nullable,
+    because the schema of the last commit becomes the table's.
 
     Args:
         base_path: The table's URL, or a local path.
         table: The table's name, kept in ``hoodie.properties``.
         key: Key columns, at least one; fixed at creation.
         partition_by: Columns that never change for a key; fixed at creation.
-        buckets: Files a partition; fixed at creation.
+        buckets: Files per partition; fixed at creation.
         parallelism: Spark tasks of each of Hudi's shuffles.
-        heartbeat_interval_ms: How often a writer says that it lives, in milliseconds.
-        heartbeat_misses: Beats missed before the cleaner may roll a writer's instant back. A writer
-            paused for longer fails at its commit; by default that takes 10 seconds.
+        heartbeat_interval_ms: Milliseconds between two heartbeats of a writer.
+        heartbeat_misses: Missed heartbeats after which the cleaner may roll a write back. A writer that
+            was paused for longer, by default 10 seconds, fails at its commit.
 
     Returns:
         A new dict; change it freely.
@@ -95,9 +95,9 @@ def splice_write_options(
 
 
 def partition_options() -> dict[str, str]:
-    """How the folders of partitions are named, fixed at creation: ``column=value``, percent-encoded.
+    """Return options that name partition folders ``column=value``, percent-encoded; fixed at creation.
 
-    Without the encoding a slash opens another folder; without the column's name ``..`` leaves the table.
+    Without the encoding a slash would open a folder; without the column's name ``..`` would leave the table.
     """
     return {
         hoodie.DATASOURCE_WRITE_HIVE_STYLE_PARTITIONING: "true",
@@ -106,14 +106,14 @@ def partition_options() -> dict[str, str]:
 
 
 def read_options(*, query_type: QueryType = "snapshot") -> dict[str, str]:
-    """Options for ``spark.read.format("hudi").options(**...).load(base_path)``.
+    """Return options for ``spark.read.format("hudi").options(**...).load(base_path)``.
 
-    ``hoodie.properties`` keeps the merger's id but not its class, so every reader names it; one that does
-    not fails with "No valid spark merger implementation set".
+    ``hoodie.properties`` has the merger's id but not its class, so every reader must name the class. One
+    that does not fails with "No valid spark merger implementation set".
 
     Args:
         query_type: ``snapshot`` merges the logs; ``read_optimized`` is the state of the last compaction;
-            ``incremental`` holds, of each key, only what the newest events wrote.
+            ``incremental`` has, for each key, only what the newest events wrote.
     """
     return {
         hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES: MERGER_CLASS,
@@ -126,19 +126,19 @@ def read_options(*, query_type: QueryType = "snapshot") -> dict[str, str]:
 def compaction_options(
     *, base_path: str, key: Sequence[str], every_commits: int = 10, parallelism: int = 2
 ) -> dict[str, str]:
-    """Options for ``CALL run_compaction``.
+    """Return options for ``CALL run_compaction``.
 
     Args:
         base_path: The table's URL, or a local path.
         key: The table's key columns.
-        every_commits: Commits since the last compaction that make a plan worth writing; 1 always plans.
+        every_commits: Commits since the last compaction after which to plan one; 1 always plans.
         parallelism: Spark tasks of each of Hudi's shuffles.
 
     Raises:
         ConfigError: A file system that no lock provider serves.
     """
     return {
-        # One key column is enough for the check they go through; a list does not fit into a CALL.
+        # One key column is enough for Hudi's check, and a CALL cannot carry a list.
         **_table_options(base_path=base_path, key=key[:1]),
         hoodie.COMPACT_INLINE_MAX_DELTA_COMMITS: str(every_commits),
         hoodie.EMBED_TIMELINE_SERVER: "false",
@@ -157,12 +157,12 @@ def cleaning_options(
     heartbeat_interval_ms: int = 2_000,
     heartbeat_misses: int = 5,
 ) -> dict[str, str]:
-    """Options for ``CALL run_clean``, which also rolls back what dead writers left.
+    """Return options for ``CALL run_clean``, which also rolls back dead writers.
 
     Args:
         base_path: The table's URL, or a local path.
         key: The table's key columns.
-        retain_commits: Commits whose files stay readable for running queries.
+        retain_commits: Number of commits whose files are kept for running queries.
         parallelism: Spark tasks of each of Hudi's shuffles.
         heartbeat_interval_ms: As given to :func:`splice_write_options`.
         heartbeat_misses: As given to :func:`splice_write_options`.
@@ -183,10 +183,10 @@ def cleaning_options(
 
 
 def call_argument(options: Mapping[str, str]) -> str:
-    """The ``options`` argument of a ``CALL``: ``k=v,k=v``, to stand between single quotes.
+    """Return the ``options`` argument of a ``CALL``: ``k=v,k=v``, to be put between single quotes.
 
     Raises:
-        ConfigError: A value holds a comma or a quote, which that syntax cannot carry.
+        ConfigError: A value has a comma or a quote, which that syntax cannot carry.
     """
     for name, value in options.items():
         if set(value) & {",", "'"}:
@@ -195,10 +195,10 @@ def call_argument(options: Mapping[str, str]) -> str:
 
 
 def lock_provider(base_path: str) -> str:
-    """The class of Hudi's commit lock for a table at this place.
+    """Return the class of Hudi's commit lock for a table at ``base_path``.
 
     Raises:
-        ConfigError: The file system has neither; nothing was written.
+        ConfigError: No lock provider works on the file system; nothing was written.
     """
     scheme = base_path.partition("://")[0].lower() if "://" in base_path else "file"
     if scheme == "file":
@@ -212,11 +212,11 @@ def lock_provider(base_path: str) -> str:
 
 
 def _table_options(*, base_path: str, key: Sequence[str]) -> dict[str, str]:
-    """What every writer of the table and every service of it must agree on."""
+    """Return the options that all writers and services of a table must share."""
     provider = lock_provider(base_path)
     return {
         **(_ONE_CLOCK if provider == FILE_LOCK_PROVIDER else {}),
-        # Hudi reads the type under both names; concurrency control only under the first.
+        # Hudi reads the type under both names, but its concurrency control reads only the first.
         hoodie.TABLE_TYPE: "MERGE_ON_READ",
         hoodie.DATASOURCE_WRITE_TABLE_TYPE: "MERGE_ON_READ",
         hoodie.DATASOURCE_WRITE_RECORDKEY_FIELD: ",".join(key),
@@ -234,8 +234,8 @@ def _table_options(*, base_path: str, key: Sequence[str]) -> dict[str, str]:
     }
 
 
-# A new instant time waits out the difference of two writers' clocks, by default 0.2 s, twice a commit. The
-# writers of a file:// table share a machine and its clock.
+# Twice per commit Hudi waits for the largest difference between writers' clocks, by default 0.2 s. The
+# writers of a file:// table share one machine and its clock.
 _ONE_CLOCK: Final = {hoodie.TIME_GENERATOR_MAX_EXPECTED_CLOCK_SKEW_MS: "1"}
 
 _NO_INLINE_SERVICES: Final = {

@@ -1,4 +1,4 @@
-"""The splice table as it is stored, and as it is read under its plain names."""
+"""Read the splice table: as stored, or under its plain names."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 def read(spec: Spec, spark: SparkSession) -> DataFrame:
-    """The rows of the table under the plain names of the spec.
+    """Return the rows of the table under the plain names of the spec.
 
-    A stream's columns are null where it has no event for the key or its newest event is a tombstone; a row
-    without any live stream is left out. Ordering columns have the names the spec declares.
+    A stream's columns are null if it has no event for the key or if its newest event is a tombstone. A row
+    in which no stream is alive is left out. Ordering columns have their names in the spec.
 
     Args:
         spec: The table and its streams.
         spark: A session with Hudi and the merger, as ``asynclock.spark.session`` makes it.
 
     Returns:
-        Lazy: the table is read as of its newest commit when an action runs.
+        A lazy frame: each action reads the table as of its newest commit.
 
     Raises:
         SpecError: There is no splice table, or nothing is committed to it yet.
@@ -50,9 +50,9 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
 
 
 def snapshot(spec: Spec, spark: SparkSession) -> DataFrame:
-    """Every row of the table with its physical columns, merged as of its newest commit.
+    """Return every row of the table with its physical columns, merged as of its newest commit.
 
-    Columns that no commit has yet, of a stream that is new in the spec, are null.
+    Columns of a stream that has not committed yet are null.
     """
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
@@ -71,12 +71,12 @@ def snapshot(spec: Spec, spark: SparkSession) -> DataFrame:
 
 
 def physical_columns(spec: Spec) -> list[str]:
-    """The names of the stored columns: the shared ones, then group by group."""
+    """Return the names of the stored columns: the shared ones, then stream by stream."""
     return list(physical_types(spec))
 
 
 def physical_types(spec: Spec) -> dict[str, str]:
-    """The stored columns and their types, the shared ones first."""
+    """Return the stored columns and their types, the shared ones first."""
     shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
     groups = {
         stream.physical(column): column.type for stream in spec.streams for column in stream.owned(spec.table)

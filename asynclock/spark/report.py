@@ -1,4 +1,4 @@
-"""What a run did, as plain numbers."""
+"""Reports of runs, as plain numbers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class BatchReport:
     Attributes:
         stream: Name of the stream.
         batch_id: Its number in the query.
-        rows: Rows read, bad ones included; 0 where the batch was skipped.
-        quarantined: Bad rows put aside.
+        rows: Rows read, bad ones included; 0 if the batch was skipped.
+        quarantined: Bad rows moved to the quarantine.
         skipped: Whether the batch had been committed before, so that nothing was read or written.
         seconds: From the start of the batch to its commit.
-        reservation_seconds: Waited for a reservation of the table, not part of ``seconds``.
+        reservation_seconds: Time spent waiting for a reservation of the table; not part of ``seconds``.
     """
 
     stream: str
@@ -37,11 +37,11 @@ class StreamReport:
         batches: Batches seen, skipped ones included.
         rows: Rows read, bad ones included.
         skipped: Batches that had been committed before.
-        quarantined: Bad rows put aside.
-        lock_wait_seconds: Until the stream's lease was held.
-        reservation_wait_seconds: Waited at batch boundaries for reservations of the table.
+        quarantined: Bad rows moved to the quarantine.
+        lock_wait_seconds: Time until the stream's lease was held.
+        reservation_wait_seconds: Time spent between batches waiting for reservations of the table.
         seconds: From holding the lease to the end of the stream.
-        fencing_token: Token of the lease; None where it was never held.
+        fencing_token: Token of the lease; None if it was never held.
     """
 
     stream: str
@@ -56,7 +56,7 @@ class StreamReport:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows read a second while the lease was held."""
+        """Rows read per second while the lease was held."""
         return self.rows / self.seconds if self.seconds else 0.0
 
 
@@ -65,7 +65,7 @@ class RunReport:
     """A run of several streams in one driver.
 
     Attributes:
-        streams: One report a stream, in the order of the spec.
+        streams: One report per stream, in the order of the spec.
         seconds: From start to end.
     """
 

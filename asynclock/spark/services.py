@@ -1,7 +1,7 @@
-"""The table services: compaction, and cleaning with rollback and archival, each by its elected leader.
+"""The table services, each run by an elected leader: compaction, and cleaning with rollback and archiving.
 
-They go through Hudi's write client, which is what the SQL procedures do as well; but between the steps of a
-``CALL`` nothing can be asked or said.
+They use Hudi's write client, as the SQL procedures do, because the lease cannot be checked between the steps
+of a ``CALL``.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ def run_services(
     on_event: Callable[[str], object] | None = None,
     stop: threading.Event | None = None,
 ) -> ServicesReport:
-    """Compact and clean the table, roll back dead writers and archive, until told to stop.
+    """Compact and clean the table, roll back dead writers and archive, until the run is stopped.
 
     Compaction and cleaning run side by side, each while this process leads it (leases
-    ``service/compaction`` and ``service/cleaning``); elsewhere started services stand by. A leader that
-    loses its lease has its Spark jobs cancelled; its unfinished plan is taken up by the next one.
+    ``service/compaction`` and ``service/cleaning``); services in other processes stand by. A leader that
+    loses its lease has its Spark jobs cancelled; the next leader finishes its plan.
 
     Args:
         spec: The table, its locks and services.
-        once: Look once, do what is due, and end.
+        once: Do what is due now, and end.
         spark: A session with Hudi and the merger; None: one is started, and stopped at the end.
         on_event: Called with a sentence after each piece of work, in the thread that did it.
-        stop: Set it to end the run; SIGINT and SIGTERM (in the main thread) set it, too.
+        stop: Set it to end the run; SIGINT and SIGTERM also set it, in the main thread.
 
     Raises:
         ClusteringPlanError: The table has a clustering plan, with which every write fails.
@@ -97,10 +97,10 @@ def run_services(
 
 
 class Compaction:
-    """Merges logs into base files, every so many commits.
+    """Merges logs into base files after a number of commits.
 
     Attributes:
-        done: The instants compacted.
+        done: The compacted instants.
     """
 
     name = "compaction"
@@ -115,7 +115,7 @@ class Compaction:
         self._timeline = Timeline(spark, spec.table.path)
 
     def step(self) -> None:
-        """Plan a compaction where one is due, and carry out what is planned.
+        """Plan a compaction if one is due, and carry out what is planned.
 
         Raises:
             ClusteringPlanError: The table has a clustering plan.
@@ -137,7 +137,7 @@ class Compaction:
                 client.scheduleCompaction(empty())
                 planned = _planned(self._timeline.instants())
             for instant in planned:
-                # A plan that a dead leader left half done is rolled back and done again by Hudi.
+                # Hudi rolls back and repeats a plan that a dead leader left half done.
                 result = client.compact(instant)
                 client.commitCompaction(instant, result, empty())
                 self.done.append(instant)
@@ -145,11 +145,11 @@ class Compaction:
 
 
 class Cleaning:
-    """Rolls back dead writers, removes what no reader needs, and archives old instants.
+    """Rolls back dead writers, removes files that no reader needs, and archives old instants.
 
     Attributes:
-        rounds: How often it had work to do.
-        rolled_back: Instants of dead writers that it rolled back.
+        rounds: Number of times that there was work to do.
+        rolled_back: Instants of dead writers that were rolled back.
     """
 
     name = "cleaning"
@@ -191,7 +191,7 @@ class Cleaning:
             return
         with _write_client(self._spec, self._spark, self._options) as client:
             if dead or clean:
-                client.clean()  # begins with the rollback of writers not heard of
+                client.clean()  # starts with the rollback of dead writers
             if archive:
                 client.archive()
         self.rounds += 1
@@ -209,7 +209,7 @@ class Cleaning:
 
 
 class _Leader:
-    """Leads one service while it holds its lease; ``work`` does it, in a thread of its own."""
+    """Leads one service while it holds its lease; run ``work`` in a thread of its own."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class _Leader:
         try:
             self._service.step()
         except Exception:
-            lease.check()  # a cancelled job is the loss showing itself
+            lease.check()  # the job may have failed because the lease was lost
             raise
 
 
@@ -282,7 +282,7 @@ def _planned(instants: list[Instant]) -> list[str]:
 
 
 def _count_since(instants: list[Instant], action: str, mark: str) -> int:
-    """Completed instants of ``action`` since the last completed one of ``mark``."""
+    """Return the number of completed instants of ``action`` since the last completed one of ``mark``."""
     last = max((instant.requested for instant in instants if _is_done(instant, mark)), default="")
     return sum(_is_done(instant, action) and (instant.completed or "") > last for instant in instants)
 

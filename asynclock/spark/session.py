@@ -35,8 +35,8 @@ HUDI_BUNDLE: Final = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 BUNDLE_VARIABLE: Final = "ASYNCLOCK_HUDI_BUNDLE"
 MERGER_JAR: Final = Path(__file__).parent / "jars" / "asynclock-hudi.jar"
 
-# Spark refuses to write or read days before 1582 and times before 1900 until it is told which calendar is
-# meant. It is the one that everybody has today: values stay as they are.
+# Spark refuses to read or write days before 1582 and times before 1900 unless a calendar is chosen. This
+# chooses today's calendar, which leaves all values unchanged.
 EXACT_TIMES: Final = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
@@ -51,7 +51,7 @@ _HUDI: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
     "spark.sql.session.timeZone": "UTC",
     **EXACT_TIMES,
-    # Hudi measures its records with jol, which would start processes to attach to this JVM, in vain.
+    # Hudi measures records with jol, which would start processes that fail to attach to this JVM.
     "spark.driver.extraJavaOptions": "-Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true",
 }
 _ONE_MACHINE: Final = {
@@ -103,13 +103,13 @@ def session(
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
     _require_merger(spark)
-    # Not a setting of Spark's: given at the start it would only print a warning. SQL reads look here.
+    # SQL reads need it. It is not a setting of Spark, so giving it at the start would only print a warning.
     spark.conf.set(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES, MERGER_CLASS)
     return spark
 
 
 def session_conf(*, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The settings :func:`session` starts Spark with, for those who start it otherwise.
+    """Return the settings with which :func:`session` starts Spark, for sessions started in another way.
 
     For SQL reads such a session also needs the option
     ``hoodie.write.record.merge.custom.implementation.classes`` set to ``MERGER_CLASS``.
@@ -130,9 +130,9 @@ def session_conf(*, master: str = "local[*]", conf: Mapping[str, str] | None = N
 
 @contextlib.contextmanager
 def exact_times(spark: SparkSession) -> Iterator[None]:
-    """The jobs that this thread starts in the body leave every date and time as it is.
+    """Make the jobs that this thread starts in the body leave every date and time unchanged.
 
-    A compaction runs outside of Spark SQL, where no setting of the session reaches its tasks.
+    A compaction runs outside of Spark SQL, so settings of the session do not reach its tasks.
     """
     context = spark.sparkContext
     before = {name: context.getLocalProperty(name) for name in EXACT_TIMES}
@@ -146,10 +146,10 @@ def exact_times(spark: SparkSession) -> Iterator[None]:
 
 
 def hudi_bundle() -> Path | None:
-    """The Hudi bundle on this machine; None if Spark has to download it.
+    """Return the path of the Hudi bundle; None if Spark has to download it.
 
     Raises:
-        ConfigError: ``ASYNCLOCK_HUDI_BUNDLE`` names no file.
+        ConfigError: The file named by ``ASYNCLOCK_HUDI_BUNDLE`` does not exist.
     """
     if named := os.environ.get(BUNDLE_VARIABLE):
         if not Path(named).is_file():
@@ -179,7 +179,7 @@ def _jars() -> dict[str, str]:
 
 
 def maven_repositories() -> list[Path]:
-    """Where Maven may keep its jars on this machine, in the order in which they are looked for."""
+    """Return the folders in which Maven may keep its jars, in the order of the search."""
     arguments = f"{os.environ.get('MAVEN_ARGS', '')} {os.environ.get('MAVEN_OPTS', '')}"
     if chosen := re.search(r"-Dmaven\.repo\.local=(\S+)", arguments):
         return [Path(chosen[1])]

@@ -1,8 +1,8 @@
-"""The spec of a splice table: which streams write it, from which files, under which locks.
+"""The spec of a splice table: its streams, their source files and its locks.
 
-The dataclasses hold every rule about single values and their combinations, and raise ``ConfigError`` wherever
-they are built; ``load_spec`` reads them from TOML and turns a complaint into a ``SpecError`` with file, line
-and key. Nothing is created, locked or written here, and Spark is not needed.
+The dataclasses check every rule about single values and their combinations and raise ``ConfigError``;
+``load_spec`` reads them from TOML and turns that into a ``SpecError`` with file, line and key. Nothing is
+created, locked or written here, and Spark is not needed.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class TableSpec:
     """The Hudi table that the streams write together.
 
     Attributes:
-        path: Where the table is, a URL that Hadoop reads (``file://``, ``s3a://``).
-        key: Columns that name a row; every stream has them.
+        path: URL of the table for Hadoop (``file://``, ``s3a://``).
+        key: Columns that identify a row; every stream has them.
         partition_by: Key columns, or columns that never change for a key; every stream has them.
-        buckets: Hash buckets a partition; fixed for the life of the table.
+        buckets: Hash buckets per partition; fixed for the life of the table.
     """
 
     path: str
@@ -61,9 +61,7 @@ class TableSpec:
     def __post_init__(self) -> None:
         refuse_credentials("path", self.path)
         if not self.key:
-            raise _wrong(
-                "key", self.key, "a splice table needs a key; name the columns that tell its rows apart"
-            )
+            raise _wrong("key", self.key, "a splice table needs a key; name the columns that identify a row")
         for setting, names in (("key", self.key), ("partition_by", self.partition_by)):
             for name in names:
                 _check_shared_column(setting, name)
@@ -86,31 +84,31 @@ class TableSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class LocksSpec:
-    """Where the leases of the pipeline live, and how long they last.
+    """The place and times of the pipeline's leases.
 
     Attributes:
-        url: Prefix of the locks, as for ``asynclock.connect``.
-        settings: Validity and the rest, in seconds.
+        url: URL of the locks, as for ``asynclock.connect``.
+        settings: Times of the leases.
     """
 
     url: str
     settings: LeaseSettings
 
     def __post_init__(self) -> None:
-        # A store whose package is missing on this machine may still be written down.
+        # A spec may name a store whose package is not installed on this machine.
         with suppress(BackendNotInstalledError):
             connect(self.url, settings=self.settings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServicesSpec:
-    """When the table services work, all counted in commits.
+    """When the table services run, counted in commits.
 
     Attributes:
         compact_every_commits: Delta commits after which logs are merged into base files.
         retain_commits: Commits whose files cleaning keeps for readers.
-        archive_min_commits: Commits left on the active timeline by an archival; above ``retain_commits``.
-        archive_max_commits: Commits on the active timeline that start an archival.
+        archive_min_commits: Commits that archiving leaves on the active timeline; above ``retain_commits``.
+        archive_max_commits: Commits on the active timeline at which archiving starts.
     """
 
     compact_every_commits: int = 10
@@ -154,15 +152,15 @@ class StreamSpec:
     """One source of events and the column group it owns.
 
     Attributes:
-        name: Names the lease ``stream/<name>`` and prefixes the physical columns.
-        source: Glob of the source files; a local one must match a file or lie in an empty folder.
-        format: How the files are read; columns are matched by name in all three.
+        name: Name of the stream, of its lease ``stream/<name>``, and prefix of its physical columns.
+        source: Glob of the source files; a local one must match a file or name an empty folder.
+        format: Format of the files; columns are matched by name in all formats.
         ordering: The column whose newer value wins; stored as ``<name>__ts``.
-        checkpoint: Folder of the query's progress; the quarantine lies beside it.
-        columns: What the stream owns, in the order of the view; key columns may be typed here as well.
-        csv: How CSV files are written; None: by RFC 4180.
-        max_files_per_trigger: Files a micro-batch takes at most; None: all there are.
-        on_bad_row: Put rows that cannot be read aside, or fail the batch before anything is written.
+        checkpoint: Folder of the query's progress; the quarantine is next to it.
+        columns: The stream's columns, in the order of the view; may also give the types of key columns.
+        csv: Dialect of CSV files; None: RFC 4180.
+        max_files_per_trigger: Most files in one micro-batch; None: all files that exist.
+        on_bad_row: Quarantine bad rows, or fail the batch before anything is written.
     """
 
     name: str
@@ -205,20 +203,20 @@ class StreamSpec:
 
     @property
     def quarantine(self) -> str:
-        """The folder of rows put aside."""
+        """The folder of the stream's bad rows."""
         return self.checkpoint.rstrip("/") + "-quarantine"
 
     @property
     def dialect(self) -> CsvDialect | None:
-        """How the files are written if they are CSV."""
+        """The dialect of the files; None if they are not CSV."""
         return (self.csv or CsvDialect()) if self.format == "csv" else None
 
     def owned(self, table: TableSpec) -> tuple[Column, ...]:
-        """The columns that are this stream's alone, its tombstone included."""
+        """Return the columns that only this stream writes, its tombstone included."""
         return tuple(column for column in self.columns if column.name not in table.shared_columns)
 
     def physical(self, column: Column) -> str:
-        """The name of an owned column in the table."""
+        """Return the physical name of an owned column."""
         return f"{self.name}__{ORDERING if column.name == self.ordering else column.name}"
 
     def _check_tombstone(self) -> None:
@@ -239,7 +237,7 @@ class Spec:
     """A splice table, its locks, services and streams.
 
     Attributes:
-        path: The file it was read from; relative paths in it start from its folder.
+        path: The spec's file; relative paths in the spec start from its folder.
     """
 
     path: Path
@@ -256,10 +254,10 @@ class Spec:
         self._check_owners()
 
     def stream(self, name: str) -> StreamSpec:
-        """The stream of that name.
+        """Return the stream of that name.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: There is no such stream.
         """
         for stream in self.streams:
             if stream.name == name:
@@ -267,7 +265,7 @@ class Spec:
         raise _wrong("stream", name, unknown_name(name, (stream.name for stream in self.streams)))
 
     def shared_type(self, column: str) -> str:
-        """The type of a key or partition column: as declared by a stream, else string."""
+        """Return the type of a key or partition column: as a stream declares it, else string."""
         return next((found.type for _, found in self._declared(column)), "string")
 
     def _declared(self, name: str) -> Iterator[tuple[StreamSpec, Column]]:
@@ -306,7 +304,7 @@ class Spec:
             for column in stream.owned(self.table):
                 name = column.name.lower()
                 if name == TOMBSTONE:
-                    continue  # every stream may have one: the view does not show it
+                    continue  # every stream may have one, since the view does not show it
                 setting = f"streams.{stream.name}.columns.{column.name}"
                 if name in owners:
                     other = f"stream {owners[name]!r}" if owners[name] else "the key or partition columns"
@@ -319,10 +317,10 @@ class Spec:
 
 
 def check_stream_name(name: str) -> None:
-    """Refuse a name from which a physical column could not be split again.
+    """Refuse a stream name that would make the names of physical columns ambiguous.
 
     Raises:
-        ConfigError: With an empty setting: the caller knows where the name stands.
+        ConfigError: The name is refused; the setting is empty, for the caller to fill in.
     """
     if not _STREAM_NAME.fullmatch(name) or "__" in name or name.endswith("_"):
         reason = "stream names are a-z, 0-9 and single inner _, the first a letter; rename the stream"

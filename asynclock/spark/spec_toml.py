@@ -1,4 +1,4 @@
-"""A TOML file read key by key, so that every complaint names the file, the line and the key."""
+"""Read a TOML file key by key, so that every error names the file, the line and the key."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _KIND_NAMES: Final[Mapping[type, str]] = {
 class SpecFile:
     """The parsed text of a spec and the line of each of its keys.
 
-    ``tomllib`` keeps no positions, so lines are found by a scan of the text: a key is where its name is
-    assigned under the header of its table; what is not found that way has the line of the nearest parent.
+    ``tomllib`` keeps no positions, so lines are found by scanning the text for the assignment of the key
+    under the header of its table. A key that is not found that way has the line of its nearest parent.
     """
 
     def __init__(self, path: Path, text: str) -> None:
@@ -61,23 +61,23 @@ class SpecFile:
             raise SpecError(path=str(path), line=0, key="spec", value=str(path), reason=reason) from error
 
     def root(self, known: Iterable[str]) -> Section:
-        """The top level of the file; keys outside ``known`` are refused."""
+        """Return the top level of the file; keys that are not in ``known`` are refused."""
         return Section(self, (), self.values, known)
 
     def line(self, keys: Keys) -> int:
-        """The line of ``keys``, from 1; of its nearest parent where it is missing; 0 where that is, too."""
+        """Return the line of ``keys`` or of its nearest parent that exists, from 1; 0 if there is none."""
         for end in range(len(keys), 0, -1):
             if keys[:end] in self._lines:
                 return self._lines[keys[:end]]
         return 0
 
     def error(self, keys: Keys, value: object, reason: str) -> SpecError:
-        """An error about ``keys``, with its line."""
+        """Return an error about ``keys``, with its line."""
         return self._at(self.line(keys), keys, value, reason)
 
     @contextmanager
     def locating(self, keys: Keys = ()) -> Iterator[None]:
-        """Turn a ``ConfigError`` about a setting under ``keys`` into a ``SpecError`` with its place."""
+        """Turn a ``ConfigError`` about a setting under ``keys`` into a ``SpecError`` with file and line."""
         try:
             yield
         except SpecError:
@@ -91,7 +91,7 @@ class SpecFile:
 
 
 class Section:
-    """One table of the file: typed access to its keys."""
+    """One table of the file, with typed access to its keys."""
 
     def __init__(
         self, file: SpecFile, keys: Keys, values: Mapping[str, object], known: Iterable[str]
@@ -106,19 +106,19 @@ class Section:
 
     @contextmanager
     def locating(self, *inner: str) -> Iterator[None]:
-        """Turn a ``ConfigError`` about a setting of this table into a ``SpecError`` with its place."""
+        """Turn a ``ConfigError`` about a setting of this table into a ``SpecError`` with file and line."""
         with self._file.locating((*self.keys, *inner)):
             yield
 
     def error(self, key: str, value: object, reason: str) -> SpecError:
-        """An error about ``key`` of this table."""
+        """Return an error about ``key`` of this table."""
         return self._file.error((*self.keys, key) if key else self.keys, value, reason)
 
     def required(self, key: str, kind: type[T]) -> T:
-        """The value of ``key``.
+        """Return the value of ``key``.
 
         Raises:
-            SpecError: The key is missing or of another type.
+            SpecError: The key is missing, or its value has the wrong type.
         """
         value = self.optional(key, kind)
         if value is None:
@@ -126,19 +126,19 @@ class Section:
         return value
 
     def value(self, key: str, kind: type[T], default: T) -> T:
-        """The value of ``key``, or ``default`` where the file does not have it.
+        """Return the value of ``key``, or ``default`` if the file does not have it.
 
         Raises:
-            SpecError: The value is of another type.
+            SpecError: The value has the wrong type.
         """
         value = self.optional(key, kind)
         return default if value is None else value
 
     def optional(self, key: str, kind: type[T]) -> T | None:
-        """The value of ``key``, or None where the file does not have it.
+        """Return the value of ``key``, or None if the file does not have it.
 
         Raises:
-            SpecError: The value is of another type.
+            SpecError: The value has the wrong type.
         """
         value = self.values.get(key)
         if value is None:
@@ -151,7 +151,7 @@ class Section:
         return value
 
     def names(self, key: str) -> tuple[str, ...] | None:
-        """The value of ``key`` as a list of strings, or None where the file does not have it."""
+        """Return the value of ``key`` as a list of strings, or None if the file does not have it."""
         values = self.optional(key, list)
         if values is None:
             return None
@@ -161,13 +161,13 @@ class Section:
         return tuple(values)
 
     def section(self, key: str, known: Iterable[str] = ()) -> Section:
-        """The table ``key``, empty where the file does not have it; no ``known``: any key is accepted."""
+        """Return the table ``key``, or an empty one; if ``known`` is empty, the table may have any key."""
         values = self.optional(key, dict) or {}
         return Section(self._file, (*self.keys, key), values, known)
 
 
 def unknown_name(name: str, known: Iterable[str]) -> str:
-    """Say that ``name`` is none of ``known``, and which one was perhaps meant."""
+    """Return a sentence: ``name`` is not one of ``known``, and which one was perhaps meant."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
@@ -179,7 +179,7 @@ def _assignment_lines(text: str) -> dict[Keys, int]:
     header: Keys = ()
     closing = ""
     for number, line in enumerate(text.splitlines(), start=1):
-        if closing:  # inside a string of several lines, where nothing is a key
+        if closing:  # inside a multi-line string, which has no keys
             closing = "" if closing in line else closing
             continue
         if found := _HEADER.match(line):

@@ -1,4 +1,4 @@
-"""One batch of one stream, appended to the splice table exactly once."""
+"""Append the batches of a stream to the splice table, each exactly once."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ _RANK: Final = "_asynclock_rank"
 
 
 def stream_lock(stream: str) -> str:
-    """The name of the lock that lets one writer at a time feed ``stream``."""
+    """Return the name of the lock that allows ``stream`` one writer at a time."""
     return f"stream/{stream}"
 
 
 class Splice:
     """Appends batches of events to the splice table of a spec.
 
-    A batch is a log append of the stream's own columns, the other streams' null; the merge happens where
-    records meet. Between batches and inside one, equal ordering values keep arrival order.
+    A batch is appended to the logs with the stream's own columns, those of other streams null; Hudi merges
+    where records meet. Events with equal ordering values keep their order of arrival, also within a batch.
 
-    Not thread-safe: one a stream and thread.
+    Not thread-safe: each stream and thread needs its own.
 
     Args:
         spec: The table and its streams.
         spark: A session with Hudi and the merger, as ``asynclock.spark.session`` makes it.
 
     Raises:
-        SpecError: The table exists with another key, partitioning, merger or number of buckets, or with
-            columns that the spec has not, or of other types. Nothing was written.
+        SpecError: The table exists with another key, partitioning, merger or number of buckets, with
+            columns that are not in the spec, or with other types. Nothing was written.
         ClusteringPlanError: The table has a clustering plan, with which every write fails.
     """
 
@@ -74,13 +74,13 @@ class Splice:
         self._check_table()
 
     def table_id(self) -> str | None:
-        """The id of the table, or None where nothing is committed yet."""
+        """Return the id of the table, or None if nothing is committed yet."""
         self._timeline.refresh()
         commit = self._timeline.any_commit()
         return commit.table_id if commit else None
 
     def committed(self, stream: str, batch_id: int, *, query_id: str | None = None) -> bool:
-        """Whether that batch is on the timeline, the archived one included."""
+        """Return whether that batch is on the timeline, the archived one included."""
         self._timeline.refresh()
         return self._timeline.find(stream, query_id or self._query_id(), batch_id) is not None
 
@@ -98,15 +98,15 @@ class Splice:
         Args:
             df: The key and partition columns and every column of the stream, under their plain names and
                 with their declared types. Of rows with equal key and ordering value the later one wins:
-                later in the frame, or by the column ``_asynclock_arrival`` where it has one.
+                later by the column ``_asynclock_arrival`` if the frame has it, else later in the frame.
             stream: Name of the stream.
-            batch_id: Number of the batch in its query; a batch that is committed is not written again.
-                None: written in any case.
+            batch_id: Number of the batch in its query; a committed batch is not written again. None:
+                always written.
             query_id: The query the batch belongs to; default: the running streaming query, else ``direct``.
-            lease: The lease of the stream, held by the caller; None: taken for this write.
+            lease: The stream's lease, held by the caller; None: acquired for this write.
 
         Returns:
-            True: committed by this call. False: committed before, nothing was written.
+            True if this call committed the batch; False if it was committed before, so nothing was written.
 
         Raises:
             ConfigError: No such stream, or a column is missing, unknown or of another type, or this process
@@ -120,8 +120,8 @@ class Splice:
             if lease is None:
                 lease = held.enter_context(self._hold(stream_lock(stream)))
             if self._timeline.any_commit() is None:
-                # Two writers that create the table at once would write its properties over each other, and
-                # neither could see from the other's commit whether they agree on the buckets.
+                # Two writers that create the table at once would overwrite each other's properties, and
+                # neither would see a commit to compare its number of buckets with.
                 held.enter_context(self._hold(CREATION_LOCK))
             return self._write(df, spec, batch_id, query_id or self._query_id(), lease)
 
@@ -157,7 +157,7 @@ class Splice:
             **self._options(),
             **commit.metadata(),
             hoodie.DATASOURCE_WRITE_COMMITMETA_KEY_PREFIX: METADATA_PREFIX,
-            # One record a key is left: Hudi need not look for others.
+            # The batch has one record per key, so Hudi need not look for duplicates.
             hoodie.COMBINE_BEFORE_UPSERT: "false",
         }
         wide = self._widen(self._newest(df, stream), stream)
@@ -166,11 +166,11 @@ class Splice:
         return True
 
     def _newest(self, df: DataFrame, stream: StreamSpec) -> DataFrame:
-        """One row a key, its newest event as the struct ``_GROUP``.
+        """Return one row per key, with its newest event as the struct ``_GROUP``.
 
-        Hudi would reduce the batch as well, but in the order that its shuffle happens to give.
+        Hudi would reduce the batch too, but in whatever order its shuffle gives.
         """
-        # SQL text: each column built by hand would cost several calls to the JVM.
+        # SQL text, because building each column by hand costs several calls to the JVM.
         table = self._spec.table
         arrival = _quoted(ARRIVAL) if ARRIVAL in df.columns else "monotonically_increasing_id()"
         own = ", ".join(_quoted(column.name) for column in stream.owned(table))
@@ -182,7 +182,7 @@ class Splice:
         return events.groupBy(*table.shared_columns).agg(F.expr(f"max_by({_GROUP}, {_RANK}) AS {_GROUP}"))
 
     def _fit(self, name: str) -> str:
-        """The value of a key or partition column, if it can be one."""
+        """Return SQL for the value of a key or partition column, which fails on an unfit value."""
         complaints = unfit(self._spec.table, name, self._spec.shared_type(name))
         return _required(name, f"CAST({_quoted(name)} AS STRING) = ''", complaints)
 
@@ -225,13 +225,13 @@ class Splice:
                 raise ConfigError(setting="df", value=name, reason=reason)
 
     def _check_table(self) -> None:
-        if not self._checked:  # neither properties nor key nor buckets ever change
+        if not self._checked:  # properties, key and buckets never change
             self._properties = self._timeline.properties()
             check_properties(self._spec, self._properties)
             if commit := self._timeline.any_commit():
                 check_commit(self._spec, commit)
                 self._checked = True
-        # Every schema, not the last alone: of two commits at once the later one may have been the narrower.
+        # Every schema, not only the last: of two commits at once the later one may have the narrower schema.
         schemas = self._timeline.schemas()
         for types in schemas[self._schemas :]:
             check_columns(self._spec, types)
@@ -254,11 +254,11 @@ class Splice:
 
 
 def _quoted(name: str) -> str:
-    return f"`{name}`"  # a column's name has no backtick
+    return f"`{name}`"  # column names have no backticks
 
 
 def _required(name: str, empty: str = "false", complaints: Iterable[tuple[str, str]] = ()) -> str:
-    """SQL for the value of a column that no event may lack, or have for one of these reasons."""
+    """Return SQL for the value of a required column, which fails if the value is missing or unfit."""
     column = _quoted(name)
     cases = [(f"{column} IS NULL OR {empty}", f"'{name} is missing'"), *complaints]
     whens = " ".join(
@@ -269,6 +269,6 @@ def _required(name: str, empty: str = "false", complaints: Iterable[tuple[str, s
 
 
 def _nullable(value: str, name: str) -> str:
-    # Without an ELSE Spark takes the value for nullable, and so does the schema of the commit, which
-    # becomes the table's: a column that is never null in one stream is null in all others' records.
+    # Without an ELSE Spark treats the value as nullable, and so does the commit's schema, which becomes the
+    # table's. It has to: a column that one stream always fills is null in the other streams' records.
     return f"CASE WHEN true THEN {value} END AS {_quoted(name)}"

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RESERVATION_LOCK: Final = "reservation/table"
-# How soon a stop is noticed while a standby waits or a query idles.
+# How often a waiting standby or an idle query looks for a stop.
 _STOP_SECONDS: Final = 0.5
 _SAMPLE: Final = 500
-# Spark looks for new files at once when a batch took longer than this, else when it is over.
+# Spark looks for new files this often, and at once after a batch that took longer.
 _TRIGGER: Final = "500 milliseconds"
-# How long a stop lets the running batch go on before it is cancelled; the next run writes it again.
+# How long a stop lets the running batch go on before cancelling it; the next run writes it again.
 PATIENCE_SECONDS: Final = 60.0
 # How often an endless run looks for files that were changed after they were read, or that Spark skips.
 _LOOK_SECONDS: Final = 600.0
@@ -133,13 +133,13 @@ class StreamWriter:
 
     def _write(self, lease: sync.Lease) -> None:
         started = time.monotonic()
-        self._checkpoint.refuse_another_table(self._splice.table_id)  # since then another may have led
+        self._checkpoint.refuse_another_table(self._splice.table_id)  # another process may have led meanwhile
         try:
             query = self._start(lease)
             lease.on_lost(lambda loss: self._abandon(query, loss))
             self._await_end(query)
         finally:
-            # A query counts as ended as soon as somebody stops it, with its batch still running.
+            # A stopped query counts as ended while its batch is still running.
             self._batches.settle()
             self.report = dataclasses.replace(self.report, seconds=time.monotonic() - started)
         if lease.lost is not None:
@@ -156,13 +156,13 @@ class StreamWriter:
         try:
             while not query.awaitTermination(_STOP_SECONDS):
                 if self._stop.is_set():
-                    self._end_batch()  # the next batch sees the stop and leaves
+                    self._end_batch()  # the next batch sees the stop and ends
                     query.stop()
                 elif time.monotonic() - looked > _LOOK_SECONDS:
                     self._tell_unread_changes()
                     looked = time.monotonic()
         except StreamingQueryException:
-            # Of what a batch raises in Python only the text reaches Spark.
+            # Spark passes on only the text of an exception that a batch raised in Python.
             if self._failure is None:
                 raise
         if self._failure is not None and not isinstance(self._failure, _Stopping):
@@ -180,7 +180,7 @@ class StreamWriter:
         self._batches.cancel()
 
     def _tell_unread_changes(self) -> None:
-        """Warn of each file that Spark will not read, or not again, once."""
+        """Warn once of each file that Spark will not read, or not read again."""
         try:
             found = self._checkpoint.unread_changes()
         except Exception:  # a failed look is no reason to stop
@@ -193,9 +193,9 @@ class StreamWriter:
         self._reported.update(found.changed, found.hidden)
 
     def _abandon(self, query: StreamingQuery, loss: LeaseLostError) -> None:
-        """Stop at once: another writer may have begun."""
+        """Stop at once, because another writer may have started."""
         log.error("stream %s: %s", self.name, loss)
-        # First the jobs: query.stop() interrupts the driver's side only, which Hudi may overlook.
+        # The jobs first: query.stop() only interrupts the driver, which Hudi may ignore.
         self._batches.cancel()
         query.stop()
 
@@ -263,11 +263,11 @@ class StreamWriter:
             raise BadRowsError(stream=self.name, batch_id=batch_id, rows=rows, sample=sample)
         query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         folder = f"{self._stream.quarantine}/query={query_id}/batch={batch_id}"
-        bad.write.mode("overwrite").json(folder)  # a repeated batch writes the same rows there again
+        bad.write.mode("overwrite").json(folder)  # a repeated batch overwrites it with the same rows
         log.warning("stream %s: %d bad rows of batch %d are in %s", self.name, rows, batch_id, folder)
 
     def _await_reservation(self, lease: sync.Lease) -> float:
-        """Wait while somebody has reserved the table for a job that cannot merge."""
+        """Wait while the table is reserved for a job that cannot merge."""
         started = time.monotonic()
         reservation = self._client.lock(RESERVATION_LOCK)
         poll_interval = self._spec.locks.settings.poll_interval

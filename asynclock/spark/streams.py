@@ -40,19 +40,19 @@ def run(
 
     Each stream waits for its lease ``stream/<name>`` and holds it across its batches, so a second run of
     the same spec is a warm standby. On SIGINT and SIGTERM (in the main thread) and when ``stop`` is set,
-    every stream finishes its batch and releases its lease; a batch that does not end within a minute is
-    cancelled and left to the next run. The first stream that fails stops the others.
+    every stream finishes its batch and releases its lease; a batch that takes longer than a minute is
+    cancelled, and the next run writes it. The first stream that fails stops the others.
 
     Args:
         spec: The table, its locks and streams.
         streams: Names of the streams to write; None: all.
         once: End once every file that exists now is committed.
-        spark: A session with Hudi and the merger; None: one is started, and stopped at the end.
+        spark: A session with Hudi and the merger; None: the run starts one and stops it at the end.
         on_batch: Called after each batch, in the thread of its stream; must be quick.
         stop: Set it to end the run.
 
     Raises:
-        ConfigError: No stream of that name, or the table was made for another spec. Nothing was written.
+        ConfigError: There is no such stream, or the table was made for another spec. Nothing was written.
         SpecError: A source does not exist or lacks a column, or a checkpoint belongs to another table.
             Nothing was written.
         LeaseLostError: A stream's lease was lost; its jobs were cancelled, its unfinished batch is not
@@ -77,7 +77,7 @@ def run(
         threads = [threading.Thread(target=writer.work, name=f"stream-{writer.name}") for writer in writers]
         for thread in threads:
             thread.start()
-        # Joined in short steps: a signal handler runs only between two of them.
+        # Join in short steps, because a signal handler runs only between two of them.
         while any(thread.is_alive() for thread in threads):
             for thread in threads:
                 thread.join(_WAKE_SECONDS)
@@ -91,7 +91,7 @@ def run(
 
 @contextlib.contextmanager
 def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Let SIGINT and SIGTERM set ``stop``; only the main thread can."""
+    """Make SIGINT and SIGTERM set ``stop``; has no effect outside of the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

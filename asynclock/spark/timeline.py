@@ -1,7 +1,7 @@
-"""What the table's timeline says: which batches are committed, by whom, and what is still pending.
+"""The timeline of a table: the batches that are committed, by whom, and what is still pending.
 
-Read through Hudi's own classes in the driver's JVM, so that every store and table version Hudi reads is
-read here, too. Commits are remembered: after the first look only new instants are opened.
+It is read through Hudi's own classes in the driver's JVM, so every store and table version that Hudi reads
+can be read here. Commits are cached: after the first read only new instants are opened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _READ_ATTEMPTS: Final = 5
 class Timeline:
     """The timeline of one table, as of the last ``refresh``.
 
-    Not thread-safe: one a writer.
+    Not thread-safe: each writer needs its own.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -42,32 +42,32 @@ class Timeline:
 
     @property
     def commits(self) -> list[BatchCommit]:
-        """Every batch commit known, archived ones included, in the order of completion."""
+        """All known batch commits, archived ones included, in the order of completion."""
         return sorted(self._commits.values(), key=lambda commit: commit.completed)
 
     def any_commit(self) -> BatchCommit | None:
-        """One of the commits, or None where there is none."""
+        """Return one of the commits, or None if there is none."""
         return next(iter(self._commits.values()), None)
 
     def schemas(self) -> list[Mapping[str, str]]:
-        """The columns and types of the table, each set of them once, oldest first."""
+        """Return each distinct set of columns and types that the table has had, oldest first."""
         return [stored_types(schema) for schema in self._schemas]
 
     def find(self, stream: str, query_id: str, batch_id: int) -> BatchCommit | None:
-        """The commit of that batch, or None."""
+        """Return the commit of that batch, or None."""
         return self._batches.get((stream, query_id, batch_id))
 
     def query_ids(self, stream: str) -> list[str]:
-        """The queries that have committed to ``stream``, the one with the newest commit last."""
+        """Return the queries that have committed to ``stream``, the one with the newest commit last."""
         newest = self._queries.get(stream, {})
         return sorted(newest, key=lambda query_id: newest[query_id])
 
     def exists(self) -> bool:
-        """Whether there is a Hudi table at the path."""
+        """Return whether there is a Hudi table at the path."""
         return self._meta_client() is not None
 
     def properties(self) -> dict[str, str]:
-        """What ``hoodie.properties`` says; empty where there is no table."""
+        """Return the table's ``hoodie.properties``; empty if there is no table."""
         meta = self._meta_client()
         if meta is None:
             return {}
@@ -75,14 +75,14 @@ class Timeline:
         return {name: properties.getProperty(name) for name in properties.stringPropertyNames()}
 
     def instants(self) -> list[Instant]:
-        """The active timeline as it is now, in the order of the requests."""
+        """Return the current active timeline, in the order of the requests."""
         meta = self._meta_client()
         if meta is None:
             return []
         return [_instant(found) for found in meta.reloadActiveTimeline().getInstants()]
 
     def pending(self) -> list[Instant]:
-        """What is requested or in flight now."""
+        """Return the instants that are requested or in flight now."""
         meta = self._meta_client()
         if meta is None:
             return []
@@ -90,17 +90,17 @@ class Timeline:
         return [_instant(found) for found in pending.getInstants()]
 
     def refuse_clustering(self) -> None:
-        """Make sure that there is no clustering plan: a bucket table takes no write while it has one.
+        """Make sure that there is no clustering plan, with which every write of a bucket table fails.
 
         Raises:
-            ClusteringPlanError: There is one.
+            ClusteringPlanError: There is a clustering plan.
         """
         for instant in self.pending():
             if instant.action == _CLUSTERING:
                 raise ClusteringPlanError(path=self._path, instant=instant.requested, state=instant.state)
 
     def silent(self, timeout_ms: int) -> list[Instant]:
-        """The writes in flight whose writer has not been heard of for ``timeout_ms`` milliseconds."""
+        """Return the writes in flight whose writer has sent no heartbeat for ``timeout_ms`` milliseconds."""
         meta = self._meta_client()
         if meta is None:
             return []
@@ -114,7 +114,7 @@ class Timeline:
         ]
 
     def leftovers(self) -> list[str]:
-        """Markers and heartbeats, by path: of writes that run now or died."""
+        """Return the paths of markers and heartbeats, of running and of dead writes."""
         jvm = self._spark._jvm  # noqa: SLF001
         configuration = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
         found: list[str] = []
@@ -126,7 +126,7 @@ class Timeline:
         return found
 
     def refresh(self) -> None:
-        """Take in what was committed since the last refresh, from the archived timeline where needed.
+        """Read what was committed since the last refresh, from the archived timeline too if needed.
 
         Raises:
             Py4JJavaError: Hudi could not read the timeline.
@@ -153,12 +153,12 @@ class Timeline:
             instant.requestedTime() for instant in writes.filterInflightsAndRequested().getInstants()
         )
         newest_requested, newest_completed = self._newest
-        # Archival takes the oldest requests first and stops before a pending one. So nothing unseen can have
-        # been archived as long as the newest commit seen is still active, unless it was pending then.
+        # Archiving takes the oldest requests first and stops before a pending one. So while the newest commit
+        # seen is still active, no unseen instant can have been archived, except one that was pending then.
         unseen_archived = not completed.containsInstant(newest_requested) if newest_requested else True
         settled = self._pending - pending
         if unseen_archived or any(not active.containsInstant(instant) for instant in settled):
-            # From the first instant there can be: without a start Hudi loads no commit metadata.
+            # "0" is before every instant; without a start Hudi loads no commit metadata.
             archived = meta.getArchivedTimeline("0", False)
             self._add(archived, archived.filterCompletedInstants().getInstants())
         fresh = completed.findInstantsModifiedAfterByCompletionTime(newest_completed)
@@ -198,7 +198,7 @@ class Timeline:
             except Py4JJavaError as error:
                 if not error.java_exception.getClass().getName().endswith(".TableNotFoundException"):
                     raise
-                return None  # the file is there, but its first writer has not filled it yet
+                return None  # the file exists, but its first writer has not filled it yet
         return self._meta
 
 

@@ -1,8 +1,8 @@
-"""The table compared with its sources, cell by cell, and its timeline looked over.
+"""Compare the table with its sources, cell by cell, and check its timeline.
 
-The expected table is computed from the source files by the rule itself (of each stream the event with the
-newest ordering value, of equal ones the last to arrive). ``second_reader`` reads them, so that neither
-Spark's parsers nor the merger nor the order of commits has a part in it.
+The expected table is computed directly from the source files: for each stream the event with the newest
+ordering value, of equal ones the last to arrive. ``second_reader`` reads the files, so the result depends
+neither on Spark's parsers nor on the merger or the order of commits.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 SAMPLE: Final = 20
 READ_WHOLE: Final = 1 << 30
-"""Bytes of source files up to which every key is compared."""
+"""Every key is compared if the source files have at most this many bytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """One cell, or one whole row, that is not as the sources have it.
+    """One cell or row that differs from the sources.
 
     Attributes:
         key: The row's key and partition columns, as text.
-        column: The physical column; None where the row itself is missing, surplus or there twice.
-        expected: As the sources have it, as text; None for null.
-        found: As the table has it, as text; None for null.
+        column: The physical column; None if the whole row is missing, surplus or duplicated.
+        expected: The value in the sources, as text; None for null.
+        found: The value in the table, as text; None for null.
     """
 
     key: dict[str, str]
@@ -59,16 +59,16 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamValidation:
-    """One stream's sources.
+    """The sources of one stream.
 
     Attributes:
         stream: Its name.
         events: Good rows in its files.
-        bad_rows: Rows that cannot be read, and files that give none; they are not expected in the table.
-        unread_files: Files its checkpoint does not know yet; their events are expected all the same.
-        changed_files: Files that have been written to since they were read; what they say now is expected.
-        hidden_files: Files that match the source, but whose names begin with ``_`` or ``.``: no stream reads
-            them, and nothing of them is expected.
+        bad_rows: Bad rows and bad files; they are not expected in the table.
+        unread_files: Files that the checkpoint does not have yet; their events are expected anyway.
+        changed_files: Files that were written to after they were read; their present content is expected.
+        hidden_files: Files that match the source but that no stream reads, because their names begin with
+            ``_`` or ``.``; their events are not expected.
     """
 
     stream: str
@@ -84,16 +84,16 @@ class ValidationReport:
     """What a validation found.
 
     Attributes:
-        keys: Rows compared, those on one side only included.
-        columns: Columns compared of each, the key among them.
-        one_key_in: Of so many keys one was compared, chosen by its checksum; 1: all were.
+        keys: Rows compared, including those that only one side has.
+        columns: Columns compared in each row, key included.
+        one_key_in: One key in this many was compared, chosen by checksum; 1: every key.
         differences: Cells and rows that differ.
-        sample: The first of them by key, at most 20.
-        streams: The sources, stream by stream.
-        stale_commits: Commits under an older fencing token than one committed before them in their stream.
-        repeated_batches: Commits of a batch that was committed before.
-        pending: Instants requested or in flight: running now, or left by a dead writer.
-        leftovers: Markers and heartbeats of writes, by path.
+        sample: The first differences by key, at most 20.
+        streams: The sources of each stream.
+        stale_commits: Commits under an older fencing token than an earlier commit of their stream.
+        repeated_batches: Commits of a batch that had been committed before.
+        pending: Instants requested or in flight, running now or left by a dead writer.
+        leftovers: Paths of markers and heartbeats of writes.
     """
 
     keys: int
@@ -109,23 +109,23 @@ class ValidationReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the table is what its sources say. Stale and repeated commits alone do not harm it."""
+        """Whether the table agrees with its sources. Stale and repeated commits alone do no harm."""
         return self.differences == 0
 
 
 def validate(spec: Spec, spark: SparkSession, *, one_key_in: int | None = None) -> ValidationReport:
-    """Compare the columns of the table with its sources, read by another parser; nothing is written.
+    """Compare the table with its sources, which are read by independent parsers; nothing is written.
 
-    All source files are read in this process, one after the other; what is expected is kept on its disk.
+    This process reads all source files, one after the other, and keeps the expected table on its disk.
 
     Args:
-        spec: The table and its streams; let them stand still meanwhile.
+        spec: The table and its streams, which must not change meanwhile.
         spark: A session with Hudi and the merger, as ``asynclock.spark.session`` makes it.
-        one_key_in: Compare one key in so many; 1: every key. None: every key of sources up to 1 GiB, of
-            larger ones as many keys as would be in 1 GiB.
+        one_key_in: Compare one key in this many; 1: every key. None: every key if the sources have at
+            most 1 GiB, else about as many keys as 1 GiB has.
 
     Raises:
-        ConfigError: A source file is compressed in a way that only Hadoop can read.
+        ConfigError: A source file has a compression that only Hadoop can read.
     """
     timeline = Timeline(spark, spec.table.path)
     timeline.refresh()
@@ -176,7 +176,7 @@ def validate(spec: Spec, spark: SparkSession, *, one_key_in: int | None = None) 
 
 
 def stale_commits(commits: list[BatchCommit]) -> list[BatchCommit]:
-    """The commits under a token lower than one that its stream had committed under before."""
+    """Return the commits whose token is lower than that of an earlier commit of their stream."""
     highest: dict[str, int] = {}
     stale = []
     for commit in commits:
@@ -188,7 +188,7 @@ def stale_commits(commits: list[BatchCommit]) -> list[BatchCommit]:
 
 
 def repeated_batches(commits: list[BatchCommit]) -> list[BatchCommit]:
-    """The commits of a batch that was committed before; writes without a batch number are never one."""
+    """Return the commits of batches committed before; writes without a batch number never repeat one."""
     seen: set[tuple[str, str, int]] = set()
     repeated = []
     for commit in commits:
@@ -199,7 +199,7 @@ def repeated_batches(commits: list[BatchCommit]) -> list[BatchCommit]:
 
 
 class _Sources:
-    """The files of one stream, read in the order in which they arrived."""
+    """Reads the files of one stream in the order of their arrival."""
 
     def __init__(self, spec: Spec, number: int, spark: SparkSession, folder: Path) -> None:
         self._stream: StreamSpec = spec.streams[number]
@@ -213,10 +213,10 @@ class _Sources:
         self._events = self._bad = 0
 
     def read(self, files: list[SourceFile], expected: Expected) -> StreamValidation:
-        """Take in every event of the files."""
+        """Add every event of the files to what is expected."""
         arrivals = self._checkpoint.arrivals()
         never = max((batch for batch, _ in arrivals.values()), default=0) + 1
-        # The checkpoint says what came first: a file's time says nothing where it was touched later.
+        # By the checkpoint, since a file that was touched later has a misleading time.
         files = sorted(files, key=lambda file: (*arrivals.get(file.url, (never, file.modified_ms)), file.url))
         for file in files:
             before = self._events, self._bad
@@ -245,7 +245,7 @@ class _Sources:
 
 
 def _table(spec: Spec, spark: SparkSession, one_key_in: int) -> Iterator[tuple[Key, list[Cells]]]:
-    """The rows of the table, with dates and timestamps as whole numbers."""
+    """Yield the rows of the table, with dates and timestamps as whole numbers."""
     shared = [_as_stored(name, spec.shared_type(name)).alias(name) for name in spec.table.shared_columns]
     sizes = [len(stream.owned(spec.table)) for stream in spec.streams]
     cells = [
@@ -253,7 +253,7 @@ def _table(spec: Spec, spark: SparkSession, one_key_in: int) -> Iterator[tuple[K
         for stream in spec.streams
         for column in stream.owned(spec.table)
     ]
-    # By place: a column may have any name.
+    # Read by position, because a column may have any name.
     frame = snapshot(spec, spark).select(*shared, *cells)
     if one_key_in > 1:
         key = F.concat_ws("\0", *(F.col(name).cast("string") for name in spec.table.shared_columns))
@@ -265,7 +265,7 @@ def _table(spec: Spec, spark: SparkSession, one_key_in: int) -> Iterator[tuple[K
 
 
 def _as_stored(name: str, kind: str) -> Column:
-    """Whole numbers for what Python would turn by its time zone, and cannot hold in every year."""
+    """Return dates and times as whole numbers: Python's own depend on its time zone and end at year 9999."""
     if kind == "date":
         return F.unix_date(name)
     return F.unix_micros(name) if kind == "timestamp" else F.col(name)

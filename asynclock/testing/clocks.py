@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from asynclock.testing.virtual import VirtualLoop
+from typing import Final, Protocol
 
 EPOCH: Final = 1_700_000_000.0
 """True epoch seconds at ``loop.time() == 0``."""
+
+
+class TrueTime(Protocol):
+    """Where true time comes from: a ``VirtualLoop``."""
+
+    @property
+    def now(self) -> float:
+        """True time, in seconds."""
+        ...
 
 
 class VirtualClock:
     """The three clocks of one machine.
 
     Args:
-        loop: Its ``time()`` is true time.
+        loop: Gives true time.
         offset: Seconds by which the wall clock is ahead of true time.
         drift: By how much all three run fast: 0.01 is one second too many in a hundred.
         boot: Reading of the monotonic and the boot clock at ``loop.time() == 0``.
@@ -24,7 +30,7 @@ class VirtualClock:
     __slots__ = ("_base", "_drift", "_loop", "_offset", "_slept", "_wakes_at")
 
     def __init__(
-        self, loop: VirtualLoop, *, offset: float = 0.0, drift: float = 0.0, boot: float = 1000.0
+        self, loop: TrueTime, *, offset: float = 0.0, drift: float = 0.0, boot: float = 1000.0
     ) -> None:
         self._loop = loop
         self._offset = EPOCH + offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from asynclock.testing.faulty import Fault
+from tests.packaging.wheel import install
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/howto/testing.md").read_text(encoding="utf-8")
@@ -23,8 +25,14 @@ filterwarnings = error
 """
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the wheel in it, as pip unpacks it."""
+    return install(tmp_path_factory.mktemp("wheel"))
+
+
 @pytest.mark.parametrize(("title", "example"), EXAMPLES, ids=[title for title, _ in EXAMPLES])
-def test_an_example_of_the_page_passes(tmp_path: Path, title: str, example: str) -> None:
+def test_an_example_of_the_page_passes(tmp_path: Path, installed: Path, title: str, example: str) -> None:
     """Saved to a file of its own, it passes, with nothing of this project's configuration but auto mode."""
     (tmp_path / "pytest.ini").write_text(INI)
     (tmp_path / "test_example.py").write_text(example, encoding="utf-8")
@@ -32,6 +40,7 @@ def test_an_example_of_the_page_passes(tmp_path: Path, title: str, example: str)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py"],
         cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(installed)},
         capture_output=True,
         text=True,
         timeout=300,
@@ -45,7 +54,7 @@ def test_an_example_of_the_page_passes(tmp_path: Path, title: str, example: str)
 
 def test_every_example_is_run() -> None:
     """No Python example of the page is left out."""
-    assert len(EXAMPLES) == TEXT.count("```python\n") == 5
+    assert len(EXAMPLES) == TEXT.count("```python\n") == 6
 
 
 def test_every_fault_is_named() -> None:

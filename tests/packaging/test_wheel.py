@@ -2,74 +2,113 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import configparser
+import re
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.packaging.wheel import ROOT, build, built, copy_sources
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 JAR = "asynclock/spark/jars/asynclock-hudi.jar"
+KIT = "asynclock/testing/"
 
 
-@pytest.fixture(name="source")
-def _source(tmp_path: Path) -> Path:
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
     """Return a copy of what a wheel is built from."""
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "hatch_build.py"):
-        shutil.copy(ROOT / name, source)
-    shutil.copytree(
-        ROOT / "asynclock", source / "asynclock", ignore=shutil.ignore_patterns("__pycache__", "target")
-    )
-    return source
+    return copy_sources(tmp_path)
 
 
-def _build(source: Path, *, release: bool) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "ASYNCLOCK_RELEASE": "1" if release else ""}
-    return subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"],
-        cwd=source,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+def _released(source: Path) -> zipfile.ZipFile:
+    done = build(source, release=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return zipfile.ZipFile(built(source))
 
 
 def test_a_release_bears_the_jar_and_no_java_source(source: Path) -> None:
     """The wheel of a release has the merger's jar, the type marker and no build inputs."""
-    built = _build(source, release=True)
-    assert built.returncode == 0, built.stdout + built.stderr
-
-    names = zipfile.ZipFile(next((source / "dist").glob("*.whl"))).namelist()
+    names = _released(source).namelist()
 
     assert JAR in names
     assert "asynclock/py.typed" in names
     assert not [name for name in names if name.endswith(".java")]
 
 
+def test_a_wheel_has_the_package_the_plugin_and_nothing_else(source: Path) -> None:
+    """Every module of the package, the type marker, the jar and the pytest plugin: no test, no other file."""
+    names = set(_released(source).namelist())
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "asynclock").rglob("*.py")}
+
+    shipped = {name for name in names if ".dist-info/" not in name}
+
+    assert shipped == modules | {"asynclock/py.typed", JAR, "pytest_asynclock.py"}
+
+
+def test_the_test_kit_is_what_users_test_with(source: Path) -> None:
+    """Simulator, soaks, servers and what installs them prove this project, and stay in its tests."""
+    names = _released(source).namelist()
+
+    kit = [name.removeprefix(KIT) for name in names if name.startswith(KIT)]
+
+    assert sorted(kit) == [
+        "__init__.py",
+        "_http1.py",
+        "clocks.py",
+        "contract.py",
+        "faulty.py",
+        "lock_contract.py",
+        "proxy.py",
+        "store.py",
+        "virtual.py",
+        "world.py",
+    ]
+
+
+def test_nothing_in_a_wheel_installs_a_server(source: Path) -> None:
+    """No module can fetch a program: none names the registries of Go and npm or their tools."""
+    wheel = _released(source)
+    texts = {name: wheel.read(name) for name in wheel.namelist() if name.endswith(".py")}
+
+    assert [
+        name for name, text in texts.items() if re.search(rb"package-lock|\bgo install\b|\bnpm\b", text)
+    ] == []
+
+
+def test_pytest_finds_the_plugin(source: Path) -> None:
+    """The wheel names the module of the fixtures to pytest."""
+    wheel = _released(source)
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
+
+    entries = configparser.ConfigParser()
+    entries.read_string(wheel.read(name).decode())
+
+    assert dict(entries["pytest11"]) == {"asynclock": "pytest_asynclock"}
+
+
 def test_a_release_without_the_jar_fails(source: Path) -> None:
     """A release is refused where the jar was not built, and the text says how to build it."""
     (source / JAR).unlink()
 
-    built = _build(source, release=True)
+    done = build(source, release=True)
 
-    assert built.returncode != 0
-    assert "make jar" in built.stdout + built.stderr
+    assert done.returncode != 0
+    assert "make jar" in done.stdout + done.stderr
 
 
 def test_an_install_without_the_jar_works_for_the_lock(source: Path) -> None:
     """Without Maven and Java the package still builds."""
     (source / JAR).unlink()
 
-    built = _build(source, release=False)
+    done = build(source, release=False)
 
-    assert built.returncode == 0, built.stdout + built.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_importing_asynclock_loads_no_cloud_sdk_and_no_spark() -> None:

@@ -41,8 +41,8 @@ async def test_uncontended_requests_are_as_few_as_documented(world: World) -> No
 
 @pytest.mark.parametrize("profile", [replace(STEADY, dates=False)], ids=["no Dates"])
 @in_virtual_time
-async def test_without_dates_too_a_remembered_release_saves_the_look(world: World) -> None:
-    """The version of the own last release is enough to acquire in one request [13]."""
+async def test_a_client_that_wrote_last_acquires_without_a_look_without_dates_too(world: World) -> None:
+    """The version of its own last release is enough to acquire in one request (rule 13)."""
     async with world.client() as client:
         for _ in range(2):
             await (await client.lock("orders").acquire()).release()
@@ -52,7 +52,7 @@ async def test_without_dates_too_a_remembered_release_saves_the_look(world: Worl
 
 @in_virtual_time
 async def test_every_attempt_has_a_nonce_of_its_own(world: World) -> None:
-    """No two writes bear the same nonce, whatever they are for."""
+    """No two writes carry the same nonce, whatever they are for."""
     async with world.client() as client:
         faulty(client).inject(Fault.UNAVAILABLE, operation="put_if_match", nth=3, times=3)
         for _ in range(3):
@@ -78,7 +78,9 @@ def test_an_owner_is_a_random_uuid(world: World) -> None:
 
 @pytest.mark.parametrize("remembers", [False, True])
 @in_virtual_time
-async def test_one_try_is_one_look(world: World, monkeypatch: pytest.MonkeyPatch, *, remembers: bool) -> None:
+async def test_try_acquire_is_one_look(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, remembers: bool
+) -> None:
     """However often others are faster, one try looks once, or twice where its memory was out of date."""
     client = world.client()
     world.put(our_record(valid_until=world.now, expired=True))
@@ -102,8 +104,8 @@ async def test_one_try_is_one_look(world: World, monkeypatch: pytest.MonkeyPatch
 
 
 @in_virtual_time
-async def test_one_try_tells_that_its_write_was_refused(world: World) -> None:
-    """A 409 that changed nothing says nothing of who holds the lock: it is raised, not None."""
+async def test_a_refused_write_of_try_acquire_is_raised(world: World) -> None:
+    """A 409 that changed nothing does not say that somebody holds the lock, so the result is not None."""
     async with world.client() as client:
         faulty(client).inject(Fault.CONFLICT, operation="put_if_absent")
 
@@ -112,8 +114,8 @@ async def test_one_try_tells_that_its_write_was_refused(world: World) -> None:
 
 
 @in_virtual_time
-async def test_one_try_looks_where_only_its_own_release_is_remembered(world: World) -> None:
-    """After another client's turn one try finds the lock free: a remembered version is no look."""
+async def test_try_acquire_reads_the_lock_when_its_memory_is_out_of_date(world: World) -> None:
+    """A lock that another client has used and released since is acquired by one try."""
     mine, other = world.client().lock("orders"), world.client().lock("orders")
     for lock in (mine, other):
         await (await lock.acquire()).release()
@@ -125,8 +127,8 @@ async def test_one_try_looks_where_only_its_own_release_is_remembered(world: Wor
 
 
 @in_virtual_time
-async def test_no_time_to_wait_is_enough_for_a_free_lock(world: World) -> None:
-    """``acquire(timeout=0)`` too gets a lock that another client has used and released since."""
+async def test_acquire_with_timeout_0_gets_a_free_lock(world: World) -> None:
+    """A lock that another client has used and released since is acquired."""
     mine, other = world.client().lock("orders"), world.client().lock("orders")
     for lock in (mine, other):
         await (await lock.acquire()).release()
@@ -138,8 +140,8 @@ async def test_no_time_to_wait_is_enough_for_a_free_lock(world: World) -> None:
 
 
 @in_virtual_time
-async def test_no_time_to_wait_ends_as_a_timeout(world: World) -> None:
-    """On a store that does not answer ``acquire(timeout=0)`` is out of time; the failure is its cause."""
+async def test_acquire_with_timeout_0_on_an_unreachable_store_is_a_timeout(world: World) -> None:
+    """The failure of the store is the cause of the timeout."""
     async with world.client() as client:
         faulty(client).inject(Fault.UNAVAILABLE, operation="get")
 
@@ -150,7 +152,7 @@ async def test_no_time_to_wait_ends_as_a_timeout(world: World) -> None:
 
 
 @in_virtual_time
-async def test_no_time_to_wait_hides_no_corrupt_record(world: World) -> None:
+async def test_acquire_with_timeout_0_raises_a_corrupt_record(world: World) -> None:
     """What waiting would not change is raised as it is, whatever the timeout."""
     world.put(b"{}")
     async with world.client() as client:
@@ -160,7 +162,7 @@ async def test_no_time_to_wait_hides_no_corrupt_record(world: World) -> None:
 
 @in_virtual_time
 async def test_a_timeout_shorter_than_a_round_trip_gets_a_free_lock(world: World) -> None:
-    """The requests of an acquisition may outlast its timeout: cut off, they would only leave zombies."""
+    """The requests of an acquisition may outlast its timeout: cut off, they could still land later."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire(timeout=0.005)
 
@@ -169,8 +171,8 @@ async def test_a_timeout_shorter_than_a_round_trip_gets_a_free_lock(world: World
 
 
 @in_virtual_time
-async def test_a_timeout_names_who_holds_the_lock_now(world: World) -> None:
-    """Not the client's own lease that ended before."""
+async def test_a_timeout_names_the_present_holder(world: World) -> None:
+    """The status in the error is the other client's lease, not the client's own earlier one."""
     async with world.client() as client, world.client() as other:
         await (await client.lock("orders").acquire()).release()
         lease = await other.lock("orders").acquire()
@@ -209,8 +211,8 @@ async def test_without_any_usable_date_a_timeout_says_why(world: World) -> None:
 
 
 @in_virtual_time
-async def test_a_refusal_of_the_store_is_told_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a permission to write, waiting would not help, and there is nothing to free."""
+async def test_a_denied_write_is_raised_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without permission to write, waiting would not help, and there is nothing to free."""
     client = world.client()
     tries = 0
 
@@ -232,10 +234,10 @@ async def test_a_refusal_of_the_store_is_told_at_once(world: World, monkeypatch:
 
 @pytest.mark.parametrize("timeout", [0, 60])
 @in_virtual_time
-async def test_a_refusal_to_read_is_told_at_once(
+async def test_a_denied_read_is_raised_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch, timeout: float
 ) -> None:
-    """A missing permission is no timeout, with much time or none."""
+    """A missing permission is not reported as a timeout, with much time or none."""
     client = world.client()
 
     async def refuse(key: str) -> None:
@@ -268,7 +270,7 @@ async def test_a_corrupt_object_is_never_overwritten(world: World) -> None:
 async def test_a_backend_that_cannot_be_opened_fails_the_acquisition_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A profile that does not exist is told as such, not waited for."""
+    """A credential profile that does not exist is reported at once, not retried until the timeout."""
     async with world.client() as client:
         monkeypatch.setattr(client.backend, "get", unopened)
         with pytest.raises(ConfigError, match="profile"):

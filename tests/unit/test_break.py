@@ -72,8 +72,8 @@ async def test_force_frees_a_live_lock_and_keeps_its_token(world: World) -> None
 
 
 @in_virtual_time
-async def test_a_broken_lease_is_told_so(world: World) -> None:
-    """The loss says that an operator broke the lock."""
+async def test_the_loss_of_a_broken_lease_names_the_operator(world: World) -> None:
+    """The reason of the loss says that an operator broke the lock."""
     async with world.client() as holder, world.client() as operator:
         lease = await holder.lock("orders").acquire()
         lock = operator.lock("orders")
@@ -112,8 +112,8 @@ async def test_a_corrupt_object_is_replaced_without_a_token(world: World) -> Non
 
 
 @in_virtual_time
-async def test_a_lock_that_changed_meanwhile_is_not_broken(world: World) -> None:
-    """The decision is about one version: another one is refused, with its status."""
+async def test_a_lock_that_was_renewed_meanwhile_is_not_broken(world: World) -> None:
+    """A break is about one version of the record: another one is refused, with its status."""
     async with world.client() as holder, world.client() as operator:
         lease = await holder.lock("orders").acquire()
         lock = operator.lock("orders")
@@ -127,8 +127,8 @@ async def test_a_lock_that_changed_meanwhile_is_not_broken(world: World) -> None
 
 
 @pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.OWN_412])
-def test_a_break_whose_answer_was_lost_is_told_as_done(world: World, fault: Fault) -> None:
-    """What the store shows decides."""
+def test_a_break_whose_answer_was_lost_succeeds(world: World, fault: Fault) -> None:
+    """The record in the store shows that the break was written."""
 
     async def story() -> None:
         world.put(our_record(valid_until=world.now + 12))
@@ -144,7 +144,7 @@ def test_a_break_whose_answer_was_lost_is_told_as_done(world: World, fault: Faul
 
 @in_virtual_time
 async def test_a_break_that_did_not_reach_the_store_is_an_error(world: World) -> None:
-    """The operator is told that it may have been written, and may look again."""
+    """The error says that it may have been written; the operator can look again."""
     world.put(our_record(valid_until=world.now + 12))
     async with world.client() as client:
         lock = client.lock("orders")
@@ -158,8 +158,8 @@ async def test_a_break_that_did_not_reach_the_store_is_an_error(world: World) ->
 
 @pytest.mark.parametrize("force", [False, True])
 @in_virtual_time
-async def test_what_has_changed_since_it_was_looked_at_is_not_broken(world: World, *, force: bool) -> None:
-    """Also where it is free now: the operator is told, and nothing is written [10]."""
+async def test_a_lock_that_was_released_meanwhile_is_not_broken(world: World, *, force: bool) -> None:
+    """A status of an older version is refused, with force too, and nothing is written (rule 10)."""
     async with world.client() as client, world.client() as operator:
         lease = await client.lock("orders").acquire()
         status = await operator.lock("orders").status()
@@ -173,10 +173,10 @@ async def test_what_has_changed_since_it_was_looked_at_is_not_broken(world: Worl
 
 
 @in_virtual_time
-async def test_a_lock_that_was_taken_as_soon_as_it_was_broken_is_broken(
+async def test_a_break_succeeds_though_another_client_takes_the_lock_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A write that the store confirmed is no failure, whoever comes next [10]."""
+    """A write that the store confirmed is not a failure, whatever follows it (rule 10)."""
     world.put(our_record(valid_until=world.now + 20))
     async with world.client() as operator:
         lock = operator.lock("orders")
@@ -194,10 +194,10 @@ async def test_a_lock_that_was_taken_as_soon_as_it_was_broken_is_broken(
 
 
 @in_virtual_time
-async def test_a_lock_that_was_renewed_while_it_was_broken_is_not_broken(
+async def test_a_break_that_a_renewal_overtook_is_refused(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The refused write of the operator is told as what it is [10]."""
+    """The operator's write finds another version, and the error says that the lock changed (rule 10)."""
     world.put(our_record(valid_until=world.now + 20))
     async with world.client() as operator:
         lock = operator.lock("orders")

@@ -107,7 +107,7 @@ async def test_a_cancelled_waiter_in_line_costs_the_others_nothing(world: World)
 
 @in_virtual_time
 async def test_a_cancelled_waiter_for_anothers_lock_writes_nothing(world: World) -> None:
-    """Waiting is reading; cancelling it leaves the holder's record alone."""
+    """Waiting only reads: cancelling it leaves the holder's record alone."""
     async with world.client() as client:
         world.put(our_record(valid_until=world.now + 12))
         before = len(world.writes())
@@ -155,13 +155,13 @@ async def test_a_release_cancelled_before_it_began_still_frees(renewal: str) -> 
 
 
 def test_the_backend_of_these_tests_is_faulty(world: World) -> None:
-    """Clients of this file go through the wrapper that injects faults."""
+    """The clients of this file go through the wrapper that injects faults."""
     assert isinstance(world.client(SETTINGS).backend, FaultyBackend)
 
 
 @pytest.mark.timeout(20)
 async def test_a_program_may_cancel_all_other_tasks_while_an_acquisition_begins() -> None:
-    """Whoever waits for the acquisition learns of it, though its task never made a step."""
+    """The caller of the acquisition is cancelled, though the acquisition's task never made a step."""
     client = asynclock.connect("memory://cancelling", renewal="loop")
     acquiring = asyncio.create_task(client.lock("orders").acquire())
     await asyncio.sleep(0)

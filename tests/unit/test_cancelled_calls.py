@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("renewal", ["loop", "thread"])
 async def test_a_cancelled_waiter_goes_at_once(renewal: Renewal) -> None:
-    """Who waits for another's lock does not wait on when cancelled, and leaves the line."""
+    """A waiter behind another holder ends as soon as it is cancelled, and leaves the queue."""
     async with asynclock.connect("memory://", renewal=renewal) as client:
         lock = client.lock("orders")
         async with lock.hold():
@@ -51,8 +51,8 @@ async def test_a_cancellation_keeps_its_message(renewal: Renewal) -> None:
 
 
 @pytest.mark.parametrize("renewal", ["loop", "thread"])
-async def test_a_cancellation_is_not_lost_in_the_turn_of_the_end(renewal: Renewal) -> None:
-    """Whoever cancels an acquisition in time never gets its lease, and the lock is free."""
+async def test_a_cancellation_just_before_the_end_of_a_call_is_not_lost(renewal: Renewal) -> None:
+    """An acquisition that was cancelled in time returns no lease, and the lock is free."""
     async with asynclock.connect("memory://", renewal=renewal) as client:
         lock = client.lock("orders")
         late = False
@@ -177,8 +177,8 @@ async def test_a_cleanup_is_not_interrupted_by_further_cancellations() -> None:
     assert done == ["cleaned up"]
 
 
-async def test_a_cleanup_that_may_not_be_interrupted_is_gone_on_from() -> None:
-    """One that was delivered is not raised again at the end of the write that frees the lock."""
+async def test_a_cancellation_is_raised_once_though_a_cleanup_follows() -> None:
+    """A cancellation that was delivered is not raised again at the end of the write that frees the lock."""
     done = []
 
     async def acquire() -> None:
@@ -223,7 +223,7 @@ async def test_a_write_in_the_background_does_not_hold_up_a_cancellation() -> No
 
 
 def test_an_exit_while_its_caller_is_cancelled_ends_the_loop_once() -> None:
-    """The caller is told of its own cancellation, which it waits to hear of."""
+    """The cancelled caller still learns of its own cancellation."""
     loop = asyncio.new_event_loop()
     seen: list[type[BaseException]] = []
 
@@ -255,7 +255,7 @@ def test_an_exit_while_its_caller_is_cancelled_ends_the_loop_once() -> None:
 async def test_a_task_that_never_began_ends_its_call(
     host: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, *, elsewhere: bool
 ) -> None:
-    """Another part of the program, ``asyncio.run`` as it ends for one, may cancel every task of the loop."""
+    """Other code, such as ``asyncio.run`` when it ends, may cancel every task of the loop."""
     loop = host if elsewhere else asyncio.get_running_loop()
     create_task = loop.create_task
     began = []

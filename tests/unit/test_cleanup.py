@@ -51,7 +51,7 @@ async def test_reaping_kills_a_write_before_it_lands(world: World) -> None:
 
 @in_virtual_time
 async def test_a_lost_lease_reaps_its_write_in_flight(world: World) -> None:
-    """A renewal that may land after the loss is killed, or freed if it has landed."""
+    """A renewal that may land after the loss is made to fail, or freed if it has landed."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         backend = faulty(client)
@@ -66,7 +66,7 @@ async def test_a_lost_lease_reaps_its_write_in_flight(world: World) -> None:
 
 @in_virtual_time
 async def test_reaping_ends(world: World) -> None:
-    """Nothing polls for ever: the reaper stops after L plus a request timeout."""
+    """The clean-up of a lost lease stops after L plus a request timeout."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         faulty(client).inject(Fault.REQUEST_LOST, times=ALWAYS)
@@ -96,7 +96,7 @@ async def test_a_successor_of_a_lost_lease_is_left_alone(world: World) -> None:
 
 @in_virtual_time
 async def test_reaping_goes_on_for_the_validity_and_a_request(world: World) -> None:
-    """As long as a zombie could matter, it is hunted; then no more requests [3]."""
+    """The clean-up looks for a late write as long as one could matter, and no longer (rule 3)."""
     client = world.client()
     faulty(client).storm({Fault.UNAVAILABLE: 1.0})
     faulty(client).delay = (0.0, 0.0)

@@ -140,20 +140,21 @@ async def test_a_cancelled_aclose_closes_all_the_same(world: World) -> None:
 async def test_closing_is_bounded_where_nothing_answers(world: World) -> None:
     """By min(2 s, validity / 5), renewals and releases under way included."""
     client, backend = watched(world)
-    _held = await client.lock("orders").acquire()
+    lease = await client.lock("orders").acquire()
     when_it_hangs(world)
     began = world.now
     await client.aclose()
 
     assert world.now - began <= 2.0 + 0.1
+    assert not lease.held
     assert backend.closed == 1
     await asyncio.sleep(100.0)
     assert backend.late == []
 
 
 @in_virtual_time
-async def test_a_release_after_closing_says_what_happened(world: World) -> None:
-    """The lease has been released with the client; a second release is no error."""
+async def test_a_release_after_closing_is_no_error(world: World) -> None:
+    """The lease was released with the client; releasing it again changes nothing."""
     client = world.client()
     lease = await client.lock("orders").acquire()
     await client.aclose()
@@ -175,19 +176,6 @@ async def test_closing_releases_what_is_held(world: World) -> None:
     assert world.loop.time() - began <= 2.0
     assert not any(lease.held for lease in leases)
     assert all(world.record(f"{name}.json").expired for name in ("a", "b", "c/d"))
-
-
-@in_virtual_time
-async def test_closing_is_bounded_where_the_store_does_not_answer(world: World) -> None:
-    """``aclose`` waits min(2 s, L / 5) at most."""
-    client = world.client()
-    lease = await client.lock("orders").acquire()
-    world.store.cut_off.add(world.loop.world)
-    began = world.loop.time()
-    await client.aclose()
-
-    assert world.loop.time() - began <= 2.1
-    assert not lease.held
 
 
 @pytest.mark.parametrize(
@@ -229,7 +217,7 @@ async def test_a_waiter_does_not_outlive_its_client(world: World) -> None:
 
 
 @in_virtual_time
-async def test_closing_with_a_line_ends_everybody(world: World) -> None:
+async def test_closing_with_waiters_ends_every_wait(world: World) -> None:
     """``aclose`` frees the lock although many wait for a hand-off."""
     client = world.client()
     lock = client.lock("orders")
@@ -305,7 +293,7 @@ async def test_closing_leaves_no_acquisition_of_unknown_outcome(world: World, cl
 
 @in_virtual_time
 async def test_closing_waits_for_the_renewal_under_way(world: World) -> None:
-    """``aclose`` too sends its release when the renewal is answered, not beside it [6]."""
+    """``aclose`` sends its release when the renewal is answered, not beside it (rule 6)."""
     client = world.client()
     lease = await client.lock("orders").acquire()
     await while_renewing(lease)

@@ -136,7 +136,7 @@ async def test_an_answer_after_the_deadline_revives_nothing(world: World) -> Non
 
 
 @in_virtual_time
-async def test_whoever_asks_first_makes_the_loss_final(world: World) -> None:
+async def test_a_loss_is_final_once_it_was_seen(world: World) -> None:
     """A wall clock that jumps ahead and back does not bring the lease back."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
@@ -150,8 +150,8 @@ async def test_whoever_asks_first_makes_the_loss_final(world: World) -> None:
 
 
 @in_virtual_time
-async def test_a_renewal_answered_past_the_deadline_revives_nothing(world: World) -> None:
-    """The old deadline decides, though nobody has looked at it and the store agrees [5]."""
+async def test_the_deadline_decides_though_nobody_looked_when_it_passed(world: World) -> None:
+    """A renewal that the store confirms after the old deadline does not extend the lease (rule 5)."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         faulty(client).storm({Fault.REQUEST_LOST: 1.0})
@@ -172,8 +172,8 @@ async def hold_for(seconds: float, client: LockClient) -> None:
 
 
 @in_virtual_time
-async def test_a_step_of_the_wall_clock_is_told_within_a_second(world: World) -> None:
-    """Belief ended by a clock that no timer follows is found out long before the next renewal."""
+async def test_a_step_of_the_wall_clock_is_noticed_within_a_second(world: World) -> None:
+    """A deadline passed on a clock that no timer follows is found long before the next renewal."""
     async with world.client(LeaseSettings(validity=300.0)) as client:
         began = world.now
         body = asyncio.create_task(hold_for(60, client))

@@ -138,7 +138,7 @@ def test_another_version_is_first_seen_anew() -> None:
 
 @pytest.mark.parametrize("record", [ours(), HUDI_SOON], ids=["ours", "Hudi"])
 def test_only_a_date_with_the_wall_clock_as_witness_frees(record: bytes) -> None:
-    """A Date that other Dates bear out may be published, but frees no lock."""
+    """A Date that only other Dates confirm may be published, but does not free a lock."""
     seen = see(record, at=T + 1000, by_wall=False)
     observation = Observation()
     observation.note(seen)
@@ -150,7 +150,7 @@ def test_only_a_date_with_the_wall_clock_as_witness_frees(record: bytes) -> None
     ("lease_ms", "lasting"), [(10_000, 20.0), (30_000, 30.0)], ids=["its lease is shorter", "longer"]
 )
 def test_our_record_seen_unchanged_for_the_longer_validity_is_free(lease_ms: int, lasting: float) -> None:
-    """A whole observation of max(leaseMs, L) frees a record of ours without any Date."""
+    """A whole observation of max(leaseMs, L) frees a record of asynclock without any Date."""
     observation = Observation()
     record = ours(lease_ms=lease_ms)
     for monotonic, free in ((100.0, False), (100 + lasting - 0.01, False), (100 + lasting, True)):
@@ -255,7 +255,7 @@ def test_a_token_is_one_above_its_predecessor_at_least() -> None:
 
 
 def test_a_token_follows_store_time() -> None:
-    """Else the token is the earliest store time."""
+    """Where store time is ahead of the last token, the new token is the earliest store time."""
     assert next_token(record(ours(epoch=5)), (T, T + 5), TERMS).epoch == T * 1e6
 
 
@@ -303,7 +303,7 @@ def test_valid_until_is_published_late() -> None:
 def test_a_write_dated_before_it_was_sent_is_observed(
     terms: Terms, lease: float, under_way: float, *, early: bool
 ) -> None:
-    """No more than a request's time and all skew may lie between the promise and the dating [8]."""
+    """A record whose promise does not fit its ``last_modified`` is not judged by Dates (rule 8)."""
     modified = 1_700_000_000.0
     valid_until = modified + lease + 2 * terms.slack + under_way + (0.01 if early else -0.01)
     record = parse_record(our_record(valid_until=valid_until, lease_ms=round(lease * 1000)))
@@ -315,8 +315,8 @@ def test_a_write_dated_before_it_was_sent_is_observed(
     assert judge(seen, observation, terms).free is not early
 
 
-def test_a_waiter_is_told_when_its_observation_ends() -> None:
-    """Where no Date tells, the next look is due when the record has been seen for long enough."""
+def test_the_next_look_comes_at_the_end_of_the_observation() -> None:
+    """Without Dates the wait lasts until the record has been seen unchanged for long enough."""
     record = parse_record(our_record(valid_until=1_700_000_013.0))
     observation = Observation()
     for monotonic in (0.0, 9.9):
@@ -328,7 +328,7 @@ def test_a_waiter_is_told_when_its_observation_ends() -> None:
 
 
 def test_a_usable_date_of_an_older_version_does_not_stop_an_observation() -> None:
-    """Whether Dates were usable is asked of each version anew: Hudi's next record can be freed [8]."""
+    """Each version is observed anew, so the next Hudi record can be freed without Dates (rule 8)."""
     observation = Observation()
     clock = ManualClock()
     now = Instant.now(clock)

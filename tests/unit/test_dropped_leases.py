@@ -43,7 +43,7 @@ def free_within(client: LockClient, seconds: float) -> bool:
 
 
 def test_a_dropped_lease_is_released_with_a_warning() -> None:
-    """Nobody is left who could release it."""
+    """A lease that the garbage collector finds is released, with a ResourceWarning."""
     client = client_of("dropped")
     with pytest.warns(ResourceWarning, match=r"orders\.json.*dropped"):
         asyncio.run(client.lock("orders").acquire())
@@ -125,7 +125,7 @@ BODIES = [in_hold, in_lease, in_generator, in_context_manager]
 def test_a_loop_that_is_closed_around_a_body_frees_the_lock(
     body: Callable[[LockClient], Coroutine[Any, Any, None]], *, kept: bool
 ) -> None:
-    """Nothing renews it for ever, whether or not somebody still has the task."""
+    """The lease is not renewed forever, whether or not somebody still has the task."""
     client = client_of(f"closed-{body.__name__}-{kept}")
     loop = asyncio.new_event_loop()
     task = loop.create_task(body(client))
@@ -153,8 +153,8 @@ async def test_an_async_generator_that_is_closed_has_released() -> None:
         assert (await client.lock("orders").status()).state == "free"
 
 
-async def test_a_holder_whose_loop_was_closed_is_told_of_a_loss() -> None:
-    """Whoever still has the lease learns why it ended."""
+async def test_a_lease_whose_loop_was_closed_is_lost() -> None:
+    """Its ``lost`` says why it ended."""
     client = client_of("told")
     leases: list[asynclock.Lease] = []
     losses: list[LeaseLostError] = []
@@ -184,8 +184,8 @@ async def test_a_holder_whose_loop_was_closed_is_told_of_a_loss() -> None:
     tasks[0].get_coro().close()
 
 
-def test_a_lock_that_comes_after_its_waiters_loop_was_closed_is_released() -> None:
-    """A program that drops its event loop in the middle of a wait leaves no lock that is renewed for ever."""
+def test_a_lock_acquired_for_a_waiter_on_a_closed_loop_is_released() -> None:
+    """A program that drops its event loop during a wait leaves no lock that is renewed forever."""
     told: list[str] = []
     settled = threading.Event()
 

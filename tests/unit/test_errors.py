@@ -98,7 +98,7 @@ def test_every_error_is_a_top_level_name(name: str) -> None:
         *((name, errors.BackendError) for name, fields in FIELDS.items() if "operation" in fields),
     ],
 )
-def test_an_error_is_caught_as_what_it_is(name: str, base: type[Exception]) -> None:
+def test_the_error_classes_derive_as_documented(name: str, base: type[Exception]) -> None:
     """The tree is as documented, built-in bases included."""
     assert issubclass(every_error()[name], base)
 
@@ -145,7 +145,7 @@ def test_a_long_value_is_shown_in_part() -> None:
     assert len(str(errors.ConfigError(setting="name", value="x" * 10**6, reason="too long"))) < 500
 
 
-def test_a_timeout_tells_who_holds_the_lock() -> None:
+def test_a_timeout_names_the_holder() -> None:
     """The text of a timeout names the holder that was seen."""
     text = str(errors.AcquireTimeoutError(key="orders.json", timeout=1.5, status=STATUS))
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @in_virtual_time
-async def test_a_lease_is_told_from_its_beginning_to_its_end(world: World) -> None:
-    """Acquired, renewed, released: each with key, owner and token."""
+async def test_a_lease_reports_its_acquisition_renewals_and_release(world: World) -> None:
+    """Each event has key, owner and token."""
     async with world.client() as client, client.lock("orders").hold() as lease:
         await lease.confirm()
 
@@ -32,7 +32,7 @@ async def test_a_lease_is_told_from_its_beginning_to_its_end(world: World) -> No
 
 
 @in_virtual_time
-async def test_a_loss_is_told_once_with_its_reason(world: World) -> None:
+async def test_a_loss_is_reported_once_with_its_reason(world: World) -> None:
     """The listener hears of a loss once, and why."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
@@ -45,8 +45,8 @@ async def test_a_loss_is_told_once_with_its_reason(world: World) -> None:
 
 
 @in_virtual_time
-async def test_a_release_that_could_not_be_confirmed_is_told(world: World) -> None:
-    """If the store stays away until the reaper gives up, that is said."""
+async def test_a_release_that_could_not_be_confirmed_is_reported(world: World) -> None:
+    """If the store stays unreachable until the clean-up gives up, an event says so."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         faulty(client).inject(Fault.REQUEST_LOST, times=10_000)

@@ -38,7 +38,7 @@ def test_a_long_run_keeps_away_for_two_polls_at_least(jitter: float) -> None:
 
 
 def test_another_owner_in_between_ends_the_run() -> None:
-    """Who took turns with others need not make way."""
+    """A client that took turns with others need not make way."""
     turns = Turns(TERMS)
     turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
     turns.ended(TERMS.run_length - 0.1, jittered=lambda _: 1.0)
@@ -126,7 +126,7 @@ async def test_a_slow_waiter_behind_a_holder_that_stays_keeps_its_pace(world: Wo
 
 
 def test_a_pause_between_two_turns_ends_the_run() -> None:
-    """Who stayed away for more than two poll intervals has let the others have their chance [14]."""
+    """After more than two poll intervals away a client has given others their chance (rule 14)."""
     turns = Turns(TERMS)
     turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
     turns.ended(1.0, jittered=lambda _: 1.0)
@@ -137,8 +137,8 @@ def test_a_pause_between_two_turns_ends_the_run() -> None:
     assert turns.may_hand_on(again + TERMS.run_length - 0.1)
 
 
-def test_who_has_made_way_begins_a_new_run() -> None:
-    """A client that nobody else wanted to pass does not make way again after its next turn [14]."""
+def test_a_client_that_made_way_begins_a_new_run() -> None:
+    """If nobody else took the lock, the client does not make way again after its next turn (rule 14)."""
     turns = Turns(TERMS)
     turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
     turns.ended(TERMS.run_length, jittered=lambda _: 1.0)
@@ -150,8 +150,8 @@ def test_who_has_made_way_begins_a_new_run() -> None:
     assert turns.away_for(back + 0.1) <= 0
 
 
-def test_a_short_stand_back_does_not_cut_a_long_one_short() -> None:
-    """Whoever keeps away for two reasons keeps away for the longer one."""
+def test_the_longer_of_two_stand_backs_counts() -> None:
+    """A client that keeps away for two reasons keeps away for the longer time."""
     turns = Turns(TERMS)
 
     turns.stand_back(4.0)
@@ -163,7 +163,7 @@ def test_a_short_stand_back_does_not_cut_a_long_one_short() -> None:
 @pytest.mark.parametrize("timeout", [None, 60])
 @in_virtual_time
 async def test_a_client_makes_way_for_two_poll_intervals_at_most(world: World, timeout: float | None) -> None:
-    """After a run of its own it is away for one to two of them, and no longer [14]."""
+    """After a long run it keeps away for one to two poll intervals, and no longer (rule 14)."""
     async with world.client() as client:
         lock = client.lock("orders")
         lease = await lock.acquire()
@@ -178,8 +178,8 @@ async def test_a_client_makes_way_for_two_poll_intervals_at_most(world: World, t
 
 
 @in_virtual_time
-async def test_who_keeps_away_keeps_to_its_timeout(world: World) -> None:
-    """A timeout that ends while the client makes way is no longer than it was asked to be."""
+async def test_a_timeout_counts_while_a_client_makes_way(world: World) -> None:
+    """An acquisition that makes way for others ends at its timeout."""
     async with world.client() as client:
         await client.release_all()
         began = world.now
@@ -191,8 +191,8 @@ async def test_who_keeps_away_keeps_to_its_timeout(world: World) -> None:
 
 
 @in_virtual_time
-async def test_one_try_makes_way_as_well(world: World) -> None:
-    """While a client keeps away, a try asks the store nothing and gets nothing."""
+async def test_try_acquire_makes_way_as_well(world: World) -> None:
+    """While a client keeps away, a try sends no request and returns None."""
     async with world.client() as client:
         lock = client.lock("orders")
         await client.release_all()

@@ -92,7 +92,7 @@ async def test_a_version_never_repeats(backend: LocalBackend, monkeypatch: pytes
 
 
 async def test_a_read_shows_body_version_and_time_of_one_write(backend: LocalBackend) -> None:
-    """What a read tells belongs together, and bears a Date."""
+    """What a read returns belongs to one write, and has a Date."""
     before = time.time()
     written = await backend.put_if_absent(KEY, b"x")
     stored = await backend.get(KEY)
@@ -157,7 +157,7 @@ async def test_deleting_leaves_no_file(backend: LocalBackend, tmp_path: Path) ->
 
 
 async def test_of_creators_among_deleters_one_wins(tmp_path: Path) -> None:
-    """Who creates an object has it alone until it is deleted, however many wait at that moment."""
+    """One client creates an object and has it alone until it is deleted, however many wait."""
 
     async def create_and_delete(name: bytes) -> int:
         backend, won = LocalBackend(tmp_path, fsync=False), 0
@@ -189,7 +189,7 @@ with sync.connect(sys.argv[1]) as client, client.lock("orders").hold():
 
 
 async def test_two_processes_exclude_each_other(tmp_path: Path) -> None:
-    """A lock held by another process is not to be had until that process releases it."""
+    """A lock held by another process cannot be acquired until that process releases it."""
     url = f"file://{tmp_path}"
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -63,8 +63,8 @@ def denied(folder: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_missing_permission_is_told_at_once(tmp_path: Path) -> None:
-    """Permission errors are AccessDeniedError: retrying would not help, hiding them would lie."""
+def test_a_missing_permission_is_an_error_at_once(tmp_path: Path) -> None:
+    """Permission errors are AccessDeniedError: retrying would not help, hiding them would mislead."""
     folder = tmp_path / "locks"
     folder.mkdir(mode=0o000)
     tmp_path.chmod(0o711)
@@ -73,10 +73,10 @@ def test_a_missing_permission_is_told_at_once(tmp_path: Path) -> None:
     run_alone(denied, folder)
 
 
-async def test_a_read_only_file_system_is_told_at_once(
+async def test_a_read_only_file_system_is_an_error_at_once(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """EROFS is a denial, not something to try again for ever."""
+    """EROFS is a denial, not something to retry forever."""
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system")
@@ -88,7 +88,7 @@ async def test_a_read_only_file_system_is_told_at_once(
 
 
 @pytest.mark.parametrize("length", [240, 300])
-async def test_a_name_too_long_for_the_file_system_is_told_at_once(tmp_path: Path, length: int) -> None:
+async def test_a_name_too_long_for_the_file_system_is_an_error_at_once(tmp_path: Path, length: int) -> None:
     """The error comes without waiting and says what to do; no lock file appears."""
     async with asynclock.connect(f"file://{tmp_path}") as client:
         with pytest.raises(UnsupportedBackendError, match="shorter name") as caught:
@@ -98,7 +98,7 @@ async def test_a_name_too_long_for_the_file_system_is_told_at_once(tmp_path: Pat
     assert list(tmp_path.glob("**/*.json")) == []
 
 
-async def test_a_folder_in_the_place_of_a_lock_is_told_at_once(tmp_path: Path) -> None:
+async def test_a_folder_in_the_place_of_a_lock_is_an_error_at_once(tmp_path: Path) -> None:
     """A directory named like a lock file is neither free nor held."""
     (tmp_path / KEY).mkdir()
     async with asynclock.connect(f"file://{tmp_path}") as client:
@@ -216,7 +216,7 @@ async def test_only_a_regular_file_is_a_lock(backend_here: LocalBackend, tmp_pat
 async def test_only_a_regular_file_is_a_side_file(
     backend_here: LocalBackend, tmp_path: Path, kind: str
 ) -> None:
-    """A link is not followed, nor its target made: else a lock could be made to create files elsewhere."""
+    """A link is not followed and its target is not created, so that a lock cannot create files elsewhere."""
     IRREGULAR[kind](tmp_path / SIDE)
 
     with pytest.raises(UnsupportedBackendError, match=kind.removesuffix(" to nothing")):
@@ -227,8 +227,8 @@ async def test_only_a_regular_file_is_a_side_file(
     assert not list(tmp_path.glob(".*.tmp"))
 
 
-async def test_what_is_no_regular_file_is_not_listed(tmp_path: Path, kind: str) -> None:
-    """One such file does not keep the locks beside it from being listed."""
+async def test_only_regular_files_are_listed(tmp_path: Path, kind: str) -> None:
+    """One other file does not keep the locks beside it from being listed."""
     IRREGULAR[kind](tmp_path / "other.json")
     async with asynclock.connect(f"file://{tmp_path}") as client, client.lock("orders").hold():
         assert [status.name for status in await asyncio.wait_for(client.list(), 5)] == ["orders"]

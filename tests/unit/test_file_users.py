@@ -109,10 +109,10 @@ def mode_of(path: Path) -> int:
         (0o777, 0o077, 0o644, 0o666),
     ],
 )
-def test_the_folder_says_who_takes_part(
+def test_the_folders_permissions_say_who_takes_part(
     public: Path, folder_mode: int, umask: int, object_mode: int, side_mode: int
 ) -> None:
-    """Who may write in it may read objects and lock the side file, whatever the umask; no other may lock."""
+    """Users who may write in it may read objects and lock the side file; others cannot lock it."""
     folder = folder_of(public, ALICE, STAFF, folder_mode)
     with User(ALICE, folder, groups=(STAFF,), umask=umask) as alice:
         assert alice.write("one") == "written"
@@ -176,7 +176,7 @@ def test_members_of_a_group_share_a_folder(public: Path) -> None:
 
 
 def test_a_group_shares_a_folder_without_the_setgid_bit(public: Path) -> None:
-    """Files get the folder's group, not the first one of who made them."""
+    """Files get the folder's group, not the primary group of the user who created them."""
     folder = folder_of(public, ALICE, STAFF, 0o770)
     with User(ALICE, folder, groups=(STAFF,)) as alice, User(BOB, folder, groups=(STAFF,)) as bob:
         assert alice.write("one", "deep/orders.json") == "written"

@@ -113,7 +113,7 @@ def test_on_lost_in_a_child_comes_at_once(tmp_path: Path) -> None:
     assert forked(work, tmp_path) == {"code": 0, "held": True, "state": "held", "child": []}
 
 
-def test_a_child_that_leaves_the_body_of_hold_is_told(tmp_path: Path) -> None:
+def test_a_child_that_leaves_the_body_of_hold_gets_the_loss(tmp_path: Path) -> None:
     """A fork inside ``with lock.hold()``: the child's exit from the body raises, the parent's frees."""
     program = (
         FORKED

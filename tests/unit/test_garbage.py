@@ -61,7 +61,7 @@ async def test_acquire_and_release_leave_no_garbage(renewal: Renewal) -> None:
 
 @pytest.mark.usefixtures("collector")
 async def test_a_timeout_leaves_no_garbage() -> None:
-    """Neither does an acquisition that failed, once its error is gone."""
+    """An acquisition that failed leaves no cycle, once its error is gone."""
     async with asynclock.connect("memory://") as client:
         lock = client.lock("orders")
         async with lock.hold():
@@ -87,7 +87,7 @@ async def cancel(lock: asynclock.Lock, turns: int) -> None:
 @pytest.mark.parametrize("turns", [1, 5])
 @pytest.mark.usefixtures("collector")
 async def test_a_cancelled_acquisition_leaves_no_garbage(renewal: Renewal, turns: int) -> None:
-    """Nor does one that was cancelled, in its first step or while it waited in line."""
+    """A cancelled acquisition leaves no cycle, cancelled in its first step or while it waited."""
     async with asynclock.connect("memory://", renewal=renewal) as client:
         lock = client.lock("orders")
         async with lock.hold():
@@ -101,7 +101,7 @@ async def test_a_cancelled_acquisition_leaves_no_garbage(renewal: Renewal, turns
 
 @pytest.mark.usefixtures("collector")
 def test_a_refusal_leaves_no_garbage() -> None:
-    """Nor does a failed call of a store, which is what each lost race is."""
+    """A failed call of a store, as after each lost race, leaves no cycle."""
     backend = GcsBackend("bucket")
     asyncio.run(unreachable())  # what the tests before have left
     for _ in range(TIMES):
@@ -113,7 +113,7 @@ def test_a_refusal_leaves_no_garbage() -> None:
 
 @pytest.mark.usefixtures("collector")
 def test_a_blocking_lock_leaves_no_garbage() -> None:
-    """Nor does the facade of the thread that blocks."""
+    """The blocking facade leaves no cycle."""
     with sync.connect("memory://") as client:
         lock = client.lock("orders")
         with lock.hold():
@@ -148,7 +148,7 @@ async def test_what_keeps_a_context_keeps_nothing_of_the_call_that_made_it(renew
 
 
 @in_virtual_time
-async def test_a_client_keeps_nothing_of_what_has_ended(world: World) -> None:
+async def test_a_client_keeps_nothing_of_leases_that_ended(world: World) -> None:
     """However often a lock is taken, no call, task or lease of it stays behind."""
     async with world.client() as client:
         for _ in range(3):

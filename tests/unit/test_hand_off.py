@@ -205,21 +205,25 @@ async def test_a_lost_lease_is_not_handed_on(world: World) -> None:
 
 
 @in_virtual_time
-async def test_a_hand_off_over_anothers_record_is_no_turn(world: World) -> None:
-    """If another record stands there, the receiver waits for it like everybody."""
+async def test_a_lock_that_another_took_over_is_neither_handed_on_nor_freed(world: World) -> None:
+    """The receiver waits for the other holder like any client, and nothing is written over its record."""
     async with world.client() as client:
         lock = client.lock("orders")
         giver = await lock.acquire()
-        waiting = asyncio.create_task(lock.acquire(timeout=2.0))
+        receiving = asyncio.create_task(lock.acquire(timeout=2 * BELIEF))
         await asyncio.sleep(0.1)
-        world.put(our_record(valid_until=world.now + 12, owner="thief"))
+        world.put(our_record(valid_until=world.now + 1000, lease_ms=1_000_000, owner="thief"))
         with pytest.raises(LeaseTakenOverError):
             await giver.release()
-        with pytest.raises(AcquireTimeoutError):
-            await waiting
 
+        with pytest.raises(AcquireTimeoutError):
+            await receiving
+
+        tried = [each for each in world.journal if each.kind == "put_if_match"]
+        assert len(tried) == 1
         assert world.record().owner == "thief"
         assert not world.record().expired
+        assert "release_unconfirmed" not in world.told()
 
 
 @in_virtual_time
@@ -245,7 +249,7 @@ async def test_hand_offs_end_after_a_run(world: World) -> None:
 
 @in_virtual_time
 async def test_nothing_is_handed_on_past_the_givers_deadline(world: World) -> None:
-    """A receiver that had to wait too long frees what it was handed, and acquires anew [15]."""
+    """A receiver that had to wait too long frees what it was handed, and acquires anew (rule 15)."""
     client = world.client()
     faulty(client).min_write_interval = BELIEF + 1
     lock = client.lock("orders")
@@ -270,7 +274,7 @@ async def test_nothing_is_handed_on_past_the_givers_deadline(world: World) -> No
 
 @in_virtual_time
 async def test_a_token_from_the_future_is_not_handed_on(world: World) -> None:
-    """A lease that did not wait for its token frees the lock without it: nobody builds on it [11, 15]."""
+    """A lease that did not wait for its token frees the lock without it (rules 11, 15)."""
     world.put(hudi_record(world.now + 5, expired=True))
     client = world.client()
     lease = await Lock(client.core("orders"), client.home, fencing=False).acquire()
@@ -287,8 +291,8 @@ async def test_a_token_from_the_future_is_not_handed_on(world: World) -> None:
 
 
 @in_virtual_time
-async def test_a_hand_off_is_told_as_a_release_and_an_acquisition(world: World) -> None:
-    """Who counts events sees every lease end, handed on or freed."""
+async def test_a_hand_off_is_reported_as_a_release_and_an_acquisition(world: World) -> None:
+    """A listener that counts events sees every lease end, handed on or freed."""
     async with world.client() as client:
         lock = client.lock("orders")
         giver = await lock.acquire()
@@ -302,7 +306,7 @@ async def test_a_hand_off_is_told_as_a_release_and_an_acquisition(world: World) 
 
 @in_virtual_time
 async def test_a_hand_off_that_was_refused_is_sent_again(world: World) -> None:
-    """Where the giver's record still stands, the receiver does not wait for it to expire [15]."""
+    """Where the giver's record still stands, the receiver does not wait for it to expire (rule 15)."""
     async with world.client() as client:
         lock = client.lock("orders")
         giver = await lock.acquire()
@@ -319,7 +323,7 @@ async def test_a_hand_off_that_was_refused_is_sent_again(world: World) -> None:
 
 @in_virtual_time
 async def test_a_late_renewal_of_the_giver_does_not_stop_the_hand_off(world: World) -> None:
-    """A record with another nonce of the giver is written over as well, on the version that it has [15]."""
+    """The receiver also replaces a record with another nonce of the giver (rule 15)."""
     async with world.client() as client:
         lock = client.lock("orders")
         giver = await lock.acquire()
@@ -342,28 +346,8 @@ async def test_a_late_renewal_of_the_giver_does_not_stop_the_hand_off(world: Wor
 
 
 @in_virtual_time
-async def test_a_lock_that_another_took_over_is_not_handed_on_nor_freed(world: World) -> None:
-    """What was handed on is forgotten once another's record stands there: no write of ours aims at it."""
-    async with world.client() as client:
-        lock = client.lock("orders")
-        giver = await lock.acquire()
-        receiving = asyncio.create_task(lock.acquire(timeout=2 * BELIEF))
-        await asyncio.sleep(0.1)
-        world.put(our_record(valid_until=world.now + 1000, lease_ms=1_000_000))
-        with pytest.raises(LeaseTakenOverError):
-            await giver.release()
-
-        with pytest.raises(AcquireTimeoutError):
-            await receiving
-
-        tried = [each for each in world.journal if each.kind == "put_if_match"]
-        assert len(tried) == 1
-        assert "release_unconfirmed" not in world.told()
-
-
-@in_virtual_time
 async def test_a_hand_off_waits_for_the_renewal_under_way(world: World) -> None:
-    """The receiver writes over the renewal's record, not against it [6, 15]."""
+    """The receiver replaces the record of the renewal; the store refuses neither write (rules 6, 15)."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         receiver = asyncio.create_task(client.lock("orders").acquire())
@@ -377,8 +361,10 @@ async def test_a_hand_off_waits_for_the_renewal_under_way(world: World) -> None:
 
 @pytest.mark.parametrize("turns", range(8))
 @in_virtual_time
-async def test_a_receiver_cancelled_in_any_turn_of_the_loop_leaves_the_line(world: World, turns: int) -> None:
-    """The lock is freed, and nobody waits for who is gone [12]."""
+async def test_a_receiver_cancelled_in_any_turn_of_the_loop_leaves_the_queue(
+    world: World, turns: int
+) -> None:
+    """The lock is freed, and nobody waits for the cancelled receiver (rule 12)."""
     async with world.client() as client:
         lock = client.lock("orders")
         giver = await lock.acquire()
@@ -396,8 +382,8 @@ async def test_a_receiver_cancelled_in_any_turn_of_the_loop_leaves_the_line(worl
 
 
 @in_virtual_time
-async def test_what_was_freed_for_a_cancelled_receiver_is_remembered(world: World) -> None:
-    """The next one acquires in one request: its client wrote last [13]."""
+async def test_the_release_for_a_cancelled_receiver_is_remembered(world: World) -> None:
+    """The next waiter acquires in one request, because its client wrote last (rule 13)."""
     async with world.client() as client:
         lock = client.lock("orders")
         giver = await lock.acquire()

@@ -74,7 +74,7 @@ async def test_a_loss_cancels_the_body_once_and_is_raised(world: World) -> None:
 
 @in_virtual_time
 async def test_a_body_that_swallows_the_cancellation_still_loses(world: World) -> None:
-    """Whoever catches CancelledError and returns gets the loss at the end of the statement."""
+    """A body that catches CancelledError and returns gets the loss at the end of the statement."""
     async with world.client() as client:
         with pytest.raises(LeaseLostError):
             async with client.lock("orders").hold():
@@ -245,7 +245,7 @@ async def test_a_loss_inside_a_task_group_fails_the_group(world: World) -> None:
 
 @in_virtual_time
 async def test_a_hold_can_be_entered_once(world: World) -> None:
-    """A second ``async with`` on the same object is a mistake, and told."""
+    """A second ``async with`` on the same object is an error."""
     async with world.client() as client:
         hold = client.lock("orders").hold()
         async with hold:
@@ -265,7 +265,7 @@ async def test_a_lease_is_a_context_manager_that_releases(world: World) -> None:
 
 @in_virtual_time
 async def test_the_end_of_a_lost_lease_raises_the_loss(world: World) -> None:
-    """A lease used as a context manager tells the loss when the body ended well."""
+    """A lease used as a context manager raises the loss when the body ended well."""
     async with world.client() as client:
         with pytest.raises(LeaseLostError):
             async with await client.lock("orders").acquire():
@@ -275,7 +275,7 @@ async def test_the_end_of_a_lost_lease_raises_the_loss(world: World) -> None:
 
 @in_virtual_time
 async def test_a_loss_in_the_last_instant_of_hold_is_raised(world: World) -> None:
-    """A body that ends while its lock is still held, and whose release comes too late, is told."""
+    """A body that ends while its lock is still held, but whose release comes too late, gets the loss."""
 
     async def body(client: LockClient) -> None:
         async with client.lock("orders").hold() as lease:

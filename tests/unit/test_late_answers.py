@@ -1,16 +1,15 @@
-"""Answers to an acquisition that come late or never: its record is adopted, renewed or replaced (2, 7)."""
+"""Late and lost answers to an acquisition: its record is adopted, renewed or replaced (rules 2, 7)."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
 from asynclock import LeaseSettings, LeaseTakenOverError, Written
-from asynclock.record import parse_record
 from asynclock.testing.faulty import Fault
 from tests.unit.kit import (
-    BELIEF,
     World,
     clock_of,
     faulty,
@@ -20,11 +19,14 @@ from tests.unit.kit import (
     writes_by_us,
 )
 
+if TYPE_CHECKING:
+    from asynclock import LockClient
+
 
 @pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.OWN_412])
 @pytest.mark.parametrize("operation", ["put_if_absent", "put_if_match"])
 def test_an_acquisition_whose_answer_was_lost_is_adopted(world: World, fault: Fault, operation: str) -> None:
-    """A record with our nonce is ours: its token, and its send time for the deadline."""
+    """A record with the client's nonce is its own: the lease has its token, and counts from its sending."""
 
     async def story() -> None:
         if operation == "put_if_match":
@@ -55,8 +57,8 @@ async def test_an_acquisition_is_adopted_once_where_the_read_back_is_lost_too(wo
 
 
 @in_virtual_time
-async def test_equality_of_owners_proves_nothing(world: World) -> None:
-    """A record with our owner but another nonce is not ours."""
+async def test_an_equal_owner_without_the_nonce_proves_nothing(world: World) -> None:
+    """A record with the client's owner but another nonce is not the client's own."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         world.put(our_record(valid_until=world.now + 12, owner=lease.owner, nonce="a" * 32))
@@ -79,69 +81,25 @@ async def test_a_slow_acquisition_is_renewed_before_it_is_returned(world: World)
         assert lease.remaining() > 1.0
 
 
-@in_virtual_time
-async def test_an_acquisition_with_little_left_is_renewed_before_it_is_returned(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An answer so late that less than the renew interval is left: the lease is returned fresh [7].
-
-    Its next renewal is due an interval later, as any other's.
-    """
-    client = world.client()
+def answered_late(client: LockClient, monkeypatch: pytest.MonkeyPatch, late: float) -> None:
+    """Let the clocks step by ``late`` while the answer to each creation is under way."""
     create = faulty(client).put_if_absent
 
-    async def answered_late(key: str, body: bytes) -> Written:
-        written = await create(key, body)
-        clock_of(client).step(8.5)
-        return written
-
-    monkeypatch.setattr(faulty(client), "put_if_absent", answered_late)
-
-    lease = await client.lock("orders").acquire()
-
-    assert lease.remaining() > 8
-    assert len(world.writes()) == 2
-    await asyncio.sleep(0.5)
-    assert len(world.writes()) == 2
-    await client.aclose()
-
-
-@pytest.mark.parametrize("late", [8.5, 20.0], ids=["little left", "nothing left"])
-@in_virtual_time
-async def test_a_late_answer_costs_one_more_write(
-    world: World, monkeypatch: pytest.MonkeyPatch, late: float
-) -> None:
-    """With little left it is a renewal, with nothing left a new attempt; nobody is told of a loss [7]."""
-    client = world.client()
-    create = faulty(client).put_if_absent
-
-    async def answered_late(key: str, body: bytes) -> Written:
+    async def create_late(key: str, body: bytes) -> Written:
         written = await create(key, body)
         clock_of(client).step(late)
         return written
 
-    monkeypatch.setattr(faulty(client), "put_if_absent", answered_late)
-
-    lease = await client.lock("orders").acquire()
-
-    assert lease.held
-    assert len(writes_by_us(world)) == 2
-    assert world.told() == (["renewed"] if late < BELIEF else []) + ["acquired"]
-    await client.aclose()
+    monkeypatch.setattr(faulty(client), "put_if_absent", create_late)
 
 
 @in_virtual_time
 async def test_an_acquisition_whose_renewal_came_too_late_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What ran out while it was renewed is not handed out: it is acquired anew [7]."""
+    """A lease that ran out while it was renewed is not returned: the lock is acquired anew (rule 7)."""
     client = world.client()
-    create, replace_if_match = faulty(client).put_if_absent, faulty(client).put_if_match
-
-    async def answered_late(key: str, body: bytes) -> Written:
-        written = await create(key, body)
-        clock_of(client).step(8.5)
-        return written
+    replace_if_match = faulty(client).put_if_match
 
     async def answered_too_late(key: str, body: bytes, version: str) -> Written:
         monkeypatch.setattr(faulty(client), "put_if_match", replace_if_match)
@@ -149,7 +107,7 @@ async def test_an_acquisition_whose_renewal_came_too_late_goes_on(
         clock_of(client).step(8.5)
         return written
 
-    monkeypatch.setattr(faulty(client), "put_if_absent", answered_late)
+    answered_late(client, monkeypatch, 8.5)
     monkeypatch.setattr(faulty(client), "put_if_match", answered_too_late)
 
     lease = await client.lock("orders").acquire()
@@ -159,44 +117,50 @@ async def test_an_acquisition_whose_renewal_came_too_late_goes_on(
 
 
 @in_virtual_time
-async def test_a_spent_record_of_ones_own_is_written_over_at_once(
+async def test_a_lease_with_little_time_left_is_renewed_before_it_is_returned(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer past the deadline makes a new attempt with a new token, no wait for oneself [7]."""
+    """With less than the renew interval left, one renewal comes first, and the next an interval later."""
     client = world.client()
-    create = faulty(client).put_if_absent
+    answered_late(client, monkeypatch, 8.5)
 
-    async def answered_after_a_long_sleep(key: str, body: bytes) -> Written:
-        written = await create(key, body)
-        clock_of(client).step(20.0)
-        return written
+    lease = await client.lock("orders").acquire()
 
-    monkeypatch.setattr(faulty(client), "put_if_absent", answered_after_a_long_sleep)
-
-    lease = await client.lock("orders").acquire(timeout=1)
-
-    tokens = [parse_record(each.body or b"").epoch for each in world.writes()]
-    assert lease.fencing_token == tokens[1]
-    assert tokens[0] is not None
-    assert tokens[0] < lease.fencing_token
+    assert lease.held
+    assert lease.remaining() > 8
+    assert world.told() == ["renewed", "acquired"]
+    assert len(writes_by_us(world)) == 2
+    await asyncio.sleep(0.5)
+    assert len(writes_by_us(world)) == 2
     await client.aclose()
 
 
 @in_virtual_time
-async def test_a_late_write_on_a_spent_record_of_ones_own_is_known(
+async def test_an_answer_past_the_deadline_is_followed_by_a_new_attempt_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A write that lands late on the acquisition's own spent record does not lock it out of its lock."""
+    """The new attempt replaces the client's own record without a wait, under a new token; no loss is told."""
+    client = world.client()
+    answered_late(client, monkeypatch, 20.0)
+
+    lease = await client.lock("orders").acquire(timeout=1)
+
+    first, second = (record.epoch for _, record in writes_by_us(world))
+    assert lease.held
+    assert first is not None
+    assert first < lease.fencing_token == second
+    assert world.told() == ["acquired"]
+    await client.aclose()
+
+
+@in_virtual_time
+async def test_a_late_write_over_a_record_past_its_deadline_is_recognized(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write that lands late over the acquisition's own record does not lock it out of its lock."""
     client = world.client()
     backend = faulty(client)
-    create = backend.put_if_absent
-
-    async def answered_after_a_long_sleep(key: str, body: bytes) -> Written:
-        written = await create(key, body)
-        clock_of(client).step(20.0)
-        return written
-
-    monkeypatch.setattr(backend, "put_if_absent", answered_after_a_long_sleep)
+    answered_late(client, monkeypatch, 20.0)
     backend.delay = (0.02, 0.02)
     backend.inject(Fault.LATE, operation="put_if_match")
     world.loop.call_later(0.3, clock_of(client).step, -20.0)

@@ -58,7 +58,7 @@ async def test_lead_lets_other_errors_through(world: World) -> None:
 
 
 @in_virtual_time
-async def test_lead_gives_up_when_the_lock_is_not_to_be_had(world: World) -> None:
+async def test_lead_gives_up_at_the_timeout(world: World) -> None:
     """The timeout bounds each acquisition."""
     world.put(our_record(valid_until=world.now + 12))
     async with world.client() as client:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @in_virtual_time
 async def test_another_record_in_the_store_is_a_loss(world: World) -> None:
-    """A renewal that finds another owner says who took over."""
+    """The loss that a renewal finds says who took over."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         world.put(our_record(valid_until=world.now + 12, owner="thief", epoch=1_700_000_500_000_000))
@@ -61,7 +61,7 @@ async def test_a_deleted_object_is_a_loss(world: World) -> None:
 
 @in_virtual_time
 async def test_a_corrupt_object_is_a_loss(world: World) -> None:
-    """A renewal that finds something that is no record has lost the lock and writes nothing."""
+    """A renewal that finds a corrupt object has lost the lock and writes nothing."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         world.put(b"garbage")
@@ -74,7 +74,7 @@ async def test_a_corrupt_object_is_a_loss(world: World) -> None:
 
 @in_virtual_time
 async def test_the_first_reason_of_a_loss_stays(world: World) -> None:
-    """A renewal that finds another owner after the deadline has passed changes and tells nothing [6]."""
+    """A renewal that finds another owner after the deadline has passed reports nothing more (rule 6)."""
     client = world.client()
     lease = await client.lock("orders").acquire()
     world.put(our_record(valid_until=world.now + 30))
@@ -92,8 +92,8 @@ async def test_the_first_reason_of_a_loss_stays(world: World) -> None:
     assert world.told().count("lost") == 1
 
 
-def test_a_loss_that_another_thread_sees_first_is_told() -> None:
-    """Whoever asks the lease first after its deadline makes the loss known to all who watch it."""
+def test_a_loss_that_another_thread_sees_first_is_reported() -> None:
+    """The first look at the lease after its deadline reports the loss to every callback."""
     told = threading.Event()
     clock = ManualClock(wall=time.time())  # that of the store
     with sync.connect("memory://", settings=LeaseSettings(validity=300.0), clock=clock) as client:
@@ -108,8 +108,8 @@ def test_a_loss_that_another_thread_sees_first_is_told() -> None:
 
 
 @in_virtual_time
-async def test_who_watches_a_lease_too_late_is_told_of_its_loss(world: World) -> None:
-    """A loss is told once to each who asks, also after it has happened."""
+async def test_a_callback_added_after_the_loss_is_called(world: World) -> None:
+    """A loss is reported once to each callback, also to one that is added after it."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         clock_of(client).step(20.0)
@@ -124,7 +124,7 @@ async def test_who_watches_a_lease_too_late_is_told_of_its_loss(world: World) ->
 
 
 @in_virtual_time
-async def test_the_loss_is_told_though_another_callback_fails(world: World) -> None:
+async def test_a_callback_that_fails_does_not_stop_the_others(world: World) -> None:
     """One watcher whose loop is closed does not keep the loss from the others."""
     told: list[LeaseLostError] = []
     gone = asyncio.new_event_loop()

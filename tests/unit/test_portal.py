@@ -184,10 +184,10 @@ def test_an_exit_inside_of_a_call_ends_the_loop(kind: type[BaseException]) -> No
     assert complaints == []
 
 
-async def test_an_end_just_before_the_waiting_is_not_missed(
+async def test_the_end_of_a_call_just_before_the_caller_waits_is_not_missed(
     host: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread may end the call before its caller has come to wait for it."""
+    """Another thread may end the call before its caller waits for it."""
     wake = host.call_soon_threadsafe
 
     def end_at_once(begin: Callable[[], object]) -> None:

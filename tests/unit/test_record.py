@@ -194,7 +194,7 @@ def test_a_token_more_than_a_day_ahead_is_corrupt() -> None:
 
 
 def test_without_store_time_the_future_is_not_judged() -> None:
-    """A store that tells no time cannot call a record too far ahead."""
+    """Without store time no record is called too far ahead."""
     parse_record(changed(validUntil=2**53 - 1, epoch=2**53 - 1))
 
 

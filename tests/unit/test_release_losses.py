@@ -50,7 +50,7 @@ CASES = [
 def test_a_release_that_finds_anything_but_its_own_record_raises(
     world: World, change: object, reason: str
 ) -> None:
-    """The body did not have the lock to its end, and is told so."""
+    """The body did not hold the lock to its end, and the release raises the loss."""
 
     async def story() -> None:
         async with world.client() as client:
@@ -95,7 +95,7 @@ async def test_an_exception_of_the_body_wins_over_a_loss_found_at_release(world:
 
 
 @in_virtual_time
-async def test_on_lost_is_told_of_a_loss_found_at_release(world: World) -> None:
+async def test_on_lost_is_called_for_a_loss_found_at_release(world: World) -> None:
     """Callbacks learn of it as of any loss."""
     told: list[object] = []
     async with world.client() as client:
@@ -139,8 +139,8 @@ def test_a_release_whose_answer_is_lost_is_no_loss(world: World, fault: Fault) -
 
 
 @pytest.mark.parametrize(("change", "reason"), CASES)
-def test_a_giver_is_told_of_a_loss_that_its_hand_off_finds(world: World, change: object, reason: str) -> None:
-    """A release that hands the lock on is a release: the receiver's write finds another's record."""
+def test_a_giver_gets_the_loss_that_its_hand_off_finds(world: World, change: object, reason: str) -> None:
+    """A release that hands the lock on raises the loss when the receiver's write finds another's record."""
 
     async def story() -> None:
         async with world.client() as client:

@@ -55,7 +55,7 @@ async def test_a_lease_is_renewed_at_each_interval(world: World) -> None:
 @pytest.mark.parametrize("nth", [1, 2], ids=["acquisition", "renewal"])
 @in_virtual_time
 async def test_the_next_renewal_counts_from_the_sending_of_the_last_write(world: World, nth: int) -> None:
-    """A slow answer does not put it off [5]."""
+    """A slow answer does not delay the next renewal (rule 5)."""
     async with world.client() as client:
         faulty(client).delay = (0.7, 0.7)
         faulty(client).inject(Fault.SLOW, operation="put_if_absent" if nth == 1 else "put_if_match")
@@ -68,8 +68,8 @@ async def test_the_next_renewal_counts_from_the_sending_of_the_last_write(world:
 
 
 @in_virtual_time
-async def test_a_renewal_whose_time_came_too_late_is_not_sent(world: World) -> None:
-    """The deadline is looked at after the wait for the store's pace, not only before it [5]."""
+async def test_a_renewal_that_the_stores_pace_delays_past_the_deadline_is_not_sent(world: World) -> None:
+    """The deadline is checked again after the wait for the store's pace (rule 5)."""
     client = world.client()
     faulty(client).min_write_interval = 2 * BELIEF
     lease = await client.lock("orders").acquire()
@@ -169,8 +169,8 @@ async def test_a_lease_outlives_a_backend_that_cannot_be_opened_again(
 
 
 @in_virtual_time
-async def test_what_is_published_outlasts_what_is_believed(world: World) -> None:
-    """``validUntil`` is hi + S + L: always later than the end of belief by M + S at least."""
+async def test_the_published_time_outlasts_the_deadline(world: World) -> None:
+    """``validUntil`` is hi + S + L: always later than the deadline by M + S at least."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         for _ in range(40):
@@ -180,8 +180,8 @@ async def test_what_is_published_outlasts_what_is_believed(world: World) -> None
 
 
 @in_virtual_time
-async def test_valid_until_never_falls_during_a_lease(world: World) -> None:
-    """Wrong Dates on the way do not shorten the promise."""
+async def test_valid_until_never_falls_after_an_unusable_date(world: World) -> None:
+    """A Date that the wall clock contradicts does not shorten the promise."""
     async with world.client() as client:
         _held = await client.lock("orders").acquire()
         faulty(client).inject(Fault.STALE_DATE, times=20)
@@ -194,8 +194,8 @@ async def test_valid_until_never_falls_during_a_lease(world: World) -> None:
 
 
 @in_virtual_time
-async def test_a_node_whose_clock_is_behind_shortens_no_promise(world: World) -> None:
-    """A node whose clock is behind does not shorten what was promised to Hudi's readers [4]."""
+async def test_valid_until_never_falls_after_a_usable_date_that_is_behind(world: World) -> None:
+    """A node whose clock is behind does not shorten what was promised to Hudi's readers (rule 4)."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         faulty(client).date_error = (0.9, 0.9)
@@ -210,8 +210,8 @@ async def test_a_node_whose_clock_is_behind_shortens_no_promise(world: World) ->
 
 @pytest.mark.parametrize("profile", [replace(STEADY, resolution=1.0)], ids=["whole seconds"])
 @in_virtual_time
-async def test_a_date_that_is_cut_short_shortens_no_promise(world: World) -> None:
-    """With HTTP's whole seconds too, ``validUntil`` is L + S after the sending or later [4]."""
+async def test_a_date_in_whole_seconds_shortens_no_promise(world: World) -> None:
+    """``validUntil`` is L + S after the sending or later (rule 4)."""
     await asyncio.sleep(0.9)
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
@@ -224,7 +224,7 @@ async def test_a_date_that_is_cut_short_shortens_no_promise(world: World) -> Non
 
 @in_virtual_time
 async def test_renewals_keep_the_stores_time_known(world: World) -> None:
-    """After hours of one lease the next one takes one request: each write's answer bears a Date."""
+    """After hours of one lease the next one takes one request, because each write's answer has a Date."""
     async with world.client() as client:
         lock = client.lock("orders")
         lease = await lock.acquire()
@@ -238,10 +238,10 @@ async def test_renewals_keep_the_stores_time_known(world: World) -> None:
 
 
 @in_virtual_time
-async def test_renewals_inherit_nothing_of_who_acquired(
+async def test_renewals_do_not_inherit_the_acquirers_context(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No trace, transaction or log context of the acquirer is seen by what goes on for hours."""
+    """No trace, transaction or log context of the acquirer is seen by renewals."""
     request = ContextVar("request", default="nobody's")
     client = world.client()
     replace_if_match = faulty(client).put_if_match
@@ -317,8 +317,8 @@ async def test_confirm_says_when_the_store_does_not(world: World) -> None:
 
 
 @in_virtual_time
-async def test_a_confirmation_beside_a_release_is_told_so(world: World) -> None:
-    """Of a lease that is released meanwhile nothing is renewed, and ``confirm`` says why."""
+async def test_confirm_beside_a_release_raises(world: World) -> None:
+    """A lease that is released meanwhile is not renewed, and the error says why."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
 

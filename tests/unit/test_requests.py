@@ -78,8 +78,8 @@ async def failing(error: BaseException) -> None:
 
 @pytest.mark.parametrize("error", [TimeoutError(), ValueError()])
 @in_virtual_time
-async def test_what_a_backend_makes_of_its_timeout_is_one(world: World, error: Exception) -> None:
-    """The SDKs turn a cancellation into errors of their own; it was no answer all the same."""
+async def test_an_error_of_a_backend_at_its_timeout_is_a_timeout(world: World, error: Exception) -> None:
+    """SDKs turn a cancellation into errors of their own; such a request was not answered."""
     asking = Asking(world, failing(error))
     with pytest.raises(OutcomeUnknownError, match="no answer within 1 s"):
         await asking.task
@@ -168,7 +168,7 @@ async def test_a_request_keeps_nothing_of_its_context() -> None:
 async def test_a_request_that_is_not_answered_ends_in_time(
     world: World, timeout: float | None, lasting: float
 ) -> None:
-    """After a fifth of the validity, or sooner where less is left, and the error says so [5]."""
+    """It ends after a fifth of the validity, or sooner where less is left, and the error says so (rule 5)."""
     client = world.client()
     began = world.now
 
@@ -180,7 +180,7 @@ async def test_a_request_that_is_not_answered_ends_in_time(
 
 @in_virtual_time
 async def test_a_request_may_take_a_fifth_of_the_validity(world: World) -> None:
-    """A store that does not answer costs one try L / 5, not more [5]."""
+    """One try on a store that does not answer takes L / 5, not more (rule 5)."""
     client = world.client()
     world.store.cut_off.add(world.loop.world)
     began = world.now

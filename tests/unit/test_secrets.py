@@ -179,7 +179,7 @@ def test_a_url_in_the_wrong_place_is_not_shown(maker: str, url: str) -> None:
 @pytest.mark.parametrize("name", [name for name, fields in FIELDS.items() if fields])
 @pytest.mark.parametrize("url", CREDENTIALS | TAILS)
 def test_no_error_class_shows_a_secret_of_a_url(name: str, url: str) -> None:
-    """Whoever raises it with whatever text: text, fields and pickle are without it."""
+    """Whatever text it is raised with, the secret is not in its text, its fields or its pickle."""
     secret = (CREDENTIALS | TAILS)[url]
     if any(blank in secret for blank in " \n"):
         secret = secret.replace(" ", "").replace("\n", "")  # in running text a URL ends at a blank

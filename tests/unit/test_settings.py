@@ -142,7 +142,7 @@ def test_a_validity_below_skew_and_resolution_is_refused() -> None:
 @pytest.mark.parametrize("profile", [replace(STEADY, resolution=1.0)], ids=["whole seconds"])
 @pytest.mark.parametrize("wall_error", [0.0, 2 * DAY, -2 * DAY])
 def test_a_lease_of_a_week_is_no_corrupt_record(world: World, wall_error: float) -> None:
-    """Neither while it is held nor after its release, whatever the wall clock of its holder says."""
+    """Its record is readable while held and after release, whatever the holder's wall clock shows."""
 
     async def story() -> None:
         async with world.client(WEEK, wall_error=wall_error) as client, world.client() as other:
@@ -195,7 +195,7 @@ def test_what_is_published_is_never_too_far_ahead_for_a_reader(
     age: float,
     by_wall: bool,
 ) -> None:
-    """For every lease, by any node, at any age of the last Date, and a reader at any other node."""
+    """True for every lease, by any node, at any age of the last Date, and a reader at any other node."""
     terms = terms_of(validity, skew, resolution)
     if terms is None:
         return
@@ -245,7 +245,7 @@ def test_a_token_from_the_future_is_reached_before_its_lease_can_be_taken_over(
 
 @in_virtual_time
 async def test_behind_a_hudi_writer_the_validity_must_cover_a_request_too(world: World) -> None:
-    """Else a holder that dies while its token settles could be followed by a lower one: told at once."""
+    """Otherwise a holder that dies while its token settles could be followed by a lower token."""
     world.put(LockRecord(expired=True, valid_until_ms=0, owner="hudi").encode())
     async with world.client(LeaseSettings(validity=2.4, max_clock_skew=2.0)) as client:
         with pytest.raises(ConfigError, match=r"1\.25 \* .* = 2\.5 s"):

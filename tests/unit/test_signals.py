@@ -174,7 +174,7 @@ def survivor() -> Iterator[None]:
 @pytest.mark.usefixtures("survivor")
 @pytest.mark.parametrize("renewal", ["thread", "loop"])
 async def test_a_signal_that_the_program_survives_is_a_loss(renewal: str) -> None:
-    """The body of ``hold`` is cancelled and told: it does not go on without the lock, unknowing."""
+    """The body of ``hold`` is cancelled, so that it does not go on without the lock."""
     told = threading.Event()
 
     async def body(lease: Lease) -> None:
@@ -224,7 +224,7 @@ def test_an_attempt_that_was_given_up_is_not_adopted_again(world: World, after: 
 @pytest.mark.parametrize("profile", [replace(STEADY, resolution=1.0)], ids=["whole seconds"])
 @in_virtual_time
 async def test_an_acquisition_goes_on_after_a_signal_under_a_new_token(world: World) -> None:
-    """Who was waiting for its token to settle acquires anew, with a token above the one given up."""
+    """An acquisition that waited for its token to settle starts anew, with a higher token."""
     async with world.client() as client:
         world.put(hudi_record(world.now - 60.0, expired=True))
         acquiring = asyncio.create_task(client.lock("orders").acquire(timeout=60))
@@ -242,7 +242,7 @@ async def test_an_acquisition_goes_on_after_a_signal_under_a_new_token(world: Wo
 
 @in_virtual_time
 async def test_after_a_signal_nothing_is_acquired_for_a_while(world: World) -> None:
-    """Who waits when a process may be ending takes no lock before it is known to live on [18]."""
+    """While a process may be ending, its waiters take no lock (rule 18)."""
     async with world.client() as client, world.client() as other:
         held = await other.lock("orders").acquire()
         acquiring = asyncio.create_task(client.lock("orders").acquire())
@@ -259,7 +259,7 @@ async def test_after_a_signal_nothing_is_acquired_for_a_while(world: World) -> N
 
 @in_virtual_time
 async def test_after_a_signal_a_lock_that_is_new_to_the_client_is_not_acquired_either(world: World) -> None:
-    """The process may be ending, whichever lock is asked for [18]."""
+    """While a process may be ending, no lock is taken, whatever its name (rule 18)."""
     async with world.client() as client:
         _held = await client.lock("stocks").acquire()
         await client.release_all(loss="a signal")
@@ -269,7 +269,7 @@ async def test_after_a_signal_a_lock_that_is_new_to_the_client_is_not_acquired_e
 
 @in_virtual_time
 async def test_a_lock_that_waits_to_be_handed_on_is_freed_when_the_process_ends(world: World) -> None:
-    """A signal between a release and its receiver's write leaves no lock to expire [18]."""
+    """A signal between a release and its receiver's write leaves no lock to expire (rule 18)."""
     async with world.client() as client:
         faulty(client).min_write_interval = 1.0
         lock = client.lock("orders")

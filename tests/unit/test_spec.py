@@ -161,7 +161,7 @@ def test_a_spec_without_streams_is_refused(write_spec: Callable[[str], Path]) ->
 
 
 def test_a_missing_file_is_a_spec_error(tmp_path: Path) -> None:
-    """A path that leads nowhere is told like any other mistake."""
+    """A path that leads nowhere is reported like any other mistake."""
     with pytest.raises(SpecError, match="cannot be read"):
         load_spec(tmp_path / "none.toml")
 

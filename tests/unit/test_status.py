@@ -98,7 +98,7 @@ def test_a_lock_past_its_time_is_expired(world: World, kind: str) -> None:
 
 @in_virtual_time
 async def test_a_corrupt_object_is_shown_as_corrupt(world: World) -> None:
-    """A status of garbage tells its version, so that it can be broken."""
+    """Its status has the version, so that it can be broken."""
     version = world.put(b"garbage")
     async with world.client() as client:
         status = await client.lock("orders").status()
@@ -171,8 +171,8 @@ async def test_hostile_text_reaches_neither_log_nor_error(
 
 @pytest.mark.parametrize("profile", [replace(STEADY, last_modified=False)], ids=["no last_modified"])
 @in_virtual_time
-async def test_an_operator_who_looks_twice_has_observed_the_lock(world: World) -> None:
-    """Where no Date decides, a dead holder's lock is told to be expired after its validity [8]."""
+async def test_a_second_status_counts_as_an_observation(world: World) -> None:
+    """Without usable Dates a dead holder's lock shows as expired after its validity (rule 8)."""
     world.put(our_record(valid_until=world.now + 12))
     async with world.client() as operator:
         lock = operator.lock("orders")
@@ -186,7 +186,7 @@ async def test_an_operator_who_looks_twice_has_observed_the_lock(world: World) -
 @pytest.mark.parametrize(("beyond", "state"), [(-0.1, "held"), (0.1, "corrupt")])
 @in_virtual_time
 async def test_a_promise_beyond_any_validity_is_corrupt(world: World, beyond: float, state: str) -> None:
-    """More than 8 days after the latest that the store's clock may show [9]."""
+    """A record more than 8 days after the latest possible store time is corrupt (rule 9)."""
     world.put(hudi_record(world.now + 0.01 + SETTINGS.max_clock_skew + 8 * DAYS + beyond))
     async with world.client() as client:
         assert (await client.lock("orders").status()).state == state
@@ -194,7 +194,7 @@ async def test_a_promise_beyond_any_validity_is_corrupt(world: World, beyond: fl
 
 @in_virtual_time
 async def test_a_date_without_a_witness_makes_no_record_corrupt(world: World) -> None:
-    """Where the machine's wall clock and the store disagree, neither is believed."""
+    """Where the machine's wall clock and the store disagree, no record is called corrupt by time."""
     world.put(hudi_record(world.now + 9 * DAYS))
     async with world.client(wall_error=1000.0) as client:
         assert (await client.lock("orders").status()).state == "held"

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 import asynclock
-from asynclock import AcquireTimeoutError, LeaseSettings, UnsupportedBackendError
+from asynclock import LeaseSettings, UnsupportedBackendError
 from asynclock.backends.memory import MemoryBackend
 from asynclock.events import Events
 from asynclock.protocol.store import Store
@@ -71,7 +71,7 @@ def test_one_answer_without_a_date_does_not_make_a_token_of_the_wall_clock(
 
 @in_virtual_time
 async def test_a_date_of_more_than_ten_minutes_ago_makes_no_token(world: World) -> None:
-    """After a long pause the remembered version is not written over: it is read first."""
+    """After a long pause the lock is read before it is written."""
     async with world.client() as client:
         await (await client.lock("orders").acquire()).release()
         await asyncio.sleep(601)
@@ -86,16 +86,16 @@ async def test_a_date_of_more_than_ten_minutes_ago_makes_no_token(world: World) 
 
 @pytest.mark.parametrize("profile", [replace(STEADY, dates=False)], ids=["no Dates"])
 @in_virtual_time
-async def test_without_dates_the_first_token_is_the_wall_clocks(world: World) -> None:
-    """In microseconds, as those made of Dates are [11]."""
+async def test_without_dates_the_first_token_is_wall_clock_time(world: World) -> None:
+    """It counts microseconds, as tokens made of Dates do (rule 11)."""
     async with world.client(wall_error=100.0) as client, client.lock("orders").hold() as lease:
         assert lease.fencing_token / 1e6 == pytest.approx(world.now + 100.0, abs=0.1, rel=0)
 
 
 @pytest.mark.parametrize("profile", [replace(STEADY, dates=False)], ids=["no Dates"])
 @in_virtual_time
-async def test_without_dates_a_token_that_was_dropped_is_refused(world: World) -> None:
-    """After a Hudi writer there is nothing to make a higher token from: an error says so [11]."""
+async def test_without_dates_a_dropped_token_is_an_error(world: World) -> None:
+    """After a Hudi writer no higher token can be made, and the error says so (rule 11)."""
     world.put(hudi_record(world.now, expired=True))
     async with world.client() as client:
         with pytest.raises(UnsupportedBackendError, match="Hudi writer dropped the fencing token"):
@@ -117,27 +117,14 @@ async def test_a_token_dropped_by_hudi_is_not_handed_out_early(world: World) -> 
 
 
 @in_virtual_time
-async def test_who_gives_up_waiting_for_a_token_drops_it(world: World) -> None:
-    """No successor builds on a token from the future: the release comes without fields, or late."""
-    world.put(hudi_record(world.now + 5, expired=True))
-    async with world.client() as client:
-        with pytest.raises(AcquireTimeoutError):
-            await client.lock("orders").acquire(timeout=0.3)
-        await asyncio.sleep(5.0)
-        record = world.record()
-
-        assert record.expired
-        assert record.epoch is None or record.epoch <= world.now * 1e6
-
-
-@in_virtual_time
 async def test_a_token_from_the_future_is_in_no_free_record(world: World) -> None:
-    """Who gives up the wait for its token drops it: at no instant can a successor build on it [11]."""
+    """An acquisition that gives up waiting for its token drops it: no successor builds on it (rule 11)."""
     world.put(hudi_record(world.now + 5, expired=True))
     async with world.client() as client:
         with pytest.raises(asynclock.AcquireTimeoutError):
             await client.lock("orders").acquire(timeout=0.3)
         await asyncio.sleep(5)
+        assert world.record().expired
 
     for write in world.writes():
         record = parse_record(write.body or b"")
@@ -146,8 +133,8 @@ async def test_a_token_from_the_future_is_in_no_free_record(world: World) -> Non
 
 
 @in_virtual_time
-async def test_a_reaper_leaves_no_token_from_the_future(world: World) -> None:
-    """Nor does the free record that kills an acquisition of unknown outcome bear one [3, 11]."""
+async def test_the_clean_up_leaves_no_token_from_the_future(world: World) -> None:
+    """The free record written against an acquisition of unknown outcome has no such token (rules 3, 11)."""
     world.put(hudi_record(world.now + 5, expired=True))
     client = world.client()
     faulty(client).inject(Fault.REQUEST_LOST, operation="put_if_match")
@@ -164,7 +151,7 @@ async def test_a_reaper_leaves_no_token_from_the_future(world: World) -> None:
 
 @in_virtual_time
 async def test_a_lease_lost_while_its_token_settles_is_not_handed_out(world: World) -> None:
-    """Who is overtaken during the wait behind a Hudi writer goes on trying: what it gets is held [11]."""
+    """An acquisition that is broken during the wait behind a Hudi writer goes on trying (rule 11)."""
     settings = LeaseSettings(validity=10.0, safety_margin=1.0, max_clock_skew=2.0, poll_interval=0.25)
     world.put(hudi_record(world.now, expired=True))
     client, operator = world.client(settings), world.client(settings)
@@ -183,7 +170,7 @@ async def test_a_lease_lost_while_its_token_settles_is_not_handed_out(world: Wor
 
 @in_virtual_time
 async def test_a_token_that_was_settled_stays_settled(world: World) -> None:
-    """After a long lease without a Date of the last ten minutes the release keeps the token."""
+    """After a long lease without a recent Date the release keeps the token."""
     world.put(hudi_record(world.now, expired=True))
     lease = await world.client(LeaseSettings(validity=7200.0)).lock("orders").acquire()
     await asyncio.sleep(700.0)
@@ -206,7 +193,7 @@ def some_store(resolution: float) -> Store:
 
 
 def test_a_token_is_settled_once_the_earliest_time_has_reached_it() -> None:
-    """The cut-off part of a Date has passed already when it is read: ``lo + R`` decides [11]."""
+    """The cut-off part of a Date has passed already when it is read: ``lo + R`` decides (rule 11)."""
     store = some_store(1.0)
     now = store.now()
     store.time.observe(now.wall, sent=now, arrived=now)
@@ -216,8 +203,8 @@ def test_a_token_is_settled_once_the_earliest_time_has_reached_it() -> None:
     assert store.until_settled(now.wall + 1.5) == pytest.approx(0.5)
 
 
-def test_nobody_waits_longer_for_a_token_than_any_can_be_ahead() -> None:
-    """Twice S + R is the most, whatever is known of the store's time [11]."""
+def test_the_wait_for_a_token_is_bounded() -> None:
+    """Twice S + R is the most, whatever is known of the store's time (rule 11)."""
     store = some_store(1.0)
 
     assert store.until_settled(store.now().wall) == 2 * store.terms.slack

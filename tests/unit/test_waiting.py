@@ -74,7 +74,7 @@ async def test_a_cancelled_waiter_lets_the_next_one_pass(line: Line) -> None:
 
 
 async def test_a_cancellation_just_before_its_turn_is_a_cancellation(line: Line) -> None:
-    """A waiter that is passed over because it was just cancelled tells so, and nothing else."""
+    """A waiter that is passed over because it was just cancelled raises CancelledError, and nothing else."""
     first, second = await waiting(line, 2)
     first.cancel()
     line.leave()
@@ -96,7 +96,7 @@ async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(line: Line) ->
 
 
 async def test_a_turn_that_nobody_can_take_is_an_orphan(line: Line, orphans: list[Turn]) -> None:
-    """If the last waiter is cancelled in the instant of its turn, the lock's side is told."""
+    """If the last waiter is cancelled in the instant of its turn, the lock learns that nobody took it."""
     (last,) = await waiting(line, 1)
     line.leave()
     last.cancel()
@@ -154,8 +154,8 @@ async def test_a_second_acquire_by_the_same_task_waits(world: World) -> None:
     assert (caught.value.key, caught.value.timeout) == (KEY, 1.0)
 
 
-def test_two_threads_that_name_a_lock_at_once_stand_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same name is the same waiting line, though both threads find it missing."""
+def test_two_threads_that_name_a_lock_at_once_share_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same name is the same queue, though both threads find it missing."""
     both_here = threading.Barrier(2, timeout=5)
     make = asynclock.client.LockCore
 
@@ -177,7 +177,7 @@ def test_two_threads_that_name_a_lock_at_once_stand_in_one_line(monkeypatch: pyt
 
 @in_virtual_time
 async def test_a_waiter_cancelled_as_its_turn_comes_passes_it_on(world: World) -> None:
-    """If nobody else waits, the line is free again, not waiting for somebody who is gone [12]."""
+    """If nobody else waits, the queue is free again (rule 12)."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         waiting = asyncio.create_task(client.lock("orders").acquire())
@@ -195,8 +195,8 @@ async def test_a_waiter_cancelled_as_its_turn_comes_passes_it_on(world: World) -
 
 
 @in_virtual_time
-async def test_looks_at_a_held_lock_are_never_in_step(world: World) -> None:
-    """A waiter looks after half to all of the poll interval, each time another share of it [13]."""
+async def test_looks_at_a_held_lock_are_jittered(world: World) -> None:
+    """A waiter looks after half to all of the poll interval, each time a different share (rule 13)."""
     world.put(our_record(valid_until=world.now + 1000, lease_ms=1_000_000))
     async with world.client() as client:
         with pytest.raises(asynclock.AcquireTimeoutError):
@@ -210,7 +210,7 @@ async def test_looks_at_a_held_lock_are_never_in_step(world: World) -> None:
 
 @in_virtual_time
 async def test_where_no_date_was_usable_a_second_passes_before_the_next_look(world: World) -> None:
-    """Dates that agree with nobody's clock are not asked for again and again."""
+    """A client whose wall clock agrees with no Date does not ask again and again."""
     client = world.client(wall_error=3600.0)
     began = len(world.journal)
     with pytest.raises(asynclock.AcquireTimeoutError):

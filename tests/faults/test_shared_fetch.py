@@ -1,4 +1,4 @@
-"""One fetch of credentials is shared: who is cancelled or hangs takes nobody with it."""
+"""One fetch of credentials is shared: a caller that is cancelled does not take the others with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from asynclock.backends._http import Joined
+from asynclock.backends._http import SharedFetch
 
 
 async def test_a_cancelled_waiter_takes_nobody_with_it() -> None:
@@ -19,8 +19,8 @@ async def test_a_cancelled_waiter_takes_nobody_with_it() -> None:
         await gate.wait()
         return "token"
 
-    joined = Joined(fetch)
-    waiters = [asyncio.create_task(joined.join()) for _ in range(10)]
+    shared = SharedFetch(fetch)
+    waiters = [asyncio.create_task(shared.wait()) for _ in range(10)]
     await asyncio.sleep(0)
     waiters[0].cancel()
     await asyncio.sleep(0)
@@ -43,18 +43,18 @@ async def test_a_hanging_fetch_is_given_up() -> None:
             await asyncio.sleep(3600)
         return "token"
 
-    joined = Joined(fetch, limit=0.05)
+    shared = SharedFetch(fetch, limit=0.05)
     with pytest.raises(TimeoutError):
-        await joined.join()
+        await shared.wait()
 
-    assert await joined.join() == "token"
+    assert await shared.wait() == "token"
 
 
 async def test_closing_ends_a_running_fetch() -> None:
     """No task is left of a fetch that hangs when the backend is closed."""
-    joined = Joined(lambda: asyncio.sleep(3600))
-    task = joined.start()
+    shared = SharedFetch(lambda: asyncio.sleep(3600))
+    task = shared.start()
 
-    await joined.aclose()
+    await shared.aclose()
 
     assert task.cancelled()
