@@ -34,5 +34,9 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ): "An exit whose loop is closed opens the store anew, on a real loop.",
     ("tenure.py", "if self._handing is not None:"): "Asked only of a lease that was handed on.",
     ("tenure.py", "elif freed is None:"): "The store answers before L and a request timeout are over.",
+    (
+        "terms.py",
+        "if settings.validity < settings.max_clock_skew + resolution:",
+    ): "A client with such settings is refused when it is made, and takes no part in a history.",
 }
 """By file and the line that branches."""
