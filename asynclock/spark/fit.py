@@ -1,4 +1,4 @@
-"""Whether a table that is there is the one that a spec describes; nothing is written unless it is."""
+"""Check that an existing table is the one that a spec describes; nothing is written unless it is."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from asynclock.spark.spec import Spec
     from asynclock.spark.spec_toml import Keys
 
-# Spark's names of Avro's types.
+# Spark's names for Avro's types.
 _TYPES: Final = {"long": "bigint", "timestamp-micros": "timestamp", "timestamp-millis": "timestamp"}
-# Without loss, and in the order that the values had. Not float to double: Hudi goes by the text, so that the
-# float 0.1 becomes the double 0.1, which is another number.
+# Conversions that keep every value and the order of values. Not float to double: Hudi converts through the
+# text, so the float 0.1 becomes the double 0.1, which is another number.
 _WIDER: Final = frozenset({("int", "bigint"), ("int", "double")})
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def check_properties(spec: Spec, properties: Mapping[str, str]) -> None:
-    """Refuse a table that Hudi keys, partitions or merges in another way.
+    """Refuse a table with another record key, partitioning or merger.
 
     Args:
         spec: The spec.
-        properties: The table's ``hoodie.properties``; empty where there is none.
+        properties: The table's ``hoodie.properties``; empty without a table.
 
     Raises:
-        SpecError: It differs; nothing was written.
+        SpecError: The table differs from the spec; nothing was written.
     """
     table = spec.table
     if not properties:
@@ -66,10 +66,10 @@ def check_properties(spec: Spec, properties: Mapping[str, str]) -> None:
 
 
 def check_commit(spec: Spec, commit: BatchCommit) -> None:
-    """Refuse a table that was committed to with another key or another number of buckets.
+    """Refuse a table with a commit under another key or number of buckets.
 
     Raises:
-        SpecError: It differs; nothing was written.
+        SpecError: The table differs from the spec; nothing was written.
     """
     table = spec.table
     if commit.key != table.key:
@@ -87,18 +87,18 @@ def check_commit(spec: Spec, commit: BatchCommit) -> None:
 
 
 def check_columns(spec: Spec, types: Mapping[str, str]) -> None:
-    """Refuse a table with a column that the spec lacks, or has with a type that cannot hold what is stored.
+    """Refuse a table with a column that is not in the spec, or whose type there cannot hold its values.
 
-    Hudi itself takes any of several changes, a number turned into text among them, by which a stream would
-    be ordered as text. Here a type may only grow: ``int`` to ``bigint`` or ``double``, a decimal to one of
-    more digits. That of a key or partition column stays.
+    Hudi would accept more changes, such as a number turned into text, after which a stream would be ordered
+    as text. Here a type may only grow: ``int`` to ``bigint`` or ``double``, a decimal to more digits. The
+    type of a key or partition column cannot change.
 
     Args:
         spec: The spec.
-        types: The columns of the table by name.
+        types: The types of the table's columns, by name.
 
     Raises:
-        SpecError: Nothing was written.
+        SpecError: A column does not fit; nothing was written.
     """
     expected: dict[str, tuple[str, Keys]] = {}
     for name in spec.table.shared_columns:
@@ -124,7 +124,7 @@ def check_columns(spec: Spec, types: Mapping[str, str]) -> None:
 
 
 def is_wider(wanted: str, stored: str) -> bool:
-    """Whether a column of type ``stored`` may become one of type ``wanted``."""
+    """Return whether a column of type ``stored`` may become one of type ``wanted``."""
     before, after = _DECIMAL.fullmatch(stored), _DECIMAL.fullmatch(wanted)
     if before and after:
         return before[2] == after[2] and int(before[1]) < int(after[1])
@@ -133,7 +133,7 @@ def is_wider(wanted: str, stored: str) -> bool:
 
 @lru_cache(maxsize=64)
 def stored_types(schema: str) -> Mapping[str, str]:
-    """The columns in the Avro schema of a commit and their Spark types, without Hudi's and the record key."""
+    """Return the Spark types of the columns in a commit's Avro schema, without Hudi's and the record key."""
     fields = json.loads(schema)["fields"] if schema else []
     return MappingProxyType({
         field["name"]: _spark_type(field["type"])

@@ -1,4 +1,4 @@
-"""Parquet files, each read by its own schema and converted only where no value can change."""
+"""Read parquet files, each by its own schema, with conversions that change no value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TAKES: Final[Mapping[str, tuple[str, ...]]] = {
     "date": ("date",),
     "timestamp": tuple(f"timestamp({unit})" for unit in ("millis", "micros", "nanos", "int96")),
 }
-# What Spark is asked to read them as.
+# The types as which Spark reads them.
 _READ_AS: Final[Mapping[str, str]] = {
     "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
     "uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)",
@@ -42,7 +42,7 @@ _DIGITS: Final[Mapping[str, int]] = {
     "int8": 3, "uint8": 3, "int16": 5, "uint16": 5, "int32": 10, "uint32": 10, "int64": 19, "uint64": 20,
 }  # fmt: skip
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
-# Whatever the session says: dates are the Gregorian calendar's, and no file that cannot be read is skipped.
+# With any session: dates are in the Gregorian calendar, and unreadable files are not skipped.
 _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
@@ -67,7 +67,7 @@ def rows(
     required: Sequence[str],
     damaged: Mapping[str, str] = _NONE,
 ) -> DataFrame:
-    """The rows of ``files`` in the columns that ``io.asynclock.source`` gives, with their declared types.
+    """Return the rows of ``files`` in the columns of ``io.asynclock.source``, with their declared types.
 
     Args:
         files: URL and modification time of each.
@@ -128,7 +128,7 @@ def _undecodable(spark: SparkSession, footers: Sequence[Row], found: Mapping[str
 
 
 def _footers(files: DataFrame, types: Mapping[str, str]) -> list[Row]:
-    """What ``io.asynclock.source`` has found in each file, in the order of arrival."""
+    """Return what ``io.asynclock.source`` has found in each file, in the order of arrival."""
     spark = files.sparkSession
     jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
     found = DataFrame(jvm.io.asynclock.source.SourceFiles.footers(files._jdf, list(types)), spark)  # noqa: SLF001
@@ -148,7 +148,7 @@ def _first_cause(error: Py4JJavaError) -> str:
 
 
 def converts(found: str, declared: str) -> bool:
-    """Whether every value of the type ``found`` in a file is a value of the type ``declared``."""
+    """Return whether every value of a file's type ``found`` is a value of the type ``declared``."""
     wanted = _DECIMAL.fullmatch(declared)
     if wanted is None:
         return found in _TAKES[declared]
@@ -202,7 +202,7 @@ def _read(
 
 def _is_utf8(text: Column, spark: SparkSession) -> Column:
     jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
-    # To decode each text and compare would take longer than all other reading.
+    # Decoding and comparing each text would take longer than the rest of the reading.
     return Column(jvm.io.asynclock.source.SourceFiles.isUtf8(text.cast("binary")._jc))  # noqa: SLF001
 
 

@@ -1,4 +1,4 @@
-"""Source files read into events: typed rows, and beside each bad row or file the reason why it is none.
+"""Read source files into events: typed rows, and for each bad row or file the reason why it is bad.
 
 docs/concepts/splice.md says what a file may say. CSV and JSON are read by ``io.asynclock.source`` in the JVM,
 text by text; parquet by Spark, after a look at the footer of each file.
@@ -34,11 +34,11 @@ RAW: Final = "_asynclock_record"
 _MODIFIED: Final = "_asynclock_modified"
 _PLACE: Final = "_asynclock_row"
 _HEADERS: Final = 20
-# The schema of Spark's format, which an endless frame has to name.
+# The schema of Spark's format, which a streaming frame must name.
 _BINARY_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
-# What the JVM stores a type as, and how it becomes the type.
+# The type as which the JVM returns each declared type, and the conversion.
 _STORED: Final = {"date": "date_from_unix_date(`{}`)", "timestamp": "timestamp_micros(`{}`)"}
-# Spark passes over a new file that is a week older than the newest one it has seen, and says nothing.
+# Without this Spark silently skips a new file that is a week older than the newest one it has seen.
 _FOR_EVER: Final = "1000000d"
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -67,7 +67,7 @@ class Source:
         self._check_headers(self._files())
 
     def stream(self) -> DataFrame:
-        """The files as an endless frame of their names, for a streaming query."""
+        """Return the files as a streaming frame of their names."""
         reader = (
             self._spark.readStream.format("binaryFile").schema(_BINARY_FILE).option("maxFileAge", _FOR_EVER)
         )
@@ -76,12 +76,12 @@ class Source:
         return _located(reader.load(self._stream.source))
 
     def all(self) -> DataFrame:
-        """The names of the files that are there now."""
+        """Return the names of the files that exist now."""
         return _located(self._spark.read.format("binaryFile").load(self._stream.source))
 
     @contextmanager
     def settled(self, files: DataFrame) -> Iterator[DataFrame]:
-        """The rows of files, read once for as long as this context lasts; none of a bad file is good."""
+        """Yield the rows of files, read once and kept while the context lasts; a bad file has no good row."""
         parsed = self.parse(files).persist()
         try:
             try:
@@ -98,7 +98,7 @@ class Source:
             parsed.unpersist()
 
     def parse(self, files: DataFrame, damaged: Mapping[str, str] = _NONE) -> DataFrame:
-        """The rows of files, each with its values or a reason; see ``settled``.
+        """Return the rows of files, each with its values or a reason; see ``settled``.
 
         Args:
             files: URL and modification time of each.
@@ -113,7 +113,7 @@ class Source:
             rows = parquet.rows(files, self._types, self._required, damaged)
         else:
             rows = self._texts(files)
-        # Complete whatever the tasks: by the age of the file, then by the place in it.
+        # A complete order for any number of tasks: by the age of the file, then by the place in it.
         arrival = F.struct(
             F.timestamp_micros(_MODIFIED).alias("modified"),
             F.col(FILE).alias("file"),
@@ -123,7 +123,7 @@ class Source:
         return refuse_unfit(parsed, self._spec, reason=REASON, record=RAW)
 
     def good(self, parsed: DataFrame) -> DataFrame:
-        """The events among parsed rows, in the columns that a splice takes."""
+        """Return the events among parsed rows, in the columns that a splice takes."""
         return parsed.where(F.col(REASON).isNull()).select(*self._types, ARRIVAL)
 
     def _texts(self, files: DataFrame) -> DataFrame:
@@ -143,7 +143,7 @@ class Source:
         return DataFrame(rows, files.sparkSession).select(*values, *about)
 
     def _check_headers(self, files: list[str]) -> None:
-        """Tell a column that the spec has wrong from a file that has it wrong, which waits for its batch."""
+        """Refuse a column that none of the first files has; a single file without it is only a bad file."""
         if self._stream.format == "json":
             return
         jvm: Any = self._spark._jvm  # noqa: SLF001
@@ -166,7 +166,7 @@ class Source:
             raise misplaced(self._spec, ("streams", self._stream.name, "columns", name), name, reason)
 
     def _files(self) -> list[str]:
-        """The URLs of the files, none where the first delivery is still to come."""
+        """Return the URLs of the files; none before the first delivery."""
         source = self._stream.source
         path = self._spark._jvm.org.apache.hadoop.fs.Path(source)  # noqa: SLF001  no public way
         system = path.getFileSystem(self._spark._jsc.hadoopConfiguration())  # noqa: SLF001
@@ -181,15 +181,15 @@ class Source:
 
 
 def bad_files(parsed: DataFrame) -> list[str]:
-    """The files among parsed rows that are bad."""
+    """Return the bad files among parsed rows."""
     is_bad = F.col(REASON).isNotNull() & F.col(LINE).isNull()
-    # No filter: where it cannot match Spark leaves the reading out, and damage would show too late.
+    # Not a filter: Spark skips the reading if it cannot match, so damage would show too late.
     found: Any = parsed.agg(F.count("*"), F.collect_set(F.when(is_bad, F.col(FILE)))).first()
     return list(found[1])
 
 
 def settled(parsed: DataFrame) -> DataFrame:
-    """Parsed rows without those of bad files, but for the one that gives the reason.
+    """Return the parsed rows without those of bad files, except the one with the reason.
 
     A file shows its damage when some of its rows have been read already. Persist ``parsed`` before.
     """
@@ -198,7 +198,7 @@ def settled(parsed: DataFrame) -> DataFrame:
 
 
 def _located(frame: DataFrame) -> DataFrame:
-    # The content is not asked for, hence not read: the files may be of any size.
+    # The content is not selected and so not read: the files may have any size.
     modified = F.unix_micros(F.col("_metadata.file_modification_time"))
     return frame.select(plain_path(F.col("_metadata.file_path")).alias("file"), modified.alias("modified"))
 

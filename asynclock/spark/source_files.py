@@ -1,4 +1,4 @@
-"""The files that a source pattern names now."""
+"""List the files that match a source pattern now."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SourceFile:
 
     @contextmanager
     def local(self, spark: SparkSession, folder: Path) -> Iterator[Path]:
-        """The file itself, or a copy of a remote one that lives as long as this context."""
+        """Yield the file, or a copy of a remote one that exists while the context lasts."""
         if _LOCAL.match(self.url):
             yield Path(unquote(_LOCAL.sub("/", self.url)))
             return
@@ -54,7 +54,7 @@ class SourceFile:
 
 
 def source_files(spark: SparkSession, source: str) -> list[SourceFile]:
-    """The files that match, those of a matching folder for the folder; Spark passes over hidden ones."""
+    """Return the matching files and those in matching folders, without the hidden ones that Spark skips."""
     path = spark._jvm.org.apache.hadoop.fs.Path(source)  # noqa: SLF001  no public way
     system = path.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
     statuses: list[Any] = []
@@ -72,13 +72,13 @@ def source_files(spark: SparkSession, source: str) -> list[SourceFile]:
 
 
 def plain_path(url: Column) -> Column:
-    """A column of what :func:`plain_url` makes of each URL."""
+    """Return a column with the :func:`plain_url` of each URL."""
     has_one_slash = url.startswith("file:/") & ~url.startswith("file://")
-    # A regular expression for every row would take as long as all else of the reading.
+    # A regular expression for every row would take as long as the rest of the reading.
     longer = F.concat(F.lit("file:///"), url.substr(len("file:/") + 1, _LONGEST))
     return F.when(has_one_slash, longer).otherwise(url)
 
 
 def plain_url(url: str) -> str:
-    """Spark writes one local file as ``file:/x`` or ``file:///x``, depending on who asks."""
+    """Return a URL in one spelling: Spark writes a local file as ``file:/x`` or as ``file:///x``."""
     return _LOCAL.sub("file:///", url)

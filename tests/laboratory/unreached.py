@@ -36,5 +36,9 @@ WHY: Final[dict[tuple[str, str], str]] = {
         "if self.end_belief():",
     ): "An exit whose loop is closed opens the store anew, on a real loop.",
     ("held.py", "elif freed is None:"): "The store answers before L and a request timeout are over.",
+    (
+        "timing.py",
+        "if settings.validity < self.slack:",
+    ): "A client with such settings is refused when it is made, and takes no part in a history.",
 }
 """By file and the line that branches."""
