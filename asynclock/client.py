@@ -1,4 +1,4 @@
-"""LockClient and ``connect``: a backend, its scheduler and its waiting lines."""
+"""LockClient and ``connect``: the locks under one URL."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from asynclock import shutdown
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
-from asynclock.core import LockCore
+from asynclock.engine import LockEngine
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
+from asynclock.inflight import InFlight
 from asynclock.lock import Lock
 from asynclock.portal import Host, run_on, runs, uninterrupted
 from asynclock.probe import is_probe
-from asynclock.protocol.store import Store
-from asynclock.protocol.terms import Terms
-from asynclock.renewal import RenewalScheduler
+from asynclock.protocol.objects import LockObjects
+from asynclock.protocol.renewal import Renewals
+from asynclock.protocol.timing import Timing
 from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from types import TracebackType
     from typing import Self
 
@@ -45,8 +46,6 @@ Renewal = Literal["thread", "loop"]
 MAX_NAME: Final = 512
 MAX_HOLDER: Final = 256
 _LISTED_AT_ONCE: Final = 16
-_SETTLE_LOOK: Final = 0.01
-"""Seconds between two looks at whether the writes of an end are settled."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
 _SUFFIX: Final = ".json"
 
@@ -121,19 +120,20 @@ class LockClient:
         self.url = url.rstrip("/") if not url.endswith("://") else url
         self.settings = settings or LeaseSettings()
         self.backend = backend
-        self._store = Store(
+        self._objects = LockObjects(
             backend=backend,
             clock=clock or SystemClock(),
-            terms=Terms.of(self.settings, resolution=backend.clock_resolution),
+            timing=Timing(self.settings, resolution=backend.clock_resolution),
             rng=rng or random.SystemRandom(),
             events=Events(events),
             holder=_checked_holder(holder),
+            in_flight=InFlight(self),
         )
         self._renewal = renewal
         self._reopen = reopen
-        self._scheduler = RenewalScheduler(self._store)
-        self._cores: dict[str, LockCore] = {}
-        self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their start
+        self._in_flight = self._objects.in_flight
+        self._renewals = Renewals(self._objects)
+        self._engines: dict[str, LockEngine] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unusable: str | None = None
         self._abandoned = False
@@ -151,25 +151,18 @@ class LockClient:
         Raises:
             ConfigError: The name is not like that.
         """
-        return Lock(self.core(checked_name(name)), self.home)
+        return Lock(self.engine(checked_name(name)), self.home)
 
-    def core(self, name: str) -> LockCore:
+    def engine(self, name: str) -> LockEngine:
         """Return what all locks of that name share; for the rest of the package."""
-        core = self._cores.get(name)
-        if core is None:
-            # setdefault: two threads that name it at once must stand in one line.
-            core = self._cores.setdefault(
-                name,
-                LockCore(
-                    name=name,
-                    url=f"{self.url}/{name}{_SUFFIX}",
-                    store=self._store,
-                    scheduler=self._scheduler,
-                    spawn=self._spawn,
-                ),
-            )
-            core.stand_back(self._stands_back_until)
-        return core
+        engine = self._engines.get(name)
+        if engine is None:
+            url = f"{self.url}/{name}{_SUFFIX}"
+            engine = LockEngine(name=name, url=url, objects=self._objects, renewals=self._renewals)
+            # setdefault: two threads that ask for it at once must wait in one queue.
+            engine = self._engines.setdefault(name, engine)
+            engine.stand_back(self._stands_back_until)
+        return engine
 
     async def list(self, prefix: str = "") -> list[LockStatus]:
         """Read the locks whose name starts with ``prefix``, in the order of their names.
@@ -194,7 +187,7 @@ class LockClient:
         async def read(name: str) -> None:
             try:
                 async with limit:
-                    found[name] = await self.core(name).status()
+                    found[name] = await self.engine(name).status()
             except AsyncLockError as error:
                 errors.append(error)
                 tasks.cancel_scope.cancel()
@@ -233,57 +226,41 @@ class LockClient:
 
     async def _close_once(self) -> None:
         error = self._unusable_error()
-        cores = list(self._cores.values())
-        acquiring = [task for core in cores for task in core.close(error)]
-        # Together: what a cancelled acquisition may have left in the store is reaped in that time too.
-        await self.release_all(ending=acquiring)
-        self._scheduler.close()
-        self._store.close(error)
-        # What is cancelled may start to clean up, which the closed store ends at once.
-        while left := {task for task in (*self._tasks, *acquiring, *_ending(cores)) if not task.done()}:
-            for task in left:
-                task.cancel()
-            await asyncio.wait(left)
+        self._in_flight.close(error)
+        await self.release_all()
+        self._renewals.close()
+        self._objects.close(error)
+        await self._in_flight.cut_off()
         await self.backend.aclose()
 
-    async def release_all(
-        self, *, loss: str | None = None, ending: Iterable[asyncio.Task[object]] = ()
-    ) -> None:
-        """Release all leases within the exit bound and acquire none for twice as long; on the client's loop.
+    async def release_all(self, *, loss: str | None = None) -> None:
+        """Release every lock within the exit bound and block new acquisitions for twice that long.
+
+        Runs on the client's loop.
 
         Args:
-            loss: Why, told to the holders as a loss; None: they let go themselves.
-            ending: Tasks whose end is awaited as well.
+            loss: Why, reported to the holders as a loss; None: they let go themselves.
         """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self.exit_bound
-        self._stands_back_until = loop.time() + 2 * self.exit_bound
-        cores = list(self._cores.values())
-        for core in cores:
-            core.stand_back(self._stands_back_until)
-        await asyncio.sleep(0)  # whoever was handed a lock just now begins to free it
-        while True:
-            for tenure in self._scheduler.tenures:
-                tenure.let_go(loss)
-            busy = {*self._tasks, *self._store.writing, *_ending(cores)}
-            busy |= {task for task in ending if not task.done()}
-            left = until - loop.time()
-            if not busy or left <= 0:
-                return
-            await asyncio.wait(busy, timeout=min(left, _SETTLE_LOOK))
+        now = asyncio.get_running_loop().time()
+        self._stands_back_until = now + 2 * self.exit_bound
+        for engine in list(self._engines.values()):
+            engine.stand_back(self._stands_back_until)
+        going_on = True
+        while going_on:
+            for held in self._renewals.held:  # again: a write that was in flight may acquire another
+                held.let_go(loss)
+            going_on = await self._in_flight.progress(now + self.exit_bound)
 
     async def release_elsewhere(self) -> None:
-        """Release all leases through another backend, on the running loop: the client's own is closed."""
-        tenures = self._scheduler.tenures
-        if self._reopen is None or not tenures:
+        """Release every lock through another backend, on the running loop: the client's own is closed."""
+        locks = self._renewals.held
+        if self._reopen is None or not locks:
             return
         backend = self._reopen()
         try:
-            store = self._store.through(backend)
-            await asyncio.wait(
-                [asyncio.ensure_future(tenure.release_through(store)) for tenure in tenures],
-                timeout=self.exit_bound,
-            )
+            objects = self._objects.through(backend)
+            releases = [asyncio.ensure_future(held.release_through(objects)) for held in locks]
+            await asyncio.wait(releases, timeout=self.exit_bound)
         finally:
             await backend.aclose()
 
@@ -295,13 +272,13 @@ class LockClient:
     @property
     def exit_bound(self) -> float:
         """Seconds that an exit may take to release (rule 18)."""
-        return self._store.terms.exit_bound
+        return self._objects.timing.exit_bound
 
     def abandon(self, reason: str) -> None:
         """Hold nothing any more and leave the sockets alone: this is a forked child."""
         self._unusable, self._abandoned = reason, True
-        for tenure in self._scheduler.tenures:
-            tenure.abandon(reason)
+        for held in self._renewals.held:
+            held.abandon(reason)
 
     async def request(self, operation: str, key: str, call: Coroutine[Any, Any, T]) -> T:
         """Await one call of the backend within the request timeout; for the client's loop.
@@ -309,7 +286,7 @@ class LockClient:
         Raises:
             BackendError: It failed, or took too long.
         """
-        return await self._store.request(operation, key, call)
+        return await self._objects.request(operation, key, call)
 
     def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> Coroutine[Any, Any, T]:
         """Run a coroutine on the client's loop, from any other."""
@@ -342,12 +319,6 @@ class LockClient:
     def _unusable_error(self) -> ConfigError:
         return ConfigError(setting="client", value=self.url, reason=f"{self._unusable}; connect again")
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
-        return task
-
     async def __aenter__(self) -> Self:
         self.home()
         return self
@@ -362,10 +333,6 @@ class LockClient:
 
     def __repr__(self) -> str:
         return f"<LockClient {self.url!r}>"
-
-
-def _ending(cores: Iterable[LockCore]) -> builtins.list[asyncio.Task[object]]:
-    return [task for core in cores for task in core.ending]
 
 
 def checked_name(name: str) -> str:

@@ -14,13 +14,14 @@ from asynclock._mutex import Mutex
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.events import logger
 from asynclock.portal import run_on, start_on
+from asynclock.protocol.held import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
     from typing import Self
 
-    from asynclock.protocol.tenure import Tenure
+    from asynclock.protocol.held import HeldLock
 
 
 class Lease:
@@ -38,17 +39,17 @@ class Lease:
 
     def __init__(
         self,
-        tenure: Tenure,
+        held: HeldLock,
         *,
         name: str,
         loop: asyncio.AbstractEventLoop,
-        release: Callable[[Tenure], Coroutine[Any, Any, bool]],
+        release: Callable[[HeldLock], Coroutine[Any, Any, bool]],
         fencing: bool = True,
     ) -> None:
         self.name = name
-        self.key = tenure.key
-        self.owner = tenure.owner
-        self._tenure = tenure
+        self.key = held.key
+        self.owner = held.owner
+        self._held = held
         self._loop = loop
         self._end = release
         self._fencing = fencing
@@ -69,27 +70,27 @@ class Lease:
                 reason="the token is known only with table_lock(..., fencing=True), which waits up "
                 "to 2 * max_clock_skew + 2 s after a Hudi writer",
             )
-        return self._tenure.fencing_token
+        return self._held.fencing_token
 
     @property
     def held(self) -> bool:
         """Whether we still believe to hold the lock; local, no I/O."""
-        return self._tenure.remaining() > 0
+        return self._held.remaining() > 0
 
     @property
     def lost(self) -> LeaseLostError | None:
         """Why the lease was lost, or None."""
-        self._tenure.remaining()  # the first look after the deadline makes the loss final
-        return self._tenure.lost
+        self._held.remaining()  # the first look after the deadline makes the loss final
+        return self._held.lost
 
     @property
     def valid_until_ms(self) -> int:
         """The ``validUntil`` written last, in epoch ms; no I/O. For the rest of the package."""
-        return self._tenure.head[0].valid_until_ms
+        return self._held.head[0].valid_until_ms
 
     def remaining(self) -> float:
         """Return seconds until we stop believing; 0.0 once lost or released."""
-        return self._tenure.remaining()
+        return self._held.remaining()
 
     def check(self) -> None:
         """Return if the lock is believed to be held; local, no I/O.
@@ -97,7 +98,7 @@ class Lease:
         Raises:
             LeaseLostError: It was lost, or released.
         """
-        if self._tenure.remaining() <= 0:
+        if self._held.remaining() <= 0:
             self._raise()
 
     async def confirm(self) -> None:
@@ -105,10 +106,10 @@ class Lease:
 
         Raises:
             LeaseLostError: The lease is lost, or was released.
-            BackendError: The store did not tell; the lease lasts until its deadline.
+            BackendError: The store did not say; the lease lasts until its deadline.
         """
         self.check()
-        error = await run_on(self._loop, self._tenure.renew)
+        error = await run_on(self._loop, self._held.renew)
         self.check()
         if error is not None:
             raise error
@@ -116,23 +117,22 @@ class Lease:
     async def release(self) -> None:
         """Free the lock: one conditional write that keeps the token; twice is a no-op.
 
-        Where another coroutine or thread of this client waits, the lock is handed on to it
-        instead, by one write of its own under a new token. Where the store does not answer, this
+        If another coroutine or thread of this client waits, the lock is handed over to it instead:
+        its acquisition is that one write, under a new token. If the store does not answer, this
         returns after three request timeouts and goes on trying in the background; the lock frees
         itself after its validity at the latest.
 
         Raises:
             LeaseLostError: It was lost before; nothing was written.
-            LeaseTakenOverError: The lock was found to be another's, broken or deleted; nothing was
-                written.
+            LeaseTakenOverError: The lock had been taken over, broken or deleted; nothing was written.
         """
         if self.lost is not None:
             self._raise()  # here, since in a forked child nobody runs the lease's loop
         await run_on(self._loop, self._release)
 
     async def _release(self) -> None:
-        await self._end(self._tenure)
-        if self._tenure.lost is not None:
+        await self._end(self._held)
+        if self._held.lost is not None:
             self._raise()
 
     def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
@@ -150,23 +150,24 @@ class Lease:
         self._loop.call_soon_threadsafe(self._watch, callback)
 
     def _watch(self, callback: Callable[[LeaseLostError], object]) -> None:
-        if not self._tenure.told:
-            self._tenure.on_end.append(lambda loss: callback(loss) if loss is not None else None)
-        elif self._tenure.lost is not None:
-            callback(self._tenure.lost)
+        def call(ended: asyncio.Future[LeaseLostError | None]) -> None:
+            if (loss := ended.result()) is not None:
+                callback(loss)
+
+        self._held.ended.add_done_callback(call)
 
     def enter(self) -> None:
-        """Tie the lease to the running loop: if that is closed, nobody is left to release it."""
-        self._tenure.body_loop = asyncio.get_running_loop()
+        """Release the lease when the running loop, which runs its body, is closed by force."""
+        self._held.body_loop = asyncio.get_running_loop()
 
     def let_go(self) -> None:
-        """Release in the background, where nobody can wait: from any thread, a finalizer too."""
-        tenure, end = self._tenure, self._end
+        """Release in the background; from any thread, and from finalizers."""
+        held, end = self._held, self._end
         with suppress(RuntimeError):  # that loop is closed: the lock frees itself, or at exit
-            start_on(self._loop, lambda: end(tenure))
+            start_on(self._loop, lambda: end(held))
 
     def __del__(self) -> None:
-        if self._tenure.ended:
+        if self._held.phase is not Phase.HELD:
             return
         warnings.warn(
             f"the lease on {self.key!r} was dropped before it was released; it is released now",
@@ -177,13 +178,13 @@ class Lease:
         self.let_go()
 
     def _raise(self) -> NoReturn:
-        lost = self._tenure.lost
+        lost = self._held.lost
         if lost is not None:
             raise lost.with_traceback(None)
         raise LeaseLostError(
             key=self.key,
             owner=self.owner,
-            fencing_token=self._tenure.fencing_token,
+            fencing_token=self._held.fencing_token,
             reason="it was released",
         )
 
@@ -196,7 +197,11 @@ class Lease:
     ) -> None:
         if was_dropped(error):
             self.let_go()
-            return
+        else:
+            await self.leave(error)
+
+    async def leave(self, error: BaseException | None) -> None:
+        """Release at the end of a body; a loss is raised, or added as a note to the body's ``error``."""
         try:
             await self.release()
         except LeaseLostError as lost:
@@ -208,12 +213,12 @@ class Lease:
         raise TypeError("a Lease cannot be pickled: another process does not hold it; pass its fencing_token")
 
     def __repr__(self) -> str:
-        state = "held" if self.held else "lost" if self._tenure.lost else "released"
+        state = "held" if self.held else "lost" if self._held.lost else "released"
         return f"<Lease {self.name!r} {state} owner={self.owner}>"
 
 
 def was_dropped(error: BaseException | None) -> bool:
-    """Whether the coroutine that leaves a body, the caller of the caller, is being closed and cannot wait.
+    """Whether a body is left because its coroutine, the caller of the caller, is closed and cannot await.
 
     An async generator that is closed still can.
     """

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from asynclock.core import LockCore
-    from asynclock.protocol.tenure import Tenure
+    from asynclock.engine import LockEngine
+    from asynclock.protocol.held import HeldLock
     from asynclock.status import LockStatus
 
 T = TypeVar("T")
@@ -37,9 +37,9 @@ _MIN_TIMEOUT: Final = 0.0
 
 
 class LeaseHooks(Protocol):
-    """What is to happen beside every lease of a lock; both run on the client's loop."""
+    """What else happens when a lease begins and ends. Both run on the client's loop."""
 
-    async def begin(self, tenure: Tenure) -> None:
+    async def begin(self, held: HeldLock) -> None:
         """Run once the lock is held, before the lease is handed out; an exception releases the lock."""
         ...
 
@@ -51,14 +51,14 @@ class LeaseHooks(Protocol):
 class Lock:
     """A lock of a client. Not re-entrant: a second ``acquire`` by the same task waits.
 
-    Coroutines and threads of one client that wait for one lock form a fair line. After a long
-    run of its own a client makes way for other processes for two poll intervals.
+    Coroutines and threads of one client wait for a lock in a fair queue. A client that has had the
+    lock for long makes way for other processes for two poll intervals.
 
     Args:
-        core: The lock on the client's loop.
+        engine: The lock on the client's loop.
         loop: Returns the client's loop.
         fencing: Give every lease a fencing token.
-        hooks: What is to happen beside every lease; None: nothing.
+        hooks: What else happens when a lease begins and ends.
 
     Attributes:
         name: Name of the lock.
@@ -67,15 +67,15 @@ class Lock:
 
     def __init__(
         self,
-        core: LockCore,
+        engine: LockEngine,
         loop: Callable[[], asyncio.AbstractEventLoop],
         *,
         fencing: bool = True,
         hooks: LeaseHooks | None = None,
     ) -> None:
-        self.name = core.name
-        self.key = core.key
-        self._core = core
+        self.name = engine.name
+        self.key = engine.key
+        self._engine = engine
         self._home = loop
         self._fencing = fencing
         self._hooks = hooks
@@ -93,47 +93,47 @@ class Lock:
             ConfigError: The timeout is negative, the client is closed, or the backend cannot be
                 opened with its options; nothing was written.
         """
-        tenure = await self._acquire(timeout=checked_timeout(timeout))
-        assert tenure is not None  # noqa: S101  only try_acquire gives None
-        return await self._begun(tenure)
+        held = await self._acquire(timeout=checked_timeout(timeout))
+        assert held is not None  # noqa: S101  only try_acquire gives None
+        return await self._begun(held)
 
     async def try_acquire(self) -> Lease | None:
-        """Try once, without waiting in line; None if others hold the lock or this client makes way.
+        """Try once, without waiting in the queue; None if others hold the lock or this client makes way.
 
         Raises:
             BackendError: The store did not answer; the attempt has been cleaned up.
             RecordCorruptError: The object is no lock record; nothing was written.
         """
-        tenure = await self._acquire(timeout=None, once=True)
-        return None if tenure is None else await self._begun(tenure)
+        held = await self._acquire(timeout=None, once=True)
+        return None if held is None else await self._begun(held)
 
-    async def _acquire(self, *, timeout: float | None, once: bool = False) -> Tenure | None:
+    async def _acquire(self, *, timeout: float | None, once: bool = False) -> HeldLock | None:
         return await run_on(
             self._home(),
-            lambda: self._core.acquire(timeout=timeout, once=once, fencing=self._fencing),
+            lambda: self._engine.acquire(timeout=timeout, once=once, fencing=self._fencing),
             undo=self._undo,
         )
 
-    async def _undo(self, tenure: Tenure | None) -> None:
-        if tenure is not None:
-            await self._core.release(tenure)
+    async def _undo(self, held: HeldLock | None) -> None:
+        if held is not None:
+            await self._engine.release(held)
 
-    async def _begun(self, tenure: Tenure) -> Lease:
+    async def _begun(self, held: HeldLock) -> Lease:
         hooks = self._hooks
-        release = self._core.release if hooks is None else self._release
-        lease = Lease(tenure, name=self.name, loop=self._home(), release=release, fencing=self._fencing)
+        release = self._engine.release if hooks is None else self._release
+        lease = Lease(held, name=self.name, loop=self._home(), release=release, fencing=self._fencing)
         if hooks is not None:
             try:
-                await run_on(self._home(), lambda: hooks.begin(tenure))
+                await run_on(self._home(), lambda: hooks.begin(held))
             except BaseException:  # also a cancellation: the caller will never get the lease
                 if lease.held:
                     await lease.release()
                 raise
         return lease
 
-    async def _release(self, tenure: Tenure) -> bool:
+    async def _release(self, held: HeldLock) -> bool:
         assert self._hooks is not None  # noqa: S101  only then is it a lease's release
-        return await self._hooks.end(lambda: self._core.release(tenure))
+        return await self._hooks.end(lambda: self._engine.release(held))
 
     def hold(self, *, timeout: float | None = None) -> AbstractAsyncContextManager[Lease]:
         """Hold the lock for the body of ``async with``.
@@ -153,7 +153,7 @@ class Lock:
         Raises:
             BackendError: It could not be read.
         """
-        return await run_on(self._home(), self._core.status)
+        return await run_on(self._home(), self._engine.status)
 
     async def break_lock(self, status: LockStatus, *, force: bool = False) -> LockStatus:
         """Free a lock that another holds: write ``expired``, token kept, if it is still as seen.
@@ -175,7 +175,7 @@ class Lock:
                 not set; nothing was written.
             BackendError: The store did not answer.
         """
-        return await run_on(self._home(), lambda: self._core.break_lock(status, force=force))
+        return await run_on(self._home(), lambda: self._engine.break_lock(status, force=force))
 
     async def lead(self, work: Callable[[Lease], Awaitable[T]], *, timeout: float | None = None) -> T:
         """Run ``work(lease)`` while holding the lock; after a loss, acquire and run it again.
@@ -203,7 +203,7 @@ class Lock:
         raise TypeError("a Lock cannot be pickled; connect again in the other process")
 
     def __repr__(self) -> str:
-        return f"<Lock {self._core.url!r}>"
+        return f"<Lock {self._engine.url!r}>"
 
 
 class Hold(AbstractAsyncContextManager[Lease]):
@@ -263,20 +263,10 @@ class Hold(AbstractAsyncContextManager[Lease]):
             return
         if self._cancelled:
             error = await self._take_back(error)
-        lost = self._lease.lost
-        if lost is None:
-            try:
-                await self._lease.release()
-            except LeaseLostError as late:
-                lost = late
-        if lost is None:
-            return
-        if error is None:
-            raise lost.with_traceback(None)
-        error.add_note(str(lost))
+        await self._lease.leave(error)
 
     async def _take_back(self, error: BaseException | None) -> BaseException | None:
-        """Take our cancellation back; return the error that is left: None, or one that is not ours."""
+        """Withdraw our cancellation of the body; return the error that is left, if any."""
         outside = self._task.uncancel() > self._cancelling
         if error is None:
             # The body ended before the cancellation reached it: it arrives at the next await.

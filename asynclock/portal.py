@@ -21,7 +21,7 @@ from asynclock.backends._offload import LoopExecutor
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
 Start: TypeAlias = "Callable[[], Coroutine[Any, Any, T]]"
@@ -108,24 +108,19 @@ def current_task() -> asyncio.Task[Any]:
     return task
 
 
-@contextlib.contextmanager
-def uninterrupted(members: set[asyncio.Task[Any]] | None = None) -> Iterator[None]:
-    """Delay a cancellation of the running call (``cancel_once``) until the end of the body.
+class uninterrupted:  # noqa: N801  read as a verb
+    """Delay a cancellation of the running call (``cancel_once``) until the end of the body."""
 
-    Args:
-        members: Contains the running task while the body runs.
-    """
-    task = current_task()
-    state = _states.get(task)  # None: the task is not a call, so the portal does not cancel it
-    if state is not None:
-        state.bodies += 1
-    if members is not None:
-        members.add(task)
-    try:
-        yield
-    finally:
-        if members is not None:
-            members.discard(task)
+    __slots__ = ("_state",)
+
+    def __enter__(self) -> None:
+        # None: the task is not a call, so the portal does not cancel it.
+        self._state = _states.get(current_task())
+        if self._state is not None:
+            self._state.bodies += 1
+
+    def __exit__(self, *_: object) -> None:
+        state = self._state
         if state is not None:
             state.bodies -= 1
             if state.deferred and state.bodies == 0:

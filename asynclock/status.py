@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from asynclock.protocol.judgement import Seen, Verdict
+    from asynclock.protocol.decisions import Seen, Verdict
     from asynclock.record import LockRecord
 
 

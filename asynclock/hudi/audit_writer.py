@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from asynclock.backend import Backend
     from asynclock.hudi.audit import State
     from asynclock.hudi.paths import TablePath
-    from asynclock.protocol.tenure import Tenure
+    from asynclock.protocol.held import HeldLock
 
 
 class TableHooks:
@@ -35,10 +35,10 @@ class TableHooks:
         self._timeout = timeout
         self._writer: AuditWriter | None = None
 
-    async def begin(self, tenure: Tenure) -> None:
+    async def begin(self, held: HeldLock) -> None:
         """Note the table as held here, and begin an audit file if auditing is switched on."""
-        held_tables.add(self._table, tenure)
-        writer = AuditWriter(self._backend, tenure, timeout=self._timeout)
+        held_tables.add(self._table, held)
+        writer = AuditWriter(self._backend, held, timeout=self._timeout)
         self._writer = writer if await writer.begin() else None
 
     def renewed(self) -> None:
@@ -68,13 +68,13 @@ class AuditWriter:
 
     Args:
         backend: The store of the table.
-        tenure: The lease.
+        held: The lease.
         timeout: Seconds that one request may take.
     """
 
-    def __init__(self, backend: Backend, tenure: Tenure, *, timeout: float) -> None:
+    def __init__(self, backend: Backend, held: HeldLock, *, timeout: float) -> None:
         self._backend = backend
-        self._tenure = tenure
+        self._held = held
         self._timeout = timeout
         # Hudi's own holders write their machine's time; files in one folder must be comparable.
         self._start = wall_ms()
@@ -88,7 +88,7 @@ class AuditWriter:
                 if not await is_enabled(self._backend):
                     return False
         except (BackendError, TimeoutError) as error:
-            logger.warning("%s: the audit switch could not be read: %s", self._tenure.key, error)
+            logger.warning("%s: the audit switch could not be read: %s", self._held.key, error)
             return False
         self._add("START", self._start)
         await self._written()
@@ -112,8 +112,8 @@ class AuditWriter:
         await self._written()
 
     def _add(self, state: State, timestamp_ms: int) -> None:
-        expiration = self._tenure.head[0].valid_until_ms
-        self._lines += encode(self._tenure.owner, self._start, state, timestamp_ms, expiration)
+        expiration = self._held.head[0].valid_until_ms
+        self._lines += encode(self._held.owner, self._start, state, timestamp_ms, expiration)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.ensure_future(self._write())
 
@@ -123,9 +123,9 @@ class AuditWriter:
             written = self._lines
             try:
                 async with asyncio.timeout(self._timeout):
-                    await self._backend.put(file_name(self._tenure.owner, self._start), written)
+                    await self._backend.put(file_name(self._held.owner, self._start), written)
             except (BackendError, TimeoutError) as error:
-                logger.warning("%s: an audit record was not written: %s", self._tenure.key, error)
+                logger.warning("%s: an audit record was not written: %s", self._held.key, error)
 
     async def _written(self) -> None:
         if self._writing is not None:

@@ -14,16 +14,16 @@ from asynclock.errors import ConfigError
 from asynclock.hudi.paths import TablePath
 
 if TYPE_CHECKING:
-    from asynclock.protocol.tenure import Tenure
+    from asynclock.protocol.held import HeldLock
 
 _mutex: Final = threading.Lock()
-_held: Final[dict[str, WeakSet[Tenure]]] = {}
+_held: Final[dict[str, WeakSet[HeldLock]]] = {}
 
 
-def add(table: TablePath, tenure: Tenure) -> None:
+def add(table: TablePath, held: HeldLock) -> None:
     """Note that a lease holds a table's lock; it need not be removed when the lease ends."""
     with _mutex:
-        _held.setdefault(table.identity, WeakSet()).add(tenure)
+        _held.setdefault(table.identity, WeakSet()).add(held)
 
 
 def held_here(base_path: str) -> bool:
@@ -33,8 +33,8 @@ def held_here(base_path: str) -> bool:
     except ConfigError:
         return False  # no lock can exist for such a path
     with _mutex:
-        tenures = list(_held.get(table.identity, ()))
-    return any(tenure.remaining() > 0 for tenure in tenures)
+        locks = list(_held.get(table.identity, ()))
+    return any(held.remaining() > 0 for held in locks)
 
 
 def refuse_if_held(base_path: str) -> None:

@@ -311,7 +311,7 @@ class _Opened:
     def __init__(self, table: TablePath, options: LockOptions, *, fencing: bool) -> None:
         self.client = connect(table.url, settings=options.settings, events=self._on_event, **options.backend)
         self._hooks = TableHooks(table, self.client.backend, timeout=options.settings.validity / 5)
-        self.lock = Lock(self.client.core(LOCK_NAME), self.client.home, fencing=fencing, hooks=self._hooks)
+        self.lock = Lock(self.client.engine(LOCK_NAME), self.client.home, fencing=fencing, hooks=self._hooks)
 
     def _on_event(self, event: Event) -> None:
         if event.kind == "renewed":

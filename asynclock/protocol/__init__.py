@@ -1,6 +1,7 @@
-"""The algorithm of the lock: pure decisions, and the steps that perform them.
+"""The algorithm of the lock; ``docs/concepts/architecture.md`` has a picture of it.
 
-``protocol.md`` has the rules and ``docs/concepts/protocol.md`` the proof. Decisions, without
-I/O: ``terms``, ``judgement``, ``attempts``. Steps: ``store`` (one read or write), ``acquisition``,
-``tenure`` (renew and release), ``reaper``.
+The comments name the rules of the protocol by their numbers (``docs/concepts/protocol.md`` has the
+proof). Decisions, without I/O: ``timing``, ``decisions``, ``attempts``. Steps that perform them:
+``objects`` (one read or write), ``acquire``, ``held`` (renew, release, hand over), ``freeing``. Who has
+its turn: ``waiting`` and ``renewal``.
 """

@@ -1,4 +1,4 @@
-"""Rule 2: the write attempts of one acquisition or lease, and what a read-back says of them."""
+"""The write attempts of one acquisition or lease, and which of them a record shows (rule 2)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from asynclock.errors import PreconditionFailedError
 if TYPE_CHECKING:
     from asynclock.clock import Instant
     from asynclock.errors import BackendError
-    from asynclock.protocol.judgement import Seen
+    from asynclock.protocol.decisions import Seen
     from asynclock.record import LockRecord
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One conditional write of a record with a nonce of its own.
+    """One conditional write of a record with its own nonce.
 
     Attributes:
         record: What is written.
         base: The version it is conditional on; None: on there being no object.
-        sent: Before it was sent; belief counts from here, however late the answer.
-        version: What it became; None while that is unknown or it was refused.
+        sent: Read before it was sent; belief counts from here, however late the answer.
+        version: What it became; None while that is unknown, or if it was refused.
+        spent: It has made a lease. However that ended, the attempt makes no second one.
         settled_at: Store time before which its token must not be handed out; None: at once.
-        spent: A lease was made of it. Whatever became of that lease, the attempt makes no second one.
-        unseen: It may have landed, and the store did not say so.
+        unseen: It may have landed without an answer that said so.
     """
 
     record: LockRecord
@@ -38,60 +38,53 @@ class Attempt:
 
 
 def may_have_landed(error: BackendError | None) -> bool:
-    """Whether a write that ended so may have landed without an answer; a refusal is taken at its word."""
+    """Whether a write that ended with ``error`` may have landed without an answer; a refusal is believed."""
     return error is not None and error.written == "unknown" and not isinstance(error, PreconditionFailedError)
 
 
 class Attempts:
-    """The attempts that may still turn up in the store. Nonce equality is proof; owner equality is not.
-
-    Args:
-        known: Those that there are already.
-    """
+    """The attempts that may still land. An equal nonce is proof of that; an equal owner is not."""
 
     def __init__(self, *known: Attempt) -> None:
         self._by_nonce: dict[str | None, Attempt] = {each.record.nonce: each for each in known}
         self._freeing: set[str | None] = set()
         self.doubtful = False
-        """One of them may have freed or handed on the lock unseen: another's record proves no loss."""
+        """One of them may have freed or taken over the lock unseen: another's record proves no loss."""
 
     def add(self, attempt: Attempt) -> None:
-        """Remember an attempt that is about to be sent."""
+        """Remember an attempt before it is sent."""
         self._by_nonce[attempt.record.nonce] = attempt
 
     def note_end(self, attempt: Attempt) -> None:
-        """Take in the outcome of an attempt that frees the lock, or hands it on."""
+        """Record the outcome of an attempt that frees a lock, or takes over one that is handed over."""
         self.doubtful = self.doubtful or attempt.unseen
 
     def add_release(self, record: LockRecord) -> None:
-        """Remember a free record that is about to be sent."""
+        """Remember a free record before it is sent."""
         self._freeing.add(record.nonce)
 
     def has_released(self, seen: Seen, owner: str) -> bool:
-        """Whether the object shows a free record that was sent for ``owner`` from here.
-
-        A break by an operator keeps the owner too, but has a nonce of its own.
-        """
+        """Whether ``seen`` is a free record that was sent from here for ``owner``, not an operator's."""
         record = seen.record
         return (
             record is not None and record.expired and record.owner == owner and record.nonce in self._freeing
         )
 
     def settle_on(self, attempt: Attempt) -> None:
-        """Forget all but ``attempt`` and those based on it: its success has spent the base of the others."""
+        """Keep only ``attempt``, which has landed, and those based on it: the others cannot land any more."""
         kept = {nonce: each for nonce, each in self._by_nonce.items() if each.base == attempt.version}
         self._by_nonce = {attempt.record.nonce: attempt, **kept}
 
     def drop(self, attempt: Attempt) -> None:
-        """Forget an attempt of which the store says that nothing was written."""
+        """Forget an attempt if the store says that nothing was written."""
         self._by_nonce.pop(attempt.record.nonce, None)
 
     def last(self) -> Attempt | None:
-        """Return the latest attempt that is not forgotten, or None."""
+        """Return the latest attempt, or None."""
         return next(reversed(self._by_nonce.values()), None)
 
     def settled_at(self) -> float | None:
-        """Return the store time by which no token of these is from the future; None: none was."""
+        """Return the store time at which no token of these is from the future any more; None: none is."""
         return max((each.settled_at for each in self._by_nonce.values() if each.settled_at), default=None)
 
     def forget(self) -> None:
@@ -104,7 +97,7 @@ class Attempts:
         return found[-1] if found else None
 
     def find(self, seen: Seen) -> Attempt | None:
-        """Return the attempt that the object shows to have landed and not been released, or None."""
+        """Return the attempt that ``seen`` shows to have landed and not to be released yet, or None."""
         if seen.record is None or seen.record.expired or seen.record.nonce is None:
             return None
         attempt = self._by_nonce.get(seen.record.nonce)

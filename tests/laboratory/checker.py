@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
-    from asynclock.protocol.tenure import Tenure
+    from asynclock.protocol.held import HeldLock
     from asynclock.testing.store import Operation, SimulatedStore
     from asynclock.testing.virtual import Process
     from tests.laboratory.watched import Believer
@@ -68,7 +68,7 @@ class Checker:
         self._fenced_key = fenced_key
         self._holdings: list[Holding] = []
         self._leases: set[str] = set()
-        self._tenures: list[Tenure] = []
+        self._locks: list[HeldLock] = []
         # What a question schedules (the end of a lease that it finds expired) must not run.
         self._observer = store.loop.process("observer")
         self._observer.kill()
@@ -130,8 +130,8 @@ class Checker:
         holding = self.watch(who, process, lease)
         holding.overruled = holding.headless = overruled
         self._leases.add(lease.owner)
-        if holding.probe.tenure is not None:
-            self._tenures.append(vars(lease)["_tenure"])
+        if holding.probe.held is not None:
+            self._locks.append(vars(lease)["_held"])
         return holding
 
     def watch(self, who: str, process: Process, lease: Believer) -> Holding:
@@ -244,9 +244,9 @@ class Checker:
 
     def forget(self) -> None:
         """Let the leases of the dead be collected without a word, after the end."""
-        for tenure in self._tenures:
-            tenure.abandon("the history is over")
-        self._tenures.clear()
+        for held in self._locks:
+            held.abandon("the history is over")
+        self._locks.clear()
 
     def check_fenced(self) -> None:
         """At the end: every acknowledged write must be in the fenced object."""
@@ -327,9 +327,9 @@ class Checker:
 
     def _bears_out(self, probe: Probe) -> bool:
         """Whether the head is what a lease goes by, or was sent later: a renewal may not be answered yet."""
-        if probe.tenure is None:
+        if probe.held is None:
             return True  # a Hudi writer, of which nothing more can be asked
-        order = self._applied.get(probe.tenure.head[1])
+        order = self._applied.get(probe.held.head[1])
         return order is not None and order <= self._head_order
 
     def _overrule(self, owner: str) -> None:

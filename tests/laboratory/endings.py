@@ -313,12 +313,12 @@ def forget(process: Process, task: asyncio.Task[Any]) -> None:
 def forked(client: LockClient, leases: list[Any]) -> tuple[LockClient, list[Any]]:
     """Return what a child process has of a client and some leases after the hook of a fork has run."""
     child = shallow_copy(client)
-    scheduler = child._scheduler = shallow_copy(client._scheduler)
-    copies = {tenure: shallow_copy(tenure) for tenure in scheduler._entries}
-    scheduler._entries = {copies[tenure]: entry for tenure, entry in scheduler._entries.items()}
+    renewals = child._renewals = shallow_copy(client._renewals)
+    copies = {held: shallow_copy(held) for held in renewals._entries}
+    renewals._entries = {copies[held]: entry for held, entry in renewals._entries.items()}
     inherited = [shallow_copy(lease) for lease in leases]
     for lease in inherited:
-        tenure = lease._tenure
-        lease._tenure = copies.get(tenure) or shallow_copy(tenure)
+        held = lease._held
+        lease._held = copies.get(held) or shallow_copy(held)
     child.abandon("this is a forked child, the lease is the parent's")
     return child, inherited

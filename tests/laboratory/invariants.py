@@ -30,7 +30,7 @@ class Invariant(StrEnum):
     TAKEOVER_BOUND = "takeover-bound"
     """After the faults have stopped, somebody acquires within the bound."""
     NOTHING_LEFT = "nothing-left-behind"
-    """After ``aclose`` no task, timer or reaper of a client is left, and no lock is held."""
+    """After ``aclose`` no task or timer of a client is left, and no lock is held."""
     CLOSED = "closed-is-closed"
     """Once any call of ``aclose`` has returned no lease believes, and nothing touches the backend."""
     READABLE = "our-records-are-readable"

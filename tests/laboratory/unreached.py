@@ -8,35 +8,37 @@ _ONE_THREAD: Final = (
     "Only another thread can end or renew the lease between two looks; a history has one thread."
 )
 WHY: Final[dict[tuple[str, str], str]] = {
-    ("acquisition.py", "if token is None:"): "No Java writer is put beside a store that never sends a Date.",
     (
-        "acquisition.py",
+        "objects.py",
+        "if (token := next_token_without_dates(predecessor, now.wall)) is not None:",
+    ): "No Java writer is put beside a store that never sends a Date.",
+    (
+        "acquire.py",
         "if valid_until is None:",
     ): "A Date that made a token a moment before is still there to publish by.",
     (
-        "judgement.py",
+        "decisions.py",
         "if not self.is_of(seen):",
     ): "Every answer that is judged was noted by the observation first.",
-    ("tenure.py", "if (left := self._left()) > 0:"): _ONE_THREAD,
-    ("tenure.py", "if self._ended:"): _ONE_THREAD,
-    ("tenure.py", "if threading.get_ident() == self._thread:"): _ONE_THREAD,
+    ("held.py", "if (left := self._left()) > 0:"): _ONE_THREAD,
+    ("held.py", "if self.phase is not Phase.HELD:"): _ONE_THREAD,
+    ("held.py", "if self._believed() <= 0:"): _ONE_THREAD,
     (
-        "tenure.py",
-        "if flight is None:",
+        "held.py",
+        "if renewal is None:",
     ): "A lease is asked whether it is held in the step that asks for a renewal.",
     (
-        "tenure.py",
+        "held.py",
         "if self.remaining() <= 0:",
     ): "Who starts a renewal has asked in the same step whether the lease is held.",
     (
-        "tenure.py",
+        "held.py",
         "if self.end_belief():",
     ): "An exit whose loop is closed opens the store anew, on a real loop.",
-    ("tenure.py", "if self._handing is not None:"): "Asked only of a lease that was handed on.",
-    ("tenure.py", "elif freed is None:"): "The store answers before L and a request timeout are over.",
+    ("held.py", "elif freed is None:"): "The store answers before L and a request timeout are over.",
     (
-        "terms.py",
-        "if settings.validity < settings.max_clock_skew + resolution:",
+        "timing.py",
+        "if settings.validity < self.slack:",
     ): "A client with such settings is refused when it is made, and takes no part in a history.",
 }
 """By file and the line that branches."""

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from asynclock.protocol.tenure import Tenure
+    from asynclock.protocol.held import HeldLock
     from asynclock.testing.virtual import Process
 
 
@@ -33,18 +33,18 @@ class Probe:
     a lease: ``refresh`` the copy then.
     """
 
-    __slots__ = ("_copy", "_original", "lease", "tenure")
+    __slots__ = ("_copy", "_original", "held", "lease")
 
     def __init__(self, lease: Believer) -> None:
-        tenure = vars(lease).get("_tenure")
-        self.tenure: Tenure | None = None
-        if tenure is None:
+        held = vars(lease).get("_held")
+        self.held: HeldLock | None = None
+        if held is None:
             self.lease, self._copy, self._original = lease, {}, {}
             return
         self.lease = shallow_copy(lease)
-        self.tenure = copy = shallow_copy(tenure)
-        vars(self.lease)["_tenure"] = copy
-        self._copy, self._original = vars(copy), vars(tenure)
+        self.held = copy = shallow_copy(held)
+        vars(self.lease)["_held"] = copy
+        self._copy, self._original = vars(copy), vars(held)
 
     def refresh(self) -> None:
         """Bring the copy up to date."""

@@ -48,71 +48,72 @@ class Mutant:
 
 
 # Writing, and what a read-back says of it.
-_STORE: Final = "asynclock.protocol.store:Store"
-CLOSE_STORE: Final = f"{_STORE}.close"
-FRESH_NONCE: Final = f"{_STORE}.fresh_nonce"
-PROMISE_NOW: Final = f"{_STORE}.promise"
-READ: Final = f"{_STORE}.read"
-REQUEST: Final = f"{_STORE}.request"
-STORE: Final = f"{_STORE}.__init__"
-UNTIL_SETTLED: Final = f"{_STORE}.until_settled"
-WRITE: Final = f"{_STORE}._write"
+_OBJECTS: Final = "asynclock.protocol.objects:LockObjects"
+CLOSE_OBJECTS: Final = f"{_OBJECTS}.close"
+FRESH_NONCE: Final = f"{_OBJECTS}.fresh_nonce"
+PROMISE_NOW: Final = f"{_OBJECTS}.promise"
+READ: Final = f"{_OBJECTS}.read"
+REQUEST: Final = f"{_OBJECTS}.request"
+OBJECTS: Final = f"{_OBJECTS}.__init__"
+UNTIL_SETTLED: Final = f"{_OBJECTS}.until_settled"
+WRITE: Final = f"{_OBJECTS}._write"
 FIND_ATTEMPT: Final = "asynclock.protocol.attempts:Attempts.find"
 MAY_HAVE_LANDED: Final = "asynclock.protocol.attempts:may_have_landed"
-FREE: Final = "asynclock.protocol.reaper:free"
+FREE: Final = "asynclock.protocol.freeing:free"
 RELEASED: Final = "asynclock.record:LockRecord.released"
 
 # Acquiring.
-_ACQUISITION: Final = "asynclock.protocol.acquisition:Acquisition"
-DROP_BATON: Final = f"{_ACQUISITION}._drop_baton"
+_ACQUISITION: Final = "asynclock.protocol.acquire:Acquisition"
+FREE_GIVEN: Final = f"{_ACQUISITION}._free_given"
 GIVE_UP: Final = f"{_ACQUISITION}._give_up"
 LOOK: Final = f"{_ACQUISITION}._look"
 TAKE: Final = f"{_ACQUISITION}._take"
 WRITE_ON_SEEN: Final = f"{_ACQUISITION}._write"
 
 # Holding, renewing and releasing.
-_TENURE: Final = "asynclock.protocol.tenure:Tenure"
-ABANDON: Final = f"{_TENURE}.abandon"
-END_BELIEF: Final = f"{_TENURE}.end_belief"
-EXTEND: Final = f"{_TENURE}._extend"
-LEFT_OF_BELIEF: Final = f"{_TENURE}._left"
-LET_GO: Final = f"{_TENURE}.let_go"
-LOST_AT_RELEASE: Final = f"{_TENURE}._lost_at_release"
-READ_BACK: Final = f"{_TENURE}._read_back"
-RELEASE: Final = f"{_TENURE}.release"
-REMAINING: Final = f"{_TENURE}.remaining"
-RENEW: Final = f"{_TENURE}._renew_once"
-SETTLE: Final = f"{_TENURE}.settle"
-TENURE: Final = f"{_TENURE}.__init__"
-WRITE_FREE: Final = f"{_TENURE}._write_free"
-DISCARD_RENEWAL: Final = "asynclock.renewal:RenewalScheduler.discard"
+_HELD: Final = "asynclock.protocol.held:HeldLock"
+ABANDON: Final = f"{_HELD}.abandon"
+END_BELIEF: Final = f"{_HELD}.end_belief"
+EXTEND: Final = f"{_HELD}._extend"
+LEFT_OF_BELIEF: Final = f"{_HELD}._left"
+FOUND_GONE: Final = f"{_HELD}.found_gone"
+LET_GO: Final = f"{_HELD}.let_go"
+READ_BACK: Final = f"{_HELD}._read_back"
+RELEASE: Final = f"{_HELD}.release"
+REMAINING: Final = f"{_HELD}.remaining"
+BELIEVED: Final = f"{_HELD}._believed"
+RENEW: Final = f"{_HELD}._renew_once"
+SETTLE: Final = f"{_HELD}.settle"
+HELD: Final = f"{_HELD}.__init__"
+WRITE_FREE: Final = f"{_HELD}._write_free"
+DISCARD_RENEWAL: Final = "asynclock.protocol.renewal:Renewals.discard"
 
 # Judging what was seen.
-_JUDGEMENT: Final = "asynclock.protocol.judgement"
-EXPIRY: Final = f"{_JUDGEMENT}:_expiry"
-JUDGE: Final = f"{_JUDGEMENT}:judge"
-NEXT_TOKEN: Final = f"{_JUDGEMENT}:next_token"
-NOTE_SEEN: Final = f"{_JUDGEMENT}:Observation.note"
-OBSERVED: Final = f"{_JUDGEMENT}:_observed"
-PROMISE: Final = f"{_JUDGEMENT}:promise"
-LONGEST_TRIP: Final = "asynclock.protocol.terms:Terms.longest_trip_for_future"
-LONGEST_REQUEST: Final = "asynclock.protocol.terms:longest_request"
+_DECISIONS: Final = "asynclock.protocol.decisions"
+EXPIRY: Final = f"{_DECISIONS}:_expiry"
+JUDGE: Final = f"{_DECISIONS}:judge"
+NEXT_TOKEN: Final = f"{_DECISIONS}:next_token"
+NOTE_SEEN: Final = f"{_DECISIONS}:Observation.note"
+OBSERVED: Final = f"{_DECISIONS}:_observed"
+PROMISE: Final = f"{_DECISIONS}:promise"
+TIMING: Final = "asynclock.protocol.timing:Timing.__init__"
+LONGEST_REQUEST: Final = "asynclock.protocol.timing:longest_request"
 
 # Store time.
 _STORE_TIME: Final = "asynclock.clock:StoreTime"
 BOUNDS: Final = f"{_STORE_TIME}.bounds"
 OBSERVE_DATE: Final = f"{_STORE_TIME}.observe"
 
-# Waiting and handing on.
-FREE_ORPHAN: Final = "asynclock.core:LockCore._orphaned"
-RELEASE_OR_HAND_ON: Final = "asynclock.core:LockCore.release"
-RUN_ENDED: Final = "asynclock.line:Turns.ended"
-POLL_INTERVAL: Final = "asynclock.protocol.turnover:Turnover.poll_interval"
-TURN_POLL: Final = "asynclock.protocol.terms:Terms.turn_poll"
+# Waiting and handing over.
+TURN: Final = "asynclock.engine:LockEngine._turn"
+RELEASE_OR_HAND_OVER: Final = "asynclock.engine:LockEngine.release"
+RUN_ENDED: Final = "asynclock.protocol.waiting:Fairness.ended"
+POLL_INTERVAL: Final = "asynclock.protocol.waiting:Fairness.poll_interval"
 
 # What users hold in their hands.
 ACQUIRE: Final = "asynclock.lock:Lock._acquire"
 CANCEL_BODY: Final = "asynclock.lock:Hold._cancel"
+PROGRESS: Final = "asynclock.inflight:InFlight.progress"
 CLOSE_CLIENT: Final = "asynclock.client:LockClient._close"
 DROP_LEASE: Final = "asynclock.lease:Lease.__del__"
 RELEASE_LEASE: Final = "asynclock.lease:Lease._release"
@@ -222,7 +223,7 @@ MUTANTS: Final = (
     Mutant(
         "leave what may still land",
         GIVE_UP,
-        "self._reap($attempt)",
+        "self._free_attempt($attempt)",
         "asyncio.sleep(0)",
         LEFT,
         "cancellations",
@@ -230,7 +231,7 @@ MUTANTS: Final = (
     Mutant(
         "keep a lock that a cancelled acquisition got",
         GIVE_UP,
-        "self._tenure.end_belief()\nawait self._tenure.release()",
+        "self._held.end_belief()\nawait self._held.release()",
         "pass",
         Invariant.TAKEOVER_BOUND,
         "hudi-turns",
@@ -263,16 +264,16 @@ MUTANTS: Final = (
         "do not release at all",
         RELEASE,
         'if not await self._free("released", $limit): $go_on',
-        "self._tell(None)",
+        "self._end(None)",
         LEFT,
         "single-faults",
     ),
     # Belief.
     Mutant(
         "believe until the record ends",
-        TENURE,
-        "$terms.belief",
-        "$terms.validity",
+        HELD,
+        "$timing.belief",
+        "$timing.validity",
         ONE,
         "worst-clocks",
     ),
@@ -280,15 +281,15 @@ MUTANTS: Final = (
         "count a renewal from its answer",
         EXTEND,
         "self._sent = $attempt.sent",
-        "self._sent = self._store.now()",
+        "self._sent = self._objects.now()",
         HEAD,
         "slow-answers",
     ),
     Mutant(
         "count an acquisition from its answer",
-        TENURE,
+        HELD,
         "self._sent = $landed.sent",
-        "self._sent = store.now()",
+        "self._sent = objects.now()",
         HEAD,
         "slow-answers",
     ),
@@ -311,14 +312,14 @@ MUTANTS: Final = (
     Mutant(
         "never look at the deadline",
         REMAINING,
-        "if not self._ended and ($left := self._left()) > 0: return $left",
-        "if not self._ended: return 1.0",
+        "if self.phase is _HELD and ($left := self._left()) > 0: return $left",
+        "if self.phase is _HELD: return 1.0",
         ONE,
         "partition",
     ),
     Mutant(
         "revive a lost lease",
-        REMAINING,
+        BELIEVED,
         "self._lose($error)",
         "pass",
         Invariant.LOSS_IS_FINAL,
@@ -327,7 +328,7 @@ MUTANTS: Final = (
     Mutant(
         "go on believing while the release is sent",
         END_BELIEF,
-        "self._ended = True",
+        "self.phase = Phase.RELEASING",
         "pass",
         HEAD,
         "contention",
@@ -335,7 +336,7 @@ MUTANTS: Final = (
     Mutant(
         "release beside a renewal in flight",
         SETTLE,
-        "await asyncio.wait([self._flight], timeout=$limit)",
+        "await asyncio.wait([self._renewal], timeout=$limit)",
         "pass",
         Invariant.ONE_WRITE,
         "contention",
@@ -377,7 +378,7 @@ MUTANTS: Final = (
     Mutant(
         "drop S + R from the takeover",
         EXPIRY,
-        "return $written + $lease + $terms.slack",
+        "return $written + $lease + $timing.slack",
         "return $written + $lease",
         HEAD,
         "worst-clocks",
@@ -394,7 +395,7 @@ MUTANTS: Final = (
         "count another's lease as long as one's own",
         EXPIRY,
         "$lease = $record.lease_ms / 1000",
-        "$lease = terms.validity",
+        "$lease = timing.validity",
         HEAD,
         "mixed-settings",
     ),
@@ -431,18 +432,18 @@ MUTANTS: Final = (
         "deletion",
     ),
     Mutant(
-        "hand on before belief has ended",
-        RELEASE_OR_HAND_ON,
-        "not $tenure.end_belief()",
-        "$tenure.remaining() <= 0",
+        "hand over before belief has ended",
+        RELEASE_OR_HAND_OVER,
+        "not $held.end_belief()",
+        "$held.remaining() <= 0",
         HEAD,
         "hand-off",
     ),
     Mutant(
         "drop what was handed to somebody who is gone",
-        FREE_ORPHAN,
-        "self._spawn(self._free_baton($baton))",
-        "self._line.leave()",
+        TURN,
+        "self._in_flight.spawn(self._free_stranded($held))",
+        "self._queue.leave()",
         LEFT,
         "cancellations",
     ),
@@ -450,7 +451,7 @@ MUTANTS: Final = (
     Mutant(
         "judge a Hudi record by its validUntil only",
         EXPIRY,
-        "max($until + HUDI_DRIFT, $written) + $terms.slack",
+        "max($until + HUDI_DRIFT, $written) + $timing.slack",
         "$until + HUDI_DRIFT",
         HEAD,
         "hudi-behind",
@@ -467,7 +468,7 @@ MUTANTS: Final = (
         "observe a Hudi record though Dates are usable",
         OBSERVED,
         "if $observation.dated: return math.inf",
-        "return $observation.left(seen, terms.validity)",
+        "return $observation.left(seen, timing.validity)",
         HEAD,
         "hudi-peer",
     ),
@@ -490,8 +491,8 @@ MUTANTS: Final = (
     Mutant(
         "publish no allowance for skew",
         PROMISE,
-        "$latest + $terms.skew + $terms.validity",
-        "$latest + $terms.validity",
+        "$latest + $timing.skew + $timing.validity",
+        "$latest + $timing.validity",
         HEAD,
         "hudi-ahead",
     ),
@@ -547,7 +548,7 @@ MUTANTS: Final = (
     Mutant(
         "reset the token on creation",
         NEXT_TOKEN,
-        "_micros($earliest + $terms.resolution)",
+        "_micros($earliest + $timing.resolution)",
         "1",
         TOKEN,
         "deletion",
@@ -563,7 +564,7 @@ MUTANTS: Final = (
     Mutant(
         "guess a dropped token too low",
         NEXT_TOKEN,
-        "$settled_at = $latest + $terms.slack",
+        "$settled_at = $latest + $timing.slack",
         "$settled_at = earliest",
         TOKEN,
         "hudi-turns",
@@ -596,8 +597,8 @@ MUTANTS: Final = (
     Mutant(
         "keep a loss found at release to oneself",
         RELEASE_LEASE,
-        "await self._end($tenure)\nif $lost is not None: $tell",
-        "if not await self._end($tenure) and $lost is not None: $tell",
+        "await self._end($held)\nif $lost is not None: $tell",
+        "if not await self._end($held) and $lost is not None: $tell",
         Invariant.LOSS_IS_TOLD,
         "broken",
     ),
@@ -612,16 +613,16 @@ MUTANTS: Final = (
     Mutant(
         "tell the giver nothing where its receiver finds the lock gone",
         LOOK,
-        "self._baton.displaced_by($by)",
-        "self._baton.taken_on()",
+        "self._given.found_gone($by)",
+        "self._given.written_over()",
         Invariant.LOSS_IS_TOLD,
         "broken",
     ),
     Mutant(
         "take a store for dateless until its first Date",
-        STORE,
+        OBJECTS,
         "self.dateless = not $backend.sends_dates",
-        "type(self).dateless = property(lambda store: store.time._carried is None)",
+        "type(self).dateless = property(lambda objects: objects.time._carried is None)",
         Invariant.NOT_AHEAD,
         "undated",
     ),
@@ -664,11 +665,11 @@ MUTANTS: Final = (
         "pass",
         Invariant.CLOSED,
         "endings",
-        also=(Change(CLOSE_STORE, "$expire()", "pass"),),
+        also=(Change(CLOSE_OBJECTS, "$expire()", "pass"),),
     ),
     Mutant(
         "make way for as long as one's own poll interval says",
-        TURN_POLL,
+        TIMING,
         "max(self.poll_interval, $default)",
         "self.poll_interval",
         Invariant.FAIR,
@@ -686,7 +687,7 @@ MUTANTS: Final = (
     Mutant(
         "believe in a forked child",
         ABANDON,
-        "self._ended = True\nself.lost = $error",
+        "self.lost, self.phase = $error, Phase.LOST",
         "pass",
         ONE,
         "endings",
@@ -694,7 +695,7 @@ MUTANTS: Final = (
     Mutant(
         "tell nobody of a signal that is survived",
         LET_GO,
-        "self.end_belief() if $loss is None else self.give_up($loss)",
+        "self.end_belief($loss)",
         "self.end_belief()",
         Invariant.LOSS_ENDS_BODY,
         "endings",
@@ -702,8 +703,16 @@ MUTANTS: Final = (
     Mutant(
         "release nothing at an exit",
         LET_GO,
-        "self._spawn(self.release())",
+        "self._in_flight.spawn(self.release())",
         "pass",
+        LEFT,
+        "endings",
+    ),
+    Mutant(
+        "wait for no work at an exit",
+        PROGRESS,
+        "if not self.pending or $now >= $until: return False",
+        "return False",
         LEFT,
         "endings",
     ),
@@ -776,9 +785,9 @@ MUTANTS: Final = (
     # What the soak and a look at hole 13 found.
     Mutant(
         "leave the round trip out of the shortest lease behind a Hudi writer",
-        LONGEST_TRIP,
-        "return self.validity - self.slack",
-        "return 2 * self.validity",
+        TIMING,
+        "self.longest_trip_for_future = self.validity - self.slack",
+        "self.longest_trip_for_future = 2 * self.validity",
         Invariant.NOT_AHEAD,
         "hudi-short",
     ),
@@ -792,7 +801,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "take a doubt for the proof of a loss",
-        LOST_AT_RELEASE,
+        FOUND_GONE,
         "not by.proven",
         "False",
         Invariant.LOSS_IS_TRUE,
@@ -800,9 +809,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "forget what the receiver of a lock may have freed",
-        DROP_BATON,
-        "self._baton.release(doubtful=$doubtful)",
-        "self._baton.release()",
+        FREE_GIVEN,
+        "self._given.release(doubtful=$doubtful)",
+        "self._given.release()",
         Invariant.LOSS_IS_TRUE,
         "hand-off",
     ),

@@ -16,7 +16,7 @@ import pytest
 
 from asynclock.errors import ConfigError
 from asynclock.lock import Hold
-from asynclock.protocol.acquisition import Acquisition
+from asynclock.protocol.acquire import Acquisition
 from tests.laboratory.checker import Invariant, Violation
 from tests.laboratory.history import Simulation
 from tests.laboratory.scenarios import CYCLE, SCENARIOS

@@ -41,7 +41,7 @@ ASYNC_ONLY = {
     "watch",
     "enter",
     "leave",
-    "core",
+    "engine",
     "valid_until_ms",
 }
 """Public to the rest of the package, no part of the pinned surface."""

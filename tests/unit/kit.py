@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import asynclock
 from asynclock import ConfigError, Lease, LeaseSettings, LockClient
-from asynclock.protocol.terms import Terms
+from asynclock.protocol.timing import Timing
 from asynclock.record import LockRecord, parse_record
 from asynclock.testing.clocks import EPOCH, VirtualClock
 from asynclock.testing.faulty import FaultyBackend
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 SETTINGS = LeaseSettings(validity=10.0, safety_margin=1.0, max_clock_skew=1.0, poll_interval=0.25)
-TERMS = Terms.of(SETTINGS, resolution=0.0)
+TIMING = Timing(SETTINGS, resolution=0.0)
 BELIEF = 9.0
 """Validity less margin of ``SETTINGS``."""
 FAST = LeaseSettings(validity=2.0, safety_margin=0.5, max_clock_skew=0.0)
@@ -111,7 +111,7 @@ def faulty(client: LockClient) -> FaultyBackend:
 
 def clock_of(client: LockClient) -> VirtualClock:
     """Return the clocks of the client's machine."""
-    clock = client._store.clock
+    clock = client._objects.clock
     assert isinstance(clock, VirtualClock)
     return clock
 
@@ -178,7 +178,7 @@ def writes_by_us(world: World) -> list[tuple[Operation, LockRecord]]:
 
 async def while_renewing(lease: asynclock.Lease) -> None:
     """Wait until a renewal of the lease is under way."""
-    while not lease._tenure.renewing:  # noqa: ASYNC110  nothing tells of the sending
+    while not lease._held.renewing:  # noqa: ASYNC110  nothing tells of the sending
         await asyncio.sleep(0.001)
 
 

@@ -19,7 +19,7 @@ from asynclock import (
     Written,
 )
 from asynclock.testing.faulty import Fault
-from tests.unit.kit import ALWAYS, KEY, STEADY, TERMS, World, faulty, in_virtual_time, our_record, unopened
+from tests.unit.kit import ALWAYS, KEY, STEADY, TIMING, World, faulty, in_virtual_time, our_record, unopened
 
 
 @in_virtual_time
@@ -66,7 +66,7 @@ async def test_every_attempt_has_a_nonce_of_its_own(world: World) -> None:
 
 def test_an_owner_is_a_random_uuid(world: World) -> None:
     """As Hudi's are: version 4, in the form of RFC 9562."""
-    store = world.client()._store
+    store = world.client()._objects
     owners = {store.fresh_owner() for _ in range(100)}
 
     assert len(owners) == 100
@@ -314,5 +314,5 @@ async def test_a_write_that_changed_nothing_is_not_repeated_at_once(world: World
 
     pauses = [later - earlier for earlier, later in pairwise(sent)]
     assert len(pauses) > 10
-    assert min(pauses[:-1]) >= TERMS.poll_interval / 4
-    assert max(pauses) < TERMS.poll_interval / 2
+    assert min(pauses[:-1]) >= TIMING.poll_interval / 4
+    assert max(pauses) < TIMING.poll_interval / 2

@@ -80,7 +80,7 @@ async def test_reaping_ends(world: World) -> None:
 
 @in_virtual_time
 async def test_a_successor_of_a_lost_lease_is_left_alone(world: World) -> None:
-    """The reaper frees our records only."""
+    """Cleaning up frees our records only."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         faulty(client).inject(Fault.REQUEST_LOST, operation="put_if_match", times=ALWAYS)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from asynclock import LeaseSettings
 from asynclock.clock import Date, Instant
-from asynclock.protocol.judgement import (
+from asynclock.protocol.decisions import (
     Observation,
     Seen,
     judge,
@@ -16,7 +17,7 @@ from asynclock.protocol.judgement import (
     next_token_without_dates,
     promise,
 )
-from asynclock.protocol.terms import Terms
+from asynclock.protocol.timing import Timing
 from asynclock.record import LockRecord, parse_record
 from asynclock.testing.clocks import ManualClock
 from tests.unit import kit
@@ -24,8 +25,8 @@ from tests.unit.kit import SETTINGS, hudi_record, our_record
 
 T = 1_700_000_000.0
 """When the record was written, by the store."""
-TERMS = Terms(
-    validity=20.0, renew_interval=2.0, safety_margin=2.0, skew=2.0, resolution=1.0, poll_interval=1.0
+TIMING = Timing(
+    LeaseSettings(validity=20.0, safety_margin=2.0, max_clock_skew=2.0, poll_interval=1.0), resolution=1.0
 )
 SLACK = 3.0
 LEASE = 10.0
@@ -89,7 +90,7 @@ def test_when_a_lock_is_free(
     observation = Observation()
     observation.note(seen)
 
-    assert judge(seen, observation, TERMS).free is free
+    assert judge(seen, observation, TIMING).free is free
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_without_last_modified_a_hudi_record_counts_from_the_date_it_was_first_s
         seen = see(record, at=date, last_modified=None)
         observation.note(seen)
 
-    assert judge(seen, observation, TERMS).free is free
+    assert judge(seen, observation, TIMING).free is free
 
 
 def test_a_date_without_the_wall_clock_as_witness_does_not_count_as_first() -> None:
@@ -123,7 +124,7 @@ def test_a_date_without_the_wall_clock_as_witness_does_not_count_as_first() -> N
     seen = see(HUDI_SOON, at=T + 20 + SLACK, last_modified=None)
     observation.note(seen)
 
-    assert not judge(seen, observation, TERMS).free
+    assert not judge(seen, observation, TIMING).free
 
 
 def test_another_version_is_first_seen_anew() -> None:
@@ -133,7 +134,7 @@ def test_another_version_is_first_seen_anew() -> None:
     seen = see(HUDI_SOON, at=T + 1000, last_modified=None, version="v2")
     observation.note(seen)
 
-    assert not judge(seen, observation, TERMS).free
+    assert not judge(seen, observation, TIMING).free
 
 
 @pytest.mark.parametrize("record", [ours(), HUDI_SOON], ids=["ours", "Hudi"])
@@ -143,7 +144,7 @@ def test_only_a_date_with_the_wall_clock_as_witness_frees(record: bytes) -> None
     observation = Observation()
     observation.note(seen)
 
-    assert not judge(seen, observation, TERMS).free
+    assert not judge(seen, observation, TIMING).free
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ def test_our_record_seen_unchanged_for_the_longer_validity_is_free(lease_ms: int
     for monotonic, free in ((100.0, False), (100 + lasting - 0.01, False), (100 + lasting, True)):
         seen = see(record, monotonic=monotonic)
         observation.note(seen)
-        assert judge(seen, observation, TERMS).free is free
+        assert judge(seen, observation, TIMING).free is free
 
 
 def test_an_observation_starts_again_with_another_version() -> None:
@@ -165,7 +166,7 @@ def test_an_observation_starts_again_with_another_version() -> None:
     for version, monotonic in (("v1", 0.0), ("v2", 19.0), ("v2", 38.9)):
         seen = see(ours(), version=version, monotonic=monotonic)
         observation.note(seen)
-        assert not judge(seen, observation, TERMS).free
+        assert not judge(seen, observation, TIMING).free
 
 
 def test_an_observation_is_of_the_version_judged() -> None:
@@ -174,7 +175,7 @@ def test_an_observation_is_of_the_version_judged() -> None:
     observation.note(see(ours(), version="v1", monotonic=0.0))
     observation.note(see(ours(), version="v1", monotonic=50.0))
 
-    assert not judge(see(ours(), version="v2", monotonic=50.0), observation, TERMS).free
+    assert not judge(see(ours(), version="v2", monotonic=50.0), observation, TIMING).free
 
 
 def test_our_record_is_freed_by_observation_even_where_dates_were_usable() -> None:
@@ -184,7 +185,7 @@ def test_our_record_is_freed_by_observation_even_where_dates_were_usable() -> No
         seen = see(ours(), at=T + monotonic, last_modified=None, monotonic=monotonic)
         observation.note(seen)
 
-    assert judge(seen, observation, TERMS).free
+    assert judge(seen, observation, TIMING).free
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_hudis_record_is_observed_without_dates_for_what_it_promises(
     for monotonic, free in ((0.0, False), (lasting - 0.001, False), (lasting, True)):
         seen = see(record, monotonic=monotonic, last_modified=last_modified)
         observation.note(seen)
-        assert judge(seen, observation, TERMS).free is free
+        assert judge(seen, observation, TIMING).free is free
 
 
 def test_one_usable_date_spoils_the_observation_of_hudis_record() -> None:
@@ -210,7 +211,7 @@ def test_one_usable_date_spoils_the_observation_of_hudis_record() -> None:
         seen = see(HUDI_LATE, monotonic=monotonic, at=at)
         observation.note(seen)
 
-    assert not judge(seen, observation, TERMS).free
+    assert not judge(seen, observation, TIMING).free
 
 
 def test_an_unusable_date_does_not_spoil_the_observation_of_hudis_record() -> None:
@@ -220,7 +221,7 @@ def test_an_unusable_date_does_not_spoil_the_observation_of_hudis_record() -> No
         seen = see(HUDI_LATE, monotonic=monotonic, at=T + 9_999, usable=False, by_wall=False)
         observation.note(seen)
 
-    assert judge(seen, observation, TERMS).free
+    assert judge(seen, observation, TIMING).free
 
 
 def test_the_wait_leads_just_past_the_expiry() -> None:
@@ -229,7 +230,7 @@ def test_the_wait_leads_just_past_the_expiry() -> None:
     observation = Observation()
     observation.note(seen)
 
-    verdict = judge(seen, observation, TERMS)
+    verdict = judge(seen, observation, TIMING)
 
     assert verdict.remaining == pytest.approx(LEASE + SLACK - 4.0)
     assert verdict.wait == pytest.approx(LEASE + SLACK - 4.0 + 1.0)
@@ -239,29 +240,29 @@ def test_remaining_is_negative_once_others_may_take_over() -> None:
     """The status of an expired lock says for how long it has been so."""
     seen = see(ours(), at=T + 20.0)
 
-    assert judge(seen, Observation(), TERMS).remaining == pytest.approx(-7.0)
+    assert judge(seen, Observation(), TIMING).remaining == pytest.approx(-7.0)
 
 
 def test_the_first_token_is_the_earliest_store_time_plus_resolution() -> None:
     """Without an object the token is ``lo + R``."""
-    assert next_token(None, (T, T + 5), TERMS).epoch == (T + 1.0) * 1e6
+    assert next_token(None, (T, T + 5), TIMING).epoch == (T + 1.0) * 1e6
 
 
 def test_a_token_is_one_above_its_predecessor_at_least() -> None:
     """A clock that goes back does not let tokens fall."""
     predecessor = record(ours(epoch=2_000_000_000_000_000))
 
-    assert next_token(predecessor, (T, T + 5), TERMS).epoch == 2_000_000_000_000_001
+    assert next_token(predecessor, (T, T + 5), TIMING).epoch == 2_000_000_000_000_001
 
 
 def test_a_token_follows_store_time() -> None:
     """Where store time is ahead of the last token, the new token is the earliest store time."""
-    assert next_token(record(ours(epoch=5)), (T, T + 5), TERMS).epoch == T * 1e6
+    assert next_token(record(ours(epoch=5)), (T, T + 5), TIMING).epoch == T * 1e6
 
 
 def test_a_dropped_token_is_replaced_by_one_from_the_future() -> None:
     """After a Hudi writer the token is ``hi + S + R``, to be handed out when ``lo + R`` gets there."""
-    token = next_token(record(hudi_record(T)), (T, T + 1), TERMS)
+    token = next_token(record(hudi_record(T)), (T, T + 1), TIMING)
 
     assert token.epoch == (T + 1 + SLACK) * 1e6
     assert token.settled_at == T + 1 + SLACK
@@ -269,8 +270,8 @@ def test_a_dropped_token_is_replaced_by_one_from_the_future() -> None:
 
 def test_a_known_token_is_handed_out_at_once() -> None:
     """Only a dropped token makes anyone wait."""
-    assert next_token(None, (T, T), TERMS).settled_at is None
-    assert next_token(record(ours()), (T, T), TERMS).settled_at is None
+    assert next_token(None, (T, T), TIMING).settled_at is None
+    assert next_token(record(ours()), (T, T), TIMING).settled_at is None
 
 
 def test_without_dates_the_wall_clock_makes_the_first_token_only() -> None:
@@ -287,32 +288,32 @@ def test_without_dates_the_wall_clock_makes_the_first_token_only() -> None:
 
 def test_valid_until_is_published_late() -> None:
     """``validUntil`` is ``hi + S + L``, rounded up to a millisecond."""
-    assert promise(T + 0.0001, TERMS) == math.ceil((T + 0.0001 + 2.0 + 20.0) * 1000)
+    assert promise(T + 0.0001, TIMING) == math.ceil((T + 0.0001 + 2.0 + 20.0) * 1000)
 
 
 @pytest.mark.parametrize(
-    ("terms", "lease", "under_way"),
+    ("timing", "lease", "under_way"),
     [
-        (Terms.of(SETTINGS, resolution=0.0), 30.0, 6.0),
-        (Terms.of(SETTINGS, resolution=1.0), 5.0, 2.0),
-        (replace(kit.TERMS, skew=0.2), 2.0, 1.0),
+        (Timing(SETTINGS, resolution=0.0), 30.0, 6.0),
+        (Timing(SETTINGS, resolution=1.0), 5.0, 2.0),
+        (Timing(replace(SETTINGS, max_clock_skew=0.2), resolution=0.0), 2.0, 1.0),
     ],
     ids=["a fifth of its lease", "skew and resolution", "a second"],
 )
 @pytest.mark.parametrize("early", [True, False])
 def test_a_write_dated_before_it_was_sent_is_observed(
-    terms: Terms, lease: float, under_way: float, *, early: bool
+    timing: Timing, lease: float, under_way: float, *, early: bool
 ) -> None:
     """A record whose promise does not fit its ``last_modified`` is not judged by Dates (rule 8)."""
     modified = 1_700_000_000.0
-    valid_until = modified + lease + 2 * terms.slack + under_way + (0.01 if early else -0.01)
+    valid_until = modified + lease + 2 * timing.slack + under_way + (0.01 if early else -0.01)
     record = parse_record(our_record(valid_until=valid_until, lease_ms=round(lease * 1000)))
     now = Instant(0.0, 0.0, modified + 1000.0)
     seen = Seen(record, "v1", modified, Date(now.wall, now, now, usable=True, by_wall=True), now)
     observation = Observation()
     observation.note(seen)
 
-    assert judge(seen, observation, terms).free is not early
+    assert judge(seen, observation, timing).free is not early
 
 
 def test_the_next_look_comes_at_the_end_of_the_observation() -> None:
@@ -324,7 +325,7 @@ def test_the_next_look_comes_at_the_end_of_the_observation() -> None:
         seen = Seen(record, "v1", None, None, now)
         observation.note(seen)
 
-    assert judge(seen, observation, kit.TERMS).wait == pytest.approx(0.1)
+    assert judge(seen, observation, kit.TIMING).wait == pytest.approx(0.1)
 
 
 def test_a_usable_date_of_an_older_version_does_not_stop_an_observation() -> None:

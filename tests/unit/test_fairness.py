@@ -8,55 +8,55 @@ import itertools
 import pytest
 
 from asynclock import AcquireTimeoutError, LeaseSettings
-from asynclock.line import Turns
-from asynclock.protocol.terms import Terms
-from tests.unit.kit import TERMS, World, in_virtual_time
+from asynclock.protocol.timing import Timing
+from asynclock.protocol.waiting import Fairness
+from tests.unit.kit import TIMING, World, in_virtual_time
 
 BUSY = LeaseSettings(validity=2.0, max_clock_skew=0.0, poll_interval=0.05)
 
 
 def test_a_short_run_keeps_nobody_away() -> None:
     """A client that has just begun its run may go on."""
-    turns = Turns(TERMS)
-    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(TERMS.run_length - 0.1, jittered=lambda _: 0.5)
+    turns = Fairness(TIMING)
+    turns.began(0.0, started_at=0.0, owner="a", predecessor=None)
+    turns.ended(TIMING.run_length - 0.1, jittered=lambda _: 0.5)
 
-    assert turns.away_for(TERMS.run_length) <= 0
+    assert turns.away_for(TIMING.run_length) <= 0
 
 
 @pytest.mark.parametrize("jitter", [0.5, 1.0])
 def test_a_long_run_keeps_away_for_two_polls_at_least(jitter: float) -> None:
     """After a run of max(I, 20 polls) the client stays away for two poll intervals, jittered."""
-    turns = Turns(TERMS)
-    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(TERMS.run_length - 0.1, jittered=lambda _: jitter)
-    turns.began(TERMS.run_length, set_out=TERMS.run_length, owner="b", predecessor="a")
-    now = TERMS.run_length + 0.1
+    turns = Fairness(TIMING)
+    turns.began(0.0, started_at=0.0, owner="a", predecessor=None)
+    turns.ended(TIMING.run_length - 0.1, jittered=lambda _: jitter)
+    turns.began(TIMING.run_length, started_at=TIMING.run_length, owner="b", predecessor="a")
+    now = TIMING.run_length + 0.1
     turns.ended(now, jittered=lambda _: jitter)
 
-    assert 2 * TERMS.poll_interval <= turns.away_for(now) <= 3 * TERMS.poll_interval
+    assert 2 * TIMING.poll_interval <= turns.away_for(now) <= 3 * TIMING.poll_interval
 
 
 def test_another_owner_in_between_ends_the_run() -> None:
     """A client that took turns with others need not make way."""
-    turns = Turns(TERMS)
-    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(TERMS.run_length - 0.1, jittered=lambda _: 1.0)
-    turns.began(TERMS.run_length, set_out=TERMS.run_length, owner="c", predecessor="b")
-    turns.ended(TERMS.run_length + 0.2, jittered=lambda _: 1.0)
+    turns = Fairness(TIMING)
+    turns.began(0.0, started_at=0.0, owner="a", predecessor=None)
+    turns.ended(TIMING.run_length - 0.1, jittered=lambda _: 1.0)
+    turns.began(TIMING.run_length, started_at=TIMING.run_length, owner="c", predecessor="b")
+    turns.ended(TIMING.run_length + 0.2, jittered=lambda _: 1.0)
 
-    assert turns.away_for(TERMS.run_length + 0.2) <= 0
+    assert turns.away_for(TIMING.run_length + 0.2) <= 0
 
 
 def test_a_slow_hand_off_goes_on_with_the_run() -> None:
     """A hand-off belongs to the run however late its answer comes."""
-    turns = Turns(TERMS)
-    handed_at, answered_at = TERMS.run_length - 0.1, TERMS.run_length + 3 * TERMS.poll_interval
-    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.handed_on(handed_at)
-    turns.began(answered_at, set_out=handed_at, owner="b", predecessor="a")
+    turns = Fairness(TIMING)
+    handed_at, answered_at = TIMING.run_length - 0.1, TIMING.run_length + 3 * TIMING.poll_interval
+    turns.began(0.0, started_at=0.0, owner="a", predecessor=None)
+    turns.handed_over(handed_at)
+    turns.began(answered_at, started_at=handed_at, owner="b", predecessor="a")
 
-    assert not turns.may_hand_on(answered_at)
+    assert not turns.may_hand_over(answered_at)
 
 
 @in_virtual_time
@@ -86,7 +86,7 @@ async def test_a_waiter_gets_its_turn_however_slowly_it_polls(
 ) -> None:
     """Within two runs of a client that takes the lock again and again, and half as many for each turn."""
     slow = LeaseSettings(validity=2.0, max_clock_skew=0.0, poll_interval=poll)
-    run = Terms.of(BUSY, resolution=0.0).run_length
+    run = Timing(BUSY, resolution=0.0).run_length
     waits: list[float] = []
     async with world.client(BUSY) as busy, world.client(slow) as other:
 
@@ -127,24 +127,24 @@ async def test_a_slow_waiter_behind_a_holder_that_stays_keeps_its_pace(world: Wo
 
 def test_a_pause_between_two_turns_ends_the_run() -> None:
     """After more than two poll intervals away a client has given others their chance (rule 14)."""
-    turns = Turns(TERMS)
-    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
+    turns = Fairness(TIMING)
+    turns.began(0.0, started_at=0.0, owner="a", predecessor=None)
     turns.ended(1.0, jittered=lambda _: 1.0)
-    again = 1.0 + 2 * TERMS.poll_interval + 0.1
+    again = 1.0 + 2 * TIMING.poll_interval + 0.1
 
-    turns.began(again, set_out=again, owner="b", predecessor="a")
+    turns.began(again, started_at=again, owner="b", predecessor="a")
 
-    assert turns.may_hand_on(again + TERMS.run_length - 0.1)
+    assert turns.may_hand_over(again + TIMING.run_length - 0.1)
 
 
 def test_a_client_that_made_way_begins_a_new_run() -> None:
     """If nobody else took the lock, the client does not make way again after its next turn (rule 14)."""
-    turns = Turns(TERMS)
-    turns.began(0.0, set_out=0.0, owner="a", predecessor=None)
-    turns.ended(TERMS.run_length, jittered=lambda _: 1.0)
-    back = TERMS.run_length + turns.away_for(TERMS.run_length)
+    turns = Fairness(TIMING)
+    turns.began(0.0, started_at=0.0, owner="a", predecessor=None)
+    turns.ended(TIMING.run_length, jittered=lambda _: 1.0)
+    back = TIMING.run_length + turns.away_for(TIMING.run_length)
 
-    turns.began(back, set_out=TERMS.run_length, owner="b", predecessor="a")
+    turns.began(back, started_at=TIMING.run_length, owner="b", predecessor="a")
     turns.ended(back + 0.1, jittered=lambda _: 1.0)
 
     assert turns.away_for(back + 0.1) <= 0
@@ -152,7 +152,7 @@ def test_a_client_that_made_way_begins_a_new_run() -> None:
 
 def test_the_longer_of_two_stand_backs_counts() -> None:
     """A client that keeps away for two reasons keeps away for the longer time."""
-    turns = Turns(TERMS)
+    turns = Fairness(TIMING)
 
     turns.stand_back(4.0)
     turns.stand_back(1.0)
@@ -167,13 +167,13 @@ async def test_a_client_makes_way_for_two_poll_intervals_at_most(world: World, t
     async with world.client() as client:
         lock = client.lock("orders")
         lease = await lock.acquire()
-        await asyncio.sleep(TERMS.run_length)
+        await asyncio.sleep(TIMING.run_length)
         await lease.release()
         began = world.now
 
         lease = await lock.acquire(timeout=timeout)
 
-        assert TERMS.poll_interval <= world.now - began <= 2 * TERMS.poll_interval + 0.1
+        assert TIMING.poll_interval <= world.now - began <= 2 * TIMING.poll_interval + 0.1
         await lease.release()
 
 

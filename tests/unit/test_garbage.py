@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-from asynclock import AcquireTimeoutError, BackendError, sync
+from asynclock import AcquireTimeoutError, BackendError, ConfigError, sync
 from asynclock.backends.gcs import GcsBackend
 from asynclock.portal import Call
 from tests.unit.kit import World, in_virtual_time
@@ -153,9 +153,7 @@ async def test_a_client_keeps_nothing_of_leases_that_ended(world: World) -> None
     async with world.client() as client:
         for _ in range(3):
             await (await client.lock("orders").acquire()).release()
-        core = client.core("orders")
+        client._in_flight.close(ConfigError(setting="client", value="orders", reason="it was closed"))
 
-        assert not core._acquiring
-        assert not core.ending
-        assert not client._tasks
-        assert not client._scheduler.tenures
+        assert not client._in_flight.pending
+        assert not client._renewals.held

@@ -18,7 +18,7 @@ from tests.unit.kit import KEY, World, clock_of, in_virtual_time, our_record, st
 
 if TYPE_CHECKING:
     from asynclock.lease import Lease
-    from asynclock.protocol.tenure import Tenure
+    from asynclock.protocol.held import HeldLock
 
 
 @in_virtual_time
@@ -121,8 +121,8 @@ def test_a_cancellation_from_outside_wins_over_a_loss(world: World, first: str) 
             error = LeaseLostError(key=KEY, owner="", fencing_token=0, reason="test")
             if first == "outside":
                 task.cancel()
-            with lease._tenure._mutex:
-                lease._tenure._lose(error)
+            with lease._held._mutex:
+                lease._held._lose(error)
             if first == "loss":
                 await asyncio.sleep(0)
                 task.cancel()
@@ -161,8 +161,8 @@ async def test_a_loss_in_the_instant_of_the_bodys_end(world: World) -> None:
             try:
                 async with client.lock(f"orders-{turns}").hold() as lease:
                     error = LeaseLostError(key=KEY, owner="", fencing_token=0, reason="test")
-                    with lease._tenure._mutex:
-                        lease._tenure._lose(error)
+                    with lease._held._mutex:
+                        lease._held._lose(error)
                     for _ in range(turns):
                         await asyncio.sleep(0)
                 outcomes.add("none")
@@ -281,9 +281,9 @@ async def test_a_loss_in_the_last_instant_of_hold_is_raised(world: World) -> Non
         async with client.lock("orders").hold() as lease:
             release = lease._end
 
-            async def too_late(tenure: Tenure) -> bool:
+            async def too_late(held: HeldLock) -> bool:
                 clock_of(client).step(20.0)
-                return await release(tenure)
+                return await release(held)
 
             lease._end = too_late
 

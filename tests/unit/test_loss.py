@@ -146,8 +146,8 @@ def lose(client: LockClient, lease: Lease) -> None:
     error = LeaseTakenOverError(key=KEY, owner=lease.owner, fencing_token=lease.fencing_token, reason="test")
 
     def now() -> None:
-        with lease._tenure._mutex:
-            lease._tenure._lose(error)
+        with lease._held._mutex:
+            lease._held._lose(error)
 
     assert client._loop is not None
     client._loop.call_soon_threadsafe(now)

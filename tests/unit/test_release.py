@@ -11,7 +11,7 @@ import pytest
 import asynclock
 from asynclock import LeaseLostError, LeaseTakenOverError
 from asynclock.testing.faulty import Fault
-from tests.unit.kit import FAST, TERMS, World, faulty, in_virtual_time, our_record, refused, while_renewing
+from tests.unit.kit import FAST, TIMING, World, faulty, in_virtual_time, our_record, refused, while_renewing
 
 
 @in_virtual_time
@@ -137,9 +137,9 @@ async def test_a_release_that_is_not_answered_is_tried_less_and_less_often(world
     tried = [each.at for each in faulty(client).journal[before:] if each.operation == "put_if_match"]
     gaps = [later - earlier for earlier, later in pairwise(tried)]
     for count, gap in enumerate(gaps[:8]):
-        pause = min(TERMS.poll_interval / 4 * 2**count, TERMS.renew_interval)
+        pause = min(TIMING.poll_interval / 4 * 2**count, TIMING.renew_interval)
         assert pause / 2 <= gap <= pause + 0.06
-    assert max(gaps) <= TERMS.renew_interval + 0.06
+    assert max(gaps) <= TIMING.renew_interval + 0.06
     assert len(tried) < 40
 
 

@@ -29,7 +29,7 @@ from tests.unit.kit import (
     BELIEF,
     SETTINGS,
     STEADY,
-    TERMS,
+    TIMING,
     World,
     faulty,
     in_virtual_time,
@@ -63,7 +63,7 @@ async def test_the_next_renewal_counts_from_the_sending_of_the_last_write(world:
         await asyncio.sleep(3)
 
         applied = [each.at for each, _ in writes_by_us(world)]
-        assert applied[nth] - applied[nth - 1] == pytest.approx(TERMS.renew_interval, abs=0.1)
+        assert applied[nth] - applied[nth - 1] == pytest.approx(TIMING.renew_interval, abs=0.1)
         await lease.release()
 
 
@@ -327,3 +327,18 @@ async def test_confirm_beside_a_release_raises(world: World) -> None:
         assert isinstance(confirmed, LeaseLostError)
         assert confirmed.reason == "it was released"
         assert [record.expired for _, record in writes_by_us(world)] == [False, True]
+
+
+@in_virtual_time
+async def test_a_renewal_that_the_program_cancels_is_made_up_for(world: World) -> None:
+    """A program that cancels all tasks of its loop does not stop the renewals that follow."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        while len(asyncio.all_tasks()) == 1:  # noqa: ASYNC110  nothing reports that a renewal begins
+            await asyncio.sleep(0.001)
+
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.sleep(3 * BELIEF)
+
+        assert lease.held

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from asynclock import ConfigError, LeaseSettings
 from asynclock.clock import Instant, StoreTime
-from asynclock.protocol.judgement import Token, next_token, promise
-from asynclock.protocol.terms import Terms
+from asynclock.protocol.decisions import Token, next_token, promise
+from asynclock.protocol.timing import Timing
 from asynclock.record import LockRecord, parse_record
 from asynclock.testing.clocks import EPOCH, ManualClock
 from tests.unit.kit import STEADY, World, in_virtual_time
@@ -131,10 +131,10 @@ def test_the_takeover_bound_counts_skew_resolution_and_polls_twice() -> None:
 def test_a_validity_below_skew_and_resolution_is_refused() -> None:
     """On a store with whole-second Dates the validity must cover them too."""
     settings = LeaseSettings(validity=2.5, max_clock_skew=2.0)
-    Terms.of(settings, resolution=0.0)
+    Timing(settings, resolution=0.0)
 
     with pytest.raises(ConfigError, match="at least") as caught:
-        Terms.of(settings, resolution=1.0)
+        Timing(settings, resolution=1.0)
 
     assert caught.value.setting == "validity"
 
@@ -156,10 +156,10 @@ def test_a_lease_of_a_week_is_no_corrupt_record(world: World, wall_error: float)
     world.loop.run_until_complete(story())
 
 
-def terms_of(validity: float, skew: float, resolution: float) -> Terms | None:
-    """Return the terms of settings that are allowed, else None."""
+def terms_of(validity: float, skew: float, resolution: float) -> Timing | None:
+    """Return the timing of settings that are allowed, else None."""
     try:
-        return Terms.of(LeaseSettings(validity=validity, max_clock_skew=skew), resolution=resolution)
+        return Timing(LeaseSettings(validity=validity, max_clock_skew=skew), resolution=resolution)
     except ConfigError:
         return None
 
@@ -196,20 +196,20 @@ def test_what_is_published_is_never_too_far_ahead_for_a_reader(
     by_wall: bool,
 ) -> None:
     """True for every lease, by any node, at any age of the last Date, and a reader at any other node."""
-    terms = terms_of(validity, skew, resolution)
-    if terms is None:
+    timing = terms_of(validity, skew, resolution)
+    if timing is None:
         return
     clock = ManualClock()
     time = StoreTime(skew=skew, resolution=resolution)
     sent = Instant.now(clock)
-    clock.advance(trip * max(1.0, terms.slack))
+    clock.advance(trip * max(1.0, timing.slack))
     time.observe(clock.wall() + ahead * skew, sent=sent, arrived=Instant.now(clock))
     clock.advance(age)
     latest = time.latest(Instant.now(clock))
     if latest is None:
         return
 
-    published = promise(latest, terms, by_wall=by_wall)
+    published = promise(latest, timing, by_wall=by_wall)
     record = LockRecord(expired=False, valid_until_ms=published, owner="somebody")
     parse_record(record.encode(), store_time=clock.wall() + behind * skew)
 
@@ -227,17 +227,17 @@ def test_a_token_from_the_future_is_reached_before_its_lease_can_be_taken_over(
     *, validity: float, skew: float, resolution: float, trip: float, ahead: float, behind: float
 ) -> None:
     """A holder that dies while its token settles, a Hudi writer, and a successor on another node."""
-    terms = terms_of(validity, skew, resolution)
-    if terms is None:
+    timing = terms_of(validity, skew, resolution)
+    if timing is None:
         return
     dropped = LockRecord(expired=True, valid_until_ms=0, owner="hudi")
 
     def token(true: float, node: float, under_way: float) -> Token | None:
         date = true + node * skew
-        return next_token(dropped, (date, date + resolution + under_way), terms)
+        return next_token(dropped, (date, date + resolution + under_way), timing)
 
-    first = token(EPOCH, ahead, trip * max(1.0, terms.slack))
-    second = token(EPOCH + validity + terms.slack, behind, 0.0)
+    first = token(EPOCH, ahead, trip * max(1.0, timing.slack))
+    second = token(EPOCH + validity + timing.slack, behind, 0.0)
 
     assert second is not None
     assert first is None or second.epoch >= first.epoch

@@ -15,7 +15,7 @@ from tests.unit.kit import (
     KEY,
     SETTINGS,
     STEADY,
-    TERMS,
+    TIMING,
     World,
     hudi_record,
     in_virtual_time,
@@ -177,7 +177,7 @@ async def test_a_second_status_counts_as_an_observation(world: World) -> None:
     async with world.client() as operator:
         lock = operator.lock("orders")
         first = await lock.status()
-        await asyncio.sleep(TERMS.validity)
+        await asyncio.sleep(TIMING.validity)
 
         assert first.state == "held"
         assert (await lock.status()).state == "expired"

@@ -12,8 +12,8 @@ import asynclock
 from asynclock import LeaseSettings, UnsupportedBackendError
 from asynclock.backends.memory import MemoryBackend
 from asynclock.events import Events
-from asynclock.protocol.store import Store
-from asynclock.protocol.terms import Terms
+from asynclock.protocol.objects import LockObjects
+from asynclock.protocol.timing import Timing
 from asynclock.record import parse_record
 from asynclock.testing.clocks import EPOCH, ManualClock
 from asynclock.testing.faulty import Fault
@@ -180,12 +180,12 @@ async def test_a_token_that_was_settled_stays_settled(world: World) -> None:
     assert world.record().epoch == lease.fencing_token
 
 
-def some_store(resolution: float) -> Store:
+def some_store(resolution: float) -> LockObjects:
     """Return the store of a client whose backend's Dates are cut to ``resolution``."""
-    return Store(
+    return LockObjects(
         backend=MemoryBackend(),
         clock=ManualClock(),
-        terms=Terms.of(SETTINGS, resolution=resolution),
+        timing=Timing(SETTINGS, resolution=resolution),
         rng=Random(1),
         events=Events(),
         holder="host",
@@ -207,4 +207,4 @@ def test_the_wait_for_a_token_is_bounded() -> None:
     """Twice S + R is the most, whatever is known of the store's time (rule 11)."""
     store = some_store(1.0)
 
-    assert store.until_settled(store.now().wall) == 2 * store.terms.slack
+    assert store.until_settled(store.now().wall) == 2 * store.timing.slack

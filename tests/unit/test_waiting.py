@@ -12,98 +12,109 @@ import pytest
 import asynclock
 import asynclock.client
 from asynclock import AcquireTimeoutError
-from asynclock.line import Line, Turn
+from asynclock.protocol.waiting import WaitQueue
 from tests.unit.kit import KEY, SETTINGS, World, clock_of, in_virtual_time, our_record
 
 if TYPE_CHECKING:
-    from asynclock.core import LockCore
+    from asynclock.engine import LockEngine
+    from asynclock.protocol.held import HeldLock
 
 
 @pytest.fixture
-def orphans() -> list[Turn]:
-    """Return the turns that found no receiver."""
-    return []
+def queue() -> WaitQueue:
+    """Return a queue that somebody is the head of."""
+    queue = WaitQueue()
+    assert queue.try_enter()
+    return queue
 
 
-@pytest.fixture
-def line(orphans: list[Turn]) -> Line:
-    """Return a line that somebody is the head of."""
-    line = Line(orphans.append)
-    assert line.try_enter() is not None
-    return line
-
-
-async def waiting(line: Line, count: int) -> list[asyncio.Task[Turn | None]]:
-    """Return tasks that wait in line, in this order."""
-    waiters = [asyncio.create_task(line.enter(None)) for _ in range(count)]
+async def waiting(queue: WaitQueue, count: int) -> list[asyncio.Task[HeldLock | None]]:
+    """Return tasks that wait in the queue, in this order."""
+    waiters = [asyncio.create_task(queue.enter(None)) for _ in range(count)]
     await asyncio.sleep(0)
     return waiters
 
 
-async def test_the_line_is_first_come_first_served(line: Line) -> None:
+async def test_the_queue_is_first_come_first_served(queue: WaitQueue) -> None:
     """Waiters become head in the order in which they came."""
-    waiters = await waiting(line, 3)
+    waiters = await waiting(queue, 3)
     for number, waiter in enumerate(waiters):
-        line.leave()
-        assert await waiter is not None
+        queue.leave()
+        assert await waiter is None
         assert not any(later.done() for later in waiters[number + 1 :])
 
 
-async def test_an_empty_line_can_be_entered_at_once(line: Line) -> None:
+async def test_an_empty_queue_can_be_entered_at_once(queue: WaitQueue) -> None:
     """After the last one has left nobody waits."""
-    assert line.try_enter() is None
-    line.leave()
-    assert line.try_enter() is not None
+    assert not queue.try_enter()
+    queue.leave()
+    assert queue.try_enter()
 
 
-async def test_a_waiter_gives_up_after_its_time(line: Line) -> None:
-    """A time-out leaves no trace in the line."""
-    assert await line.enter(asyncio.get_running_loop().time()) is None
-    line.leave()
-    assert line.try_enter() is not None
+async def test_a_waiter_gives_up_after_its_time(queue: WaitQueue) -> None:
+    """A time-out leaves no trace in the queue."""
+    with pytest.raises(TimeoutError):
+        await queue.enter(asyncio.get_running_loop().time())
+    queue.leave()
+    assert queue.try_enter()
 
 
-async def test_a_cancelled_waiter_lets_the_next_one_pass(line: Line) -> None:
+async def test_a_cancelled_waiter_lets_the_next_one_pass(queue: WaitQueue) -> None:
     """Cancelling the first in line makes the second the first."""
-    first, second = await waiting(line, 2)
+    first, second = await waiting(queue, 2)
     first.cancel()
     await asyncio.sleep(0)
-    line.leave()
+    queue.leave()
 
-    assert await second is not None
+    assert await second is None
 
 
-async def test_a_cancellation_just_before_its_turn_is_a_cancellation(line: Line) -> None:
+async def test_a_cancellation_just_before_its_turn_is_a_cancellation(queue: WaitQueue) -> None:
     """A waiter that is passed over because it was just cancelled raises CancelledError, and nothing else."""
-    first, second = await waiting(line, 2)
+    first, second = await waiting(queue, 2)
     first.cancel()
-    line.leave()
+    queue.leave()
 
-    assert await second is not None
+    assert await second is None
     with pytest.raises(asyncio.CancelledError):
         await first
 
 
-async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(line: Line) -> None:
+async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(queue: WaitQueue) -> None:
     """If a waiter is cancelled in the instant of its turn, the next one has it."""
-    first, second = await waiting(line, 2)
-    line.leave()
+    first, second = await waiting(queue, 2)
+    queue.leave()
     first.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await first
-    assert await second is not None
+    assert await second is None
 
 
-async def test_a_turn_that_nobody_can_take_is_an_orphan(line: Line, orphans: list[Turn]) -> None:
-    """If the last waiter is cancelled in the instant of its turn, the lock learns that nobody took it."""
-    (last,) = await waiting(line, 1)
-    line.leave()
+async def test_a_turn_that_nobody_can_take_frees_the_queue(queue: WaitQueue) -> None:
+    """If the last waiter is cancelled in the instant of its turn, nobody is the head."""
+    (last,) = await waiting(queue, 1)
+    queue.leave()
     last.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await last
-    assert len(orphans) == 1
+    assert queue.take_stranded() is None
+    assert queue.try_enter()
+
+
+async def test_a_lock_that_nobody_can_take_is_stranded(queue: WaitQueue) -> None:
+    """If it was handed over in the instant of a cancellation, it is kept until somebody frees it."""
+    (last,) = await waiting(queue, 1)
+    handed = object()
+    assert queue.pass_on(handed)  # type: ignore[arg-type]
+    last.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await last
+    assert queue.take_stranded() is handed
+    assert queue.take_stranded() is None
+    assert not queue.try_enter()
 
 
 @in_virtual_time
@@ -157,22 +168,22 @@ async def test_a_second_acquire_by_the_same_task_waits(world: World) -> None:
 def test_two_threads_that_name_a_lock_at_once_share_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same name is the same queue, though both threads find it missing."""
     both_here = threading.Barrier(2, timeout=5)
-    make = asynclock.client.LockCore
+    make = asynclock.client.LockEngine
 
-    def made_at_once(**parts: object) -> LockCore:
+    def made_at_once(**parts: object) -> LockEngine:
         both_here.wait()
         return make(**parts)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(asynclock.client, "LockCore", made_at_once)
+    monkeypatch.setattr(asynclock.client, "LockEngine", made_at_once)
     client = asynclock.connect("memory://")
-    cores: list[LockCore] = []
-    threads = [threading.Thread(target=lambda: cores.append(client.core("orders"))) for _ in range(2)]
+    engines: list[LockEngine] = []
+    threads = [threading.Thread(target=lambda: engines.append(client.engine("orders"))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert cores[0] is cores[1]
+    assert engines[0] is engines[1]
 
 
 @in_virtual_time
@@ -182,8 +193,8 @@ async def test_a_waiter_cancelled_as_its_turn_comes_passes_it_on(world: World) -
         lease = await client.lock("orders").acquire()
         waiting = asyncio.create_task(client.lock("orders").acquire())
         await asyncio.sleep(0.1)
-        (call,) = client.core("orders")._acquiring
-        lease._tenure.on_end.insert(0, lambda _: call.cancel())
+        (call,) = client._in_flight._acquisitions
+        lease._held.ended.add_done_callback(lambda _: call.cancel())
         clock_of(client).step(20.0)
         assert not lease.held  # its end gives the waiter the turn
         clock_of(client).step(-20.0)

@@ -1,11 +1,11 @@
-"""Rules 4, 8 and 11: is the lock free, until when is it promised, which token comes next."""
+"""Pure decisions: is the lock free, until when is it promised, which token comes next (rules 4, 8, 11)."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from asynclock.protocol.terms import Terms, longest_request
+from asynclock.protocol.timing import Timing, longest_request
 
 if TYPE_CHECKING:
     from asynclock.clock import Date, Instant
@@ -35,9 +35,9 @@ class Seen(NamedTuple):
 
 
 class Observation:
-    """The same version, seen unchanged on the monotonic clock.
+    """For how long the same version has been seen, on the monotonic clock.
 
-    Belongs to the client, not to one acquisition, so that short timeouts finish it too.
+    It belongs to the client, not to one acquisition, so that several short ones finish it too.
     """
 
     def __init__(self) -> None:
@@ -45,10 +45,10 @@ class Observation:
         self._since = math.inf
         self._dated = False
         self.first_date: float | None = None
-        """The first Date, with the wall clock as witness, beside this version; None: none so far."""
+        """The first Date, confirmed by the wall clock, that came with this version; None: none so far."""
 
     def note(self, seen: Seen) -> None:
-        """Take in an answer; time counts from when the *first* one with this version arrived."""
+        """Record an answer; time counts from when the *first* one with this version arrived."""
         if seen.version != self._version:
             self._version = seen.version
             self._since = seen.arrived.monotonic
@@ -70,7 +70,7 @@ class Observation:
 
     @property
     def dated(self) -> bool:
-        """Whether any answer of this observation bore a usable Date."""
+        """Whether any answer of this observation had a usable Date."""
         return self._dated
 
 
@@ -89,57 +89,57 @@ class Verdict(NamedTuple):
     remaining: float | None = None
 
 
-def judge(seen: Seen, observation: Observation, terms: Terms) -> Verdict:
+def judge(seen: Seen, observation: Observation, timing: Timing) -> Verdict:
     """Apply rule 8 to one answer."""
     record = seen.record
     if record is None or record.expired:
         return Verdict(free=True, wait=0.0)
     since = seen.last_modified
     if since is None and not record.is_ours and observation.is_of(seen):
-        # It was written before it was first seen. A record of ours is observed instead.
+        # It was written before it was first seen. Our own records are observed instead.
         since = observation.first_date
-    expiry = _expiry(record, since, terms)
+    expiry = _expiry(record, since, timing)
     remaining = None
     if expiry is not None and seen.date is not None and seen.date.by_wall:
         remaining = expiry - seen.date.value
-    observed = _observed(record, seen, observation, terms)
+    observed = _observed(record, seen, observation, timing)
     # Strictly later than the expiry, by a Date that may be cut short.
-    by_date = math.inf if remaining is None else remaining + terms.resolution
+    by_date = math.inf if remaining is None else remaining + timing.resolution
     free = observed <= 0 or (remaining is not None and remaining < 0)
     return Verdict(free=free, wait=0.0 if free else min(by_date, observed), remaining=remaining)
 
 
-def _expiry(record: LockRecord, last_modified: float | None, terms: Terms) -> float | None:
+def _expiry(record: LockRecord, last_modified: float | None, timing: Timing) -> float | None:
     """Return the store time past which the record is free; None: by observation only.
 
     Args:
         record: The record, not expired.
         last_modified: When it was written, or a later time; None: unknown.
-        terms: The numbers of the rules.
+        timing: The numbers of the rules.
     """
     if last_modified is None:
         return None
     valid_until = record.valid_until_ms / 1000
     if record.lease_ms is None:
-        return max(valid_until + HUDI_DRIFT, last_modified + terms.validity) + terms.slack
+        return max(valid_until + HUDI_DRIFT, last_modified + timing.validity) + timing.slack
     lease = record.lease_ms / 1000
     # A write that the store dates before it can have been sent: its last_modified is wrong.
-    earliest = valid_until - lease - 2 * terms.slack - _under_way(lease, terms)
+    earliest = valid_until - lease - 2 * timing.slack - _under_way(lease, timing)
     if last_modified < earliest:
         return None
-    return last_modified + lease + terms.slack
+    return last_modified + lease + timing.slack
 
 
-def _observed(record: LockRecord, seen: Seen, observation: Observation, terms: Terms) -> float:
+def _observed(record: LockRecord, seen: Seen, observation: Observation, timing: Timing) -> float:
     if record.lease_ms is None:
         if observation.dated:
             return math.inf
         # Its writer may hold for longer than we do: as long as the record says, counted from its write.
         promised = 0.0
         if seen.last_modified is not None:
-            promised = record.valid_until_ms / 1000 + HUDI_DRIFT - seen.last_modified + terms.slack
-        return observation.left(seen, max(promised, terms.validity))
-    return observation.left(seen, max(record.lease_ms / 1000, terms.validity))
+            promised = record.valid_until_ms / 1000 + HUDI_DRIFT - seen.last_modified + timing.slack
+        return observation.left(seen, max(promised, timing.validity))
+    return observation.left(seen, max(record.lease_ms / 1000, timing.validity))
 
 
 class Displaced(NamedTuple):
@@ -180,7 +180,7 @@ class Token(NamedTuple):
     settled_at: float | None = None
 
 
-def next_token(predecessor: LockRecord | None, bounds: tuple[float, float], terms: Terms) -> Token | None:
+def next_token(predecessor: LockRecord | None, bounds: tuple[float, float], timing: Timing) -> Token | None:
     """Apply rule 11 where the store's time is known, within ``bounds`` (earliest, latest).
 
     Returns:
@@ -188,41 +188,41 @@ def next_token(predecessor: LockRecord | None, bounds: tuple[float, float], term
     """
     earliest, latest = bounds
     if predecessor is None:
-        return Token(_micros(earliest + terms.resolution))
+        return Token(_micros(earliest + timing.resolution))
     if predecessor.epoch is None:
-        if latest - earliest - terms.resolution > terms.longest_trip_for_future:
+        if latest - earliest - timing.resolution > timing.longest_trip_for_future:
             return None  # a holder that died while it settled could be followed by a lower token
         # Unknown how high the dropped token was: not higher than store time can have been.
-        settled_at = latest + terms.slack
+        settled_at = latest + timing.slack
         return Token(_micros(settled_at), settled_at)
     return Token(max(predecessor.epoch + 1, _micros(earliest)))
 
 
 def next_token_without_dates(predecessor: LockRecord | None, wall: float) -> Token | None:
-    """Apply rule 11 to a store whose answers bear no Date; None: fields were dropped, refuse."""
+    """Apply rule 11 to a store whose answers have no Date; None: fields were dropped, refuse."""
     if predecessor is None:
         return Token(_micros(wall))
     return None if predecessor.epoch is None else Token(predecessor.epoch + 1)
 
 
-def promise(latest: float, terms: Terms, *, by_wall: bool = True) -> int:
+def promise(latest: float, timing: Timing, *, by_wall: bool = True) -> int:
     """Return the ``validUntil`` to publish, epoch ms, where store time is at most ``latest`` (rule 4).
 
     Args:
         latest: Epoch seconds.
-        terms: The numbers of the rules.
+        timing: The numbers of the rules.
         by_wall: Whether the wall clock is the witness. Where other Dates are, they may all come
             from one node that is wrong, as may the record's ``last_modified``: it is published so
             late that no reader takes ``last_modified`` for possible (rule 8).
     """
     if not by_wall:
-        latest += 2 * terms.slack + 2 * _under_way(terms.validity, terms)
-    return math.ceil((latest + terms.skew + terms.validity) * 1000)
+        latest += 2 * timing.slack + 2 * _under_way(timing.validity, timing)
+    return math.ceil((latest + timing.skew + timing.validity) * 1000)
 
 
-def _under_way(lease: float, terms: Terms) -> float:
+def _under_way(lease: float, timing: Timing) -> float:
     """Return the most seconds by which a write and what is known of its time may lie apart."""
-    return max(longest_request(lease), 1.0, terms.slack)
+    return max(longest_request(lease), 1.0, timing.slack)
 
 
 def _micros(seconds: float) -> int:

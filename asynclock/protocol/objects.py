@@ -1,11 +1,11 @@
-"""One read or one write of a lock object: times taken, answers sorted, nothing repeated."""
+"""One client's requests: one read or one write of a lock object each, timed, and never repeated."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from contextvars import Context
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakSet
 
 from asynclock.backend import Absent
@@ -18,9 +18,10 @@ from asynclock.errors import (
     OutcomeUnknownError,
     UnsupportedBackendError,
 )
-from asynclock.portal import uninterrupted
+from asynclock.inflight import InFlight
+from asynclock.portal import current_task
 from asynclock.protocol.attempts import may_have_landed
-from asynclock.protocol.judgement import Seen, promise
+from asynclock.protocol.decisions import Seen, next_token, next_token_without_dates, promise
 from asynclock.record import parse_record
 
 if TYPE_CHECKING:
@@ -31,56 +32,70 @@ if TYPE_CHECKING:
     from asynclock.clock import Clock
     from asynclock.events import Events
     from asynclock.protocol.attempts import Attempt
-    from asynclock.protocol.terms import Terms
+    from asynclock.protocol.decisions import Token
+    from asynclock.protocol.timing import Timing
+    from asynclock.record import LockRecord
 
 T = TypeVar("T")
+_ROUNDED: Final = 1 - 1e-9
 
 
-class Store:
-    """The lock objects of one client: its backend, clocks, terms and what it knows of store time.
+class LockObjects:
+    """The lock objects of one client: how it reads and writes them, and what it knows of store time.
 
     Args:
         backend: Where the objects are.
         clock: This machine's clocks.
-        terms: The numbers of the rules.
+        timing: The numbers of the rules.
         rng: Source of owners, nonces and jitter.
-        events: Told of what happens.
+        events: Reports what happens.
         holder: Shown to every reader of the bucket.
+        in_flight: Keeps what may not be cut off.
+
+    Attributes:
+        time: The store's time.
+        dateless: The store never sends a Date. One answer without a Date does not make it so.
+        closed: Why nothing is sent to the backend any more.
     """
 
     def __init__(
-        self, *, backend: Backend, clock: Clock, terms: Terms, rng: Random, events: Events, holder: str
+        self,
+        *,
+        backend: Backend,
+        clock: Clock,
+        timing: Timing,
+        rng: Random,
+        events: Events,
+        holder: str,
+        in_flight: InFlight | None = None,
     ) -> None:
         self.clock = clock
-        self.terms = terms
+        self.timing = timing
         self.events = events
         self.holder = holder
-        self.time = StoreTime(skew=terms.skew, resolution=terms.resolution)
+        self.time = StoreTime(skew=timing.skew, resolution=timing.resolution)
         self.dateless = not backend.sends_dates
-        """The store never sends a Date. One answer without a Date does not make it so."""
+        self.in_flight = in_flight or InFlight()
+        self.closed: ConfigError | None = None
         self._backend = backend
         self._rng = rng
         self._next_write: dict[str, float] = {}
         self._no_context = Context()  # one for each: no two threads can be in the same at once
-        self.writing: set[asyncio.Task[object]] = set()
-        """The tasks that have a write under way."""
-        self.closed: ConfigError | None = None
-        """Why nothing is asked of the backend any more."""
         # Weak: a request whose loop was closed by force is collected, and the lease in its frame with it.
         self._expiries: WeakSet[Callable[[], object]] = WeakSet()
 
     def close(self, error: ConfigError) -> None:
-        """Ask nothing of the backend any more, and end what is under way: its outcome is unknown."""
+        """Send nothing to the backend any more, and end what is under way: its outcome is unknown."""
         self.closed = error
         for expire in list(self._expiries):
             expire()
 
-    def through(self, backend: Backend) -> Store:
-        """Return a store of the same objects that asks another backend, on another event loop."""
-        return Store(
+    def through(self, backend: Backend) -> LockObjects:
+        """Return the same objects as another backend reads and writes them, on another event loop."""
+        return LockObjects(
             backend=backend,
             clock=self.clock,
-            terms=self.terms,
+            timing=self.timing,
             rng=self._rng,
             events=self.events,
             holder=self.holder,
@@ -92,7 +107,7 @@ class Store:
 
     def fresh_owner(self) -> str:
         """Return a new owner id, a random UUID (RFC 9562, version 4)."""
-        # As text only: to make a ``uuid.UUID`` of it takes as long as a turn of the event loop.
+        # As text only: a ``uuid.UUID`` takes as long as a turn of the event loop.
         octets = bytearray(self._rng.randbytes(16))
         octets[6] = octets[6] & 0x0F | 0x40
         octets[8] = octets[8] & 0x3F | 0x80
@@ -111,8 +126,38 @@ class Store:
         """Return the ``validUntil`` to publish at ``now`` (rule 4); None: no usable Date yet, read again."""
         latest = self.time.latest(now)
         if latest is not None:
-            return promise(latest, self.terms, by_wall=self.time.by_wall)
-        return promise(now.wall, self.terms) if self.dateless else None
+            return promise(latest, self.timing, by_wall=self.time.by_wall)
+        return promise(now.wall, self.timing) if self.dateless else None
+
+    def next_token(self, key: str, predecessor: LockRecord | None) -> Token | None:
+        """Return the token to write over ``predecessor`` (rule 11); None: no usable Date yet, read again.
+
+        Raises:
+            ConfigError: The leases are too short to make a token after a Hudi writer.
+            UnsupportedBackendError: There is nothing to make a token from after a Hudi writer.
+        """
+        now = self.now()
+        if self.dateless:
+            if (token := next_token_without_dates(predecessor, now.wall)) is not None:
+                return token
+            raise UnsupportedBackendError(
+                backend="store",
+                operation="acquire",
+                key=key,
+                detail="a Hudi writer dropped the fencing token, and the store's answers bear no "
+                "Date to make a new one from; use a store whose answers do",
+            )
+        timing, dropped = self.timing, predecessor is not None and predecessor.epoch is None
+        if dropped and timing.longest_trip_for_future < timing.request_timeout * _ROUNDED:
+            raise ConfigError(
+                setting="validity",
+                value=timing.validity,
+                reason="a Hudi writer dropped the fencing token; to make a new one the validity must be at "
+                "least 1.25 * (max_clock_skew + the store's clock resolution) = "
+                f"{1.25 * timing.slack:g} s",
+            )
+        bounds = self.time.bounds(now)
+        return None if bounds is None else next_token(predecessor, bounds, timing)
 
     def until_settled(self, settled_at: float | None) -> float:
         """Return seconds until store time has surely reached ``settled_at`` (rule 11), else 0.0.
@@ -123,8 +168,8 @@ class Store:
         if settled_at is None:
             return 0.0
         bounds = self.time.bounds(self.now())
-        earliest = -math.inf if bounds is None else bounds[0] + self.terms.resolution
-        return max(0.0, min(settled_at - earliest, 2 * self.terms.slack))
+        earliest = -math.inf if bounds is None else bounds[0] + self.timing.resolution
+        return max(0.0, min(settled_at - earliest, 2 * self.timing.slack))
 
     async def read(self, key: str, *, timeout: float | None = None) -> Seen:
         """Read a lock object.
@@ -140,7 +185,7 @@ class Store:
         date = self.time.observe(stored.server_time, sent=sent, arrived=arrived)
         if isinstance(stored, Absent):
             return Seen(None, None, None, date, arrived)
-        latest = date.value + self.terms.resolution + self.terms.skew if date and date.usable else None
+        latest = date.value + self.timing.resolution + self.timing.skew if date and date.usable else None
         record = parse_record(stored.body, key=key, version=stored.version, store_time=latest)
         return Seen(record, stored.version, stored.last_modified, date, arrived)
 
@@ -162,19 +207,18 @@ class Store:
             AccessDeniedError: Nothing was written.
             UnsupportedBackendError: Nothing was written.
         """
-        with uninterrupted(self.writing):
+        with self.in_flight.protect():
             error = await self._write(key, attempt, timeout)
-            attempt.unseen = may_have_landed(error)  # known also where a cancellation was deferred
+            attempt.unseen = may_have_landed(error)  # before a delayed cancellation is raised
         return error
 
     async def _write(self, key: str, attempt: Attempt, timeout: float | None) -> BackendError | None:
-        body = attempt.record.encode()
+        body, interval = attempt.record.encode(), self._backend.min_write_interval
         put: Coroutine[object, object, Written]
         if attempt.base is None:
             name, put = "put_if_absent", self._backend.put_if_absent(key, body)
         else:
             name, put = "put_if_match", self._backend.put_if_match(key, body, attempt.base)
-        interval = self._backend.min_write_interval
         if interval > 0:
             self._next_write[key] = asyncio.get_running_loop().time() + interval
         try:
@@ -197,7 +241,7 @@ class Store:
         """Await one call of the backend within the request timeout; any failure is a BackendError.
 
         Raises:
-            BackendError: As the backend says; where it does not, the outcome is unknown.
+            BackendError: As the backend says; if it does not, the outcome is unknown.
             ConfigError: The backend cannot be opened as it was set up, or the client was closed;
                 nothing was sent.
         """
@@ -205,9 +249,8 @@ class Store:
             call.close()
             raise self.closed
         unknown = BackendUnavailableError if operation == "get" else OutcomeUnknownError
-        limit = self.terms.request_timeout if timeout is None else min(timeout, self.terms.request_timeout)
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101  we are in a coroutine
+        limit = self.timing.request_timeout if timeout is None else min(timeout, self.timing.request_timeout)
+        task = current_task()
         cancelling, expired = task.cancelling(), False
 
         def expire() -> None:
@@ -228,7 +271,7 @@ class Store:
                 raise
             detail = "the call was cancelled inside the SDK"
         except Exception as error:  # noqa: BLE001  a renewal must outlive a bug below it
-            # The type only: the text of a foreign error may bear secrets.
+            # The type only: the text of a foreign error may contain secrets.
             detail = f"unexpected {type(error).__name__}"
         finally:
             timer.cancel()

@@ -1,0 +1,198 @@
+"""One lock of one client, on the client's loop: acquire, release, hand over, look, break."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+from asynclock.errors import (
+    AcquireTimeoutError,
+    BackendError,
+    LockChangedError,
+    RecordCorruptError,
+)
+from asynclock.protocol.acquire import Acquisition, Knowledge, is_transient
+from asynclock.protocol.attempts import Attempt
+from asynclock.protocol.decisions import judge
+from asynclock.protocol.waiting import WaitQueue
+from asynclock.record import LockRecord
+from asynclock.status import corrupt_status, own_status, seen_status
+
+if TYPE_CHECKING:
+    from asynclock.protocol.held import HeldLock
+    from asynclock.protocol.objects import LockObjects
+    from asynclock.protocol.renewal import Renewals
+    from asynclock.status import LockStatus
+
+
+class LockEngine:
+    """One lock of one client: its waiters, what is known of its object, and the lock that is held.
+
+    Args:
+        name: Name of the lock.
+        url: URL of its object.
+        objects: The client's requests.
+        renewals: Renews the client's locks.
+    """
+
+    def __init__(self, *, name: str, url: str, objects: LockObjects, renewals: Renewals) -> None:
+        self.name = name
+        self.key = f"{name}.json"
+        self.url = url
+        self._objects = objects
+        self._in_flight = objects.in_flight
+        self._renewals = renewals
+        self._known = Knowledge(self.key, objects, renewals)
+        self._fairness = self._known.fairness
+        self._queue = WaitQueue()
+        self._held: HeldLock | None = None
+
+    async def acquire(
+        self, *, timeout: float | None, once: bool = False, fencing: bool = True
+    ) -> HeldLock | None:
+        """Wait for this call's turn, then acquire; None, with ``once`` only, if others hold the lock.
+
+        Raises:
+            AcquireTimeoutError: The time is out.
+            ConfigError: The client was closed.
+        """
+        with self._in_flight.until_closed():
+            until = None if timeout is None else asyncio.get_running_loop().time() + timeout
+            given = None
+            if not once:
+                given = await self._turn(timeout, until)
+            elif not self._queue.try_enter():
+                return None
+            acquisition = Acquisition(
+                self._known,
+                until=math.inf if until is None else until,
+                once=once or timeout == 0,
+                fencing=fencing,
+                given=given,
+            )
+            try:
+                held = await acquisition.run()
+            except BaseException as error:
+                self._queue.leave()
+                if timeout == 0 and isinstance(error, BackendError) and is_transient(error):
+                    raise self._timed_out(timeout) from error
+                raise
+            if held is None:
+                self._queue.leave()
+                if once:
+                    return None
+                raise self._timed_out(timeout) from acquisition.error
+            self._held = held
+            held.ended.add_done_callback(lambda _: self._ended(held))
+            return held
+
+    async def _turn(self, timeout: float | None, until: float | None) -> HeldLock | None:
+        """Wait for this call's turn; returns the lock that is handed over with it, or None."""
+        try:
+            return await self._queue.enter(until)
+        except TimeoutError:
+            raise self._timed_out(timeout) from None
+        except asyncio.CancelledError:
+            if (stranded := self._queue.take_stranded()) is not None:
+                self._in_flight.spawn(self._free_stranded(stranded))
+            raise
+
+    async def _free_stranded(self, held: HeldLock) -> None:
+        try:
+            await held.release()
+            self._known.freed = held.freed
+        finally:
+            self._queue.leave()
+
+    def _timed_out(self, timeout: float | None) -> AcquireTimeoutError:
+        assert timeout is not None  # noqa: S101  else it does not run out
+        last, status = self._known.last, None
+        if self._held is not None:
+            status = own_status(self.name, self.url, *self._held.head)
+        elif last is not None:
+            status = seen_status(self.name, self.url, *last)
+        return AcquireTimeoutError(key=self.key, timeout=timeout, status=status)
+
+    def stand_back(self, until: float) -> None:
+        """Acquire nothing before loop time ``until``: the process may be ending."""
+        self._fairness.stand_back(until)
+
+    async def release(self, held: HeldLock) -> bool:
+        """Hand the lock over to the next waiter, or free it; False if it was not held any more.
+
+        ``held.lost`` says afterwards whether the release found that it had been lost before.
+        """
+        if not held.end_belief():
+            return False
+        try:
+            with self._in_flight.protect():
+                await held.settle()
+                if self._hand_over(held):
+                    await asyncio.wait([held.ended], timeout=3 * self._objects.timing.request_timeout)
+                else:
+                    await held.release()
+                    if held.ended.done():
+                        self._ended(held)  # now: the caller may try the lock again at once
+        except asyncio.CancelledError:
+            if self._in_flight.closed is None:
+                raise
+            # The end of the client cut it off, since the store did not answer: not the caller's error.
+        return True
+
+    def _hand_over(self, held: HeldLock) -> bool:
+        now = asyncio.get_running_loop().time()
+        wanted = held is self._held and self._queue.waiting
+        if not (wanted and held.may_hand_over() and self._fairness.may_hand_over(now)):
+            return False
+        if not self._queue.pass_on(held):
+            return False
+        self._held = None
+        self._renewals.discard(held)
+        self._fairness.handed_over(now)
+        held.hand_over()
+        return True
+
+    def _ended(self, held: HeldLock) -> None:
+        if held is not self._held:
+            return  # handed over
+        self._held = None
+        self._renewals.discard(held)
+        self._known.freed = held.freed
+        self._fairness.ended(asyncio.get_running_loop().time(), jittered=self._objects.jittered)
+        self._queue.leave()
+
+    async def status(self) -> LockStatus:
+        """Read the lock once."""
+        return (await self._read())[0]
+
+    async def _read(self) -> tuple[LockStatus, LockRecord | None]:
+        try:
+            seen = await self._objects.read(self.key)
+        except RecordCorruptError as corrupt:
+            return corrupt_status(self.name, self.url, corrupt.version), None
+        self._known.observation.note(seen)
+        verdict = judge(seen, self._known.observation, self._objects.timing)
+        return seen_status(self.name, self.url, seen, verdict), seen.record
+
+    async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
+        """See ``Lock.break_lock``."""
+        current, record = await self._read()
+        if current.version == status.version and current.state == "free":
+            return current
+        if current.version != status.version or (current.state == "held" and not force):
+            raise LockChangedError(key=self.key, expected=status.version, status=current)
+        if record is None:
+            # As if a Hudi writer had dropped the fields: the next token starts from store time.
+            broken = LockRecord(expired=True, valid_until_ms=0, owner=self._objects.fresh_owner())
+        else:
+            broken = record.released(nonce=self._objects.fresh_nonce())
+        attempt = Attempt(broken, status.version, self._objects.now())
+        with self._in_flight.until_closed():
+            error = await self._objects.write(self.key, attempt)
+        after, found = await self._read()
+        if error is None or found == broken:
+            return after
+        if after.version == status.version:
+            raise error
+        raise LockChangedError(key=self.key, expected=status.version, status=after) from error

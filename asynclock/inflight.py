@@ -1,0 +1,139 @@
+"""What one client has under way and must not be cut off, in one place (rules 16 and 18)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from asynclock.portal import cancel_once, current_task, uninterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+    from asynclock.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class InFlight:
+    """Work that has to be finished before its client may end: writes, releases, clean-up, hand-overs.
+
+    Acquisitions may be cut off: their end is awaited too once the client is closed.
+
+    Args:
+        client: Kept alive by everything that is under way or held, since an exit looks for the clients
+            that are there.
+
+    Attributes:
+        closed: Why nothing is acquired any more; None while the client is open.
+    """
+
+    def __init__(self, client: object = None) -> None:
+        self._client = client
+        self.closed: ConfigError | None = None
+        # Dicts, not sets: they keep the order of their start.
+        self._work: dict[asyncio.Future[Any], None] = {}
+        self._acquisitions: dict[asyncio.Task[Any], None] = {}
+        self._progress = asyncio.Event()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start a background task on the running loop."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self.add(task)
+        return task
+
+    def add(self, future: asyncio.Future[Any]) -> None:
+        """Count ``future`` as work until it is done."""
+        self._work[future] = None
+        future.add_done_callback(self.finish)
+
+    def begin(self, task: asyncio.Task[Any]) -> bool:
+        """Count ``task`` as work until ``finish``; False if it is counted already."""
+        if task in self._work:
+            return False
+        self._work[task] = None
+        return True
+
+    def finish(self, future: asyncio.Future[Any]) -> None:
+        """Count ``future`` no longer."""
+        self._work.pop(future, None)
+        self._progress.set()
+
+    def protect(self) -> _Protected:
+        """Count the running task as work, and delay its cancellation to the end of the body."""
+        return _Protected(self)
+
+    @contextlib.contextmanager
+    def until_closed(self) -> Iterator[None]:
+        """Cancel the running task, which acquires or breaks a lock, when the client is closed.
+
+        Raises:
+            ConfigError: It was closed, before or meanwhile.
+        """
+        if self.closed is not None:
+            raise self.closed
+        task = current_task()
+        self._acquisitions[task] = None
+        try:
+            yield
+        except asyncio.CancelledError as error:
+            if self.closed is not None:
+                raise self.closed from error
+            raise
+        finally:
+            self._acquisitions.pop(task, None)
+            self._progress.set()
+            del task  # an error keeps this frame, which would keep the task
+
+    @property
+    def pending(self) -> list[asyncio.Future[Any]]:
+        """What is not done yet."""
+        acquisitions = () if self.closed is None else self._acquisitions
+        return [each for each in (*self._work, *acquisitions) if not each.done()]
+
+    async def progress(self, until: float) -> bool:
+        """Wait until some work has ended; False once none is left, or at loop time ``until``."""
+        if not self.pending or asyncio.get_running_loop().time() >= until:
+            return False
+        self._progress.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await self._progress.wait()
+        await asyncio.sleep(0)  # who waited for that work goes on first
+        return True
+
+    def close(self, error: ConfigError) -> None:
+        """Cancel all acquisitions and let no other begin."""
+        self.closed = error
+        for task in list(self._acquisitions):
+            cancel_once(task)
+
+    async def cut_off(self) -> None:
+        """Cancel what is left, and wait for its end."""
+        while left := [each for each in self.pending if isinstance(each, asyncio.Task)]:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left)
+
+
+class _Protected(uninterrupted):
+    """The context of ``InFlight.protect``."""
+
+    __slots__ = ("_in_flight", "_task")
+
+    def __init__(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
+        self._task: asyncio.Task[Any] | None = None
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        task = current_task()
+        if self._in_flight.begin(task):
+            self._task = task
+
+    def __exit__(self, *error: object) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            self._in_flight.finish(task)
+        super().__exit__(*error)

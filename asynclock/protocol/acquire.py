@@ -1,0 +1,381 @@
+"""Acquiring a lock: look, judge, write, read back; round after round until the time is out."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Final
+
+from asynclock.errors import (
+    AccessDeniedError,
+    BackendError,
+    BackendUnavailableError,
+    UnsupportedBackendError,
+)
+from asynclock.protocol.attempts import Attempt, Attempts
+from asynclock.protocol.decisions import (
+    Observation,
+    Seen,
+    Token,
+    Verdict,
+    displaced,
+    judge,
+)
+from asynclock.protocol.freeing import free
+from asynclock.protocol.held import HeldLock
+from asynclock.protocol.waiting import Fairness
+from asynclock.record import LockRecord
+
+if TYPE_CHECKING:
+    from asynclock.events import Kind
+    from asynclock.protocol.objects import LockObjects
+    from asynclock.protocol.renewal import Renewals
+
+_READ_AGAIN: Final = 1.0
+"""Seconds to wait before reading again where a Date was not usable."""
+_FINEST_LOOK: Final = 20
+"""Looks at a predicted expiry are at least the poll interval divided by this apart."""
+_LEAST_REQUEST: Final = 1.0
+"""Seconds that a request may take at least: cut off by a short timeout it would only leave a zombie."""
+
+
+class Knowledge:
+    """What the acquisitions of one lock by one client share.
+
+    Args:
+        key: Key of the lock object.
+        objects: The client's requests.
+        renewals: Renews a lock from the moment at which it is held.
+
+    Attributes:
+        freed: Our own last release while nothing else was seen since: acquire in one request.
+        last: What was seen last and what it meant, for the status in a timeout.
+    """
+
+    def __init__(self, key: str, objects: LockObjects, renewals: Renewals) -> None:
+        self.key = key
+        self.objects = objects
+        self.renewals = renewals
+        self.observation = Observation()
+        self.fairness = Fairness(objects.timing)
+        self.freed: Attempt | None = None
+        self.last: tuple[Seen, Verdict] | None = None
+
+
+class Acquisition:
+    """One attempt to become the holder.
+
+    Args:
+        known: The lock.
+        until: Loop time at which to give up.
+        once: One round only.
+        fencing: Whether the token will be handed out (rule 11).
+        given: A lock of this client that is handed over (rule 15): its record is written over,
+            or freed.
+
+    Attributes:
+        error: The last failure of the store, for the cause of a timeout.
+    """
+
+    def __init__(
+        self, known: Knowledge, *, until: float, once: bool, fencing: bool, given: HeldLock | None
+    ) -> None:
+        self._known = known
+        self._key = known.key
+        self._objects = known.objects
+        self._timing = known.objects.timing
+        self._until = until
+        self._once = once
+        self._fencing = fencing
+        self._given = given
+        self._loop = asyncio.get_running_loop()
+        self._owner = known.objects.fresh_owner()
+        self._predecessor: str | None = None
+        self._attempts = Attempts()
+        self._held: HeldLock | None = None
+        self._least_pause = 0.0
+        self.error: BackendError | None = None
+
+    async def run(self) -> HeldLock | None:
+        """Acquire the lock; None if others hold it until the time is out.
+
+        Nothing is left behind: on a timeout, an error or a cancellation, what was acquired is
+        released, and what may still land is freed.
+
+        Raises:
+            RecordCorruptError: The object is no lock record; nothing was written.
+            AccessDeniedError: The store refused; nothing was written.
+            UnsupportedBackendError: This store cannot give a safe token; nothing was written.
+            BackendError: With ``once``, the store did not answer.
+        """
+        started_at = self._loop.time()
+        if self._given is None and not await self._make_way():
+            return None
+        try:
+            while (held := await self._rounds()) is not None:
+                if await self._token_settles(held):
+                    self._known.fairness.began(
+                        self._loop.time(),
+                        started_at=started_at,
+                        owner=held.owner,
+                        predecessor=self._predecessor,
+                    )
+                    return held
+                if self._held is held:
+                    break  # not lost, but the time is out
+        except BaseException:
+            await self._give_up()
+            raise
+        await self._give_up()
+        return None
+
+    async def _make_way(self) -> bool:
+        """Keep away while it is the turn of other clients; False if the time is out before."""
+        away = self._known.fairness.away_for(self._loop.time())
+        if away <= 0:
+            return True
+        if self._once:
+            return False
+        await asyncio.sleep(max(0.0, min(away, self._until - self._loop.time())))
+        return self._loop.time() < self._until
+
+    async def _rounds(self) -> HeldLock | None:
+        """Go round until the lock is held; None once the time is out."""
+        seen = self._remembered()
+        remembered = seen is not None
+        while True:
+            try:
+                if self._given is not None and not self._may_write():
+                    await self._free_given()
+                    seen = None
+                seen = seen or await self._look()
+                if self._held is None:
+                    wait, seen = await self._round(seen)
+            except BackendError as error:
+                if self._once or not is_transient(error):
+                    raise
+                self.error, wait, seen = error, math.inf, None
+            if self._held is not None:
+                return self._held
+            if self._once and remembered and seen is not None:
+                remembered = False  # what was remembered is out of date: nothing has been tried yet
+            elif self._once or not await self._pause(wait):
+                return None
+
+    async def _round(self, seen: Seen) -> tuple[float, Seen | None]:
+        """Judge what was seen, and write if the lock is free.
+
+        Returns:
+            Seconds until the next look may say more, and what the next round begins with; None: a look.
+        """
+        verdict = self._judge(seen)
+        if not verdict.free:
+            return verdict.wait, None
+        token = self._objects.next_token(self._key, seen.record)
+        if token is None:
+            self.error = self._no_date()
+            self._least_pause = _READ_AGAIN
+        if token is None or not await self._write(seen, token):
+            return _READ_AGAIN, None
+        if self._held is not None:
+            return 0.0, None
+        back = await self._look()
+        if self._held is None and self._attempts.open_on(back.version) is not None:
+            # Unchanged: the attempt may still land. Write again on the same base.
+            if self._once and self.error is not None:
+                raise self.error
+            return self._timing.poll_interval / 4, back
+        return 0.0, back
+
+    # Looking.
+
+    def _remembered(self) -> Seen | None:
+        """Return the lock that is handed over, or our own last release, as if it had just been read."""
+        freed, now = self._known.freed, self._objects.now()
+        if not self._objects.dateless and self._objects.time.bounds(now) is None:
+            return None
+        if self._given is not None:
+            return Seen(*self._given.head, None, None, now)
+        if freed is None or freed.version is None:
+            return None
+        return Seen(freed.record, freed.version, None, None, now)
+
+    async def _look(self) -> Seen:
+        """Read the object, and become its holder if it shows a nonce of ours (rule 2)."""
+        seen = await self._objects.read(self._key, timeout=self._request_limit())
+        self._known.observation.note(seen)
+        mine = self._attempts.find(seen)
+        if mine is not None and not mine.spent:
+            await self._take(mine, "adopted")
+        elif mine is None and self._attempts.open_on(seen.version) is None:
+            self._attempts.forget()
+        if self._given is not None and not self._given.shown_by(seen):
+            proven = not self._attempts.doubtful
+            self._given.found_gone(displaced(seen, self._given.owner)._replace(proven=proven))
+            self._given = None
+        return seen
+
+    def _judge(self, seen: Seen) -> Verdict:
+        # Ours, but too late, or it has made a lease already: write over it, under a new token.
+        ours = self._attempts.find(seen) is not None
+        if ours or (self._given is not None and self._given.shown_by(seen)):
+            return Verdict(free=True, wait=0.0)
+        verdict = judge(seen, self._known.observation, self._timing)
+        self._known.last = seen, verdict
+        if not verdict.free:
+            self._known.fairness.saw(seen.record, self._loop.time())
+        return verdict
+
+    async def _pause(self, wait: float) -> bool:
+        """Wait until the predicted expiry, or for a jittered poll interval; False if the time is out."""
+        if self._given is not None and self._stands_back():
+            return True  # free it at once
+        now, last = self._loop.time(), self._known.last
+        poll = self._known.fairness.poll_interval(None if last is None else last[0].record, now)
+        delay = min(self._objects.jittered(poll), max(wait, poll / _FINEST_LOOK)) if wait > 0 else 0.0
+        delay, self._least_pause = max(delay, self._least_pause), 0.0
+        left = self._until - now
+        if left <= 0:
+            return False
+        await asyncio.sleep(min(delay, left))
+        return self._loop.time() < self._until
+
+    # Writing.
+
+    def _stands_back(self) -> bool:
+        """Whether nothing may be acquired now, since the process may be ending."""
+        return self._known.fairness.away_for(self._loop.time()) > 0
+
+    def _may_write(self) -> bool:
+        return not self._stands_back() and (self._given is None or self._given.may_hand_over())
+
+    def _no_date(self) -> BackendError:
+        return BackendUnavailableError(
+            backend="store",
+            operation="acquire",
+            key=self._key,
+            detail="no answer had a Date that this machine's clock, or three others, agree with; "
+            "check the clocks of both, and what may strip the Date header off",
+        )
+
+    async def _write(self, seen: Seen, token: Token) -> bool:
+        """Write once on what was seen; False if that is not possible just now."""
+        await self._objects.pace(self._key)
+        now = self._objects.now()
+        valid_until = self._objects.promise(now)
+        if valid_until is None:
+            self._least_pause = _READ_AGAIN
+            return False
+        if not self._may_write():
+            return False
+        record = LockRecord(
+            expired=False,
+            valid_until_ms=valid_until,
+            owner=self._owner,
+            nonce=self._objects.fresh_nonce(),
+            epoch=token.epoch,
+            lease_ms=math.ceil(self._timing.validity * 1000),
+            holder=self._objects.holder,
+        )
+        attempt = Attempt(record, seen.version, now, settled_at=token.settled_at)
+        self._predecessor = seen.record.owner if seen.record else None
+        self._known.freed = None
+        self._attempts.add(attempt)
+        try:
+            self.error = await self._objects.write(self._key, attempt, timeout=self._request_limit())
+        except BackendError:
+            self._attempts.drop(attempt)  # the store says that nothing was written
+            raise
+        finally:
+            self._attempts.note_end(attempt)  # also if a delayed cancellation is raised
+        if self.error is None:
+            await self._take(attempt, "acquired")
+        return True
+
+    def _request_limit(self) -> float:
+        left = self._until - self._loop.time()
+        return self._timing.request_timeout if self._once else max(left, _LEAST_REQUEST)
+
+    # Holding.
+
+    async def _take(self, attempt: Attempt, kind: Kind) -> None:
+        """Become the holder by a write that landed, if enough is left of it (rule 7)."""
+        self._attempts.settle_on(attempt)
+        self._given_is_written_over()
+        left = self._timing.belief - self._objects.now().elapsed(attempt.sent)
+        if left <= 0:
+            return
+        attempt.spent = True
+        held = self._held = HeldLock(objects=self._objects, key=self._key, landed=attempt)
+        if left <= self._timing.renew_interval:
+            await held.renew()
+            if held.remaining() <= 0:
+                self._begin_anew()
+                return
+        self._known.renewals.add(held)
+        self._objects.events.emit(kind, self._key, held.owner, held.fencing_token)
+
+    async def _token_settles(self, held: HeldLock) -> bool:
+        """Wait until the token is not from the future any more (rule 11); False if that took too long."""
+        while self._fencing and (wait := held.until_settled()) > 0:
+            left = self._until - self._loop.time()
+            if left <= 0:
+                return False
+            await asyncio.sleep(min(wait, left))
+            if held.remaining() <= 0:
+                self._begin_anew()
+                return False
+        return True
+
+    def _begin_anew(self) -> None:
+        """Go on as another owner after a lock that was lost; it may still be cleaning up."""
+        self._held = None
+        self._owner = self._objects.fresh_owner()
+
+    # Giving up: nothing is left behind (rules 3 and 16).
+
+    async def _give_up(self) -> None:
+        if self._held is not None:
+            self._held.end_belief()
+            await self._held.release()
+            return
+        attempt = self._attempts.last()
+        if attempt is not None:
+            freeing = self._objects.in_flight.spawn(self._free_attempt(attempt))
+            if attempt.version is not None:
+                await asyncio.wait([freeing], timeout=self._timing.request_timeout)
+        else:
+            await self._free_given()
+
+    async def _free_attempt(self, attempt: Attempt) -> None:
+        freed = await free(
+            self._objects,
+            self._key,
+            record=attempt.record,
+            base=attempt.base if attempt.version is None else attempt.version,
+            attempts=self._attempts,
+            keep_token=self._objects.until_settled(self._attempts.settled_at()) <= 0,
+        )
+        if isinstance(freed, Attempt):
+            self._given_is_written_over()
+        else:
+            # A write of its giver that was thought lost may have moved the base.
+            await self._free_given()
+
+    async def _free_given(self) -> None:
+        """Free what was handed over and not written over."""
+        if self._given is not None:
+            try:
+                await self._given.release(doubtful=self._attempts.doubtful)
+            finally:
+                self._given = None
+
+    def _given_is_written_over(self) -> None:
+        if self._given is not None:
+            self._given.written_over()
+            self._given = None
+
+
+def is_transient(error: BackendError) -> bool:
+    """Whether the same call may succeed later, with nothing changed but the store."""
+    return not isinstance(error, AccessDeniedError | UnsupportedBackendError)

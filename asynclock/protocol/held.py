@@ -1,0 +1,373 @@
+"""One held lock, from the write that acquired it to its end (rules 4 to 7 and 15)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from asynclock.errors import (
+    BackendError,
+    ConfigError,
+    LeaseExpiredError,
+    LeaseLostError,
+    LeaseTakenOverError,
+    RecordCorruptError,
+)
+from asynclock.protocol.attempts import Attempt, Attempts
+from asynclock.protocol.decisions import Displaced, displaced
+from asynclock.protocol.freeing import free
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asynclock.events import Kind
+    from asynclock.protocol.decisions import Seen
+    from asynclock.protocol.objects import LockObjects
+    from asynclock.record import LockRecord
+
+
+class Phase(Enum):
+    """How far a held lock has come. Only in ``HELD`` is the lock believed to be held."""
+
+    HELD = "held"
+    RELEASING = "releasing"
+    """Its record is being freed."""
+    HANDED_OVER = "handed over"
+    """Another acquisition of this client writes over its record, or frees it."""
+    RELEASED = "released"
+    LOST = "lost"
+    """``lost`` says why."""
+
+
+_HELD: Final = Phase.HELD  # to look it up in an enum costs a tenth of a look at a lease
+
+
+class HeldLock:
+    """The holder's side of one acquisition.
+
+    ``remaining`` may be called from any thread. The first thread that sees the deadline passed
+    makes the loss final under a mutex, so that no answer can revive the lock. All else runs on
+    the client's loop.
+
+    Args:
+        objects: The client's requests.
+        key: Key of the lock object.
+        landed: The write that acquired the lock.
+
+    Attributes:
+        phase: How far it has come.
+        lost: Why it was lost, or None.
+        freed: The write that released it, once it has landed.
+        ended: Done when it is released or lost; the result is the loss, or None.
+        body_loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
+    """
+
+    def __init__(self, *, objects: LockObjects, key: str, landed: Attempt) -> None:
+        assert landed.record.epoch is not None  # noqa: S101  our own record
+        self.key = key
+        self.owner = landed.record.owner
+        self.fencing_token = landed.record.epoch
+        self.phase = Phase.HELD
+        self.lost: LeaseLostError | None = None
+        self.freed: Attempt | None = None
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[LeaseLostError | None] = self._loop.create_future()
+        self.body_loop: asyncio.AbstractEventLoop | None = None
+        self._objects = objects
+        self._in_flight = objects.in_flight
+        self._belief = objects.timing.belief
+        self._settled_at = landed.settled_at
+        self._thread = threading.get_ident()
+        self._mutex = threading.Lock()
+        self._sent = landed.sent
+        self._head = landed
+        # Its own: the clean-up of a loss must not take a later write of the acquisition for its own.
+        self._attempts = Attempts(landed)
+        self._renewal: asyncio.Task[BackendError | None] | None = None
+
+    # Belief: any thread.
+
+    def remaining(self) -> float:
+        """Return seconds until belief ends; 0.0 once it has."""
+        # Without the mutex first: a renewal that lands meanwhile only makes the answer too small.
+        if self.phase is _HELD and (left := self._left()) > 0:
+            return left
+        with self._mutex:
+            return self._believed()
+
+    def _believed(self) -> float:
+        """Like ``remaining``; the mutex is held."""
+        if self.phase is not Phase.HELD:
+            return 0.0
+        if (left := self._left()) > 0:
+            return left
+        reason = "its deadline passed before a renewal was confirmed"
+        self._lose(self._error(LeaseExpiredError, reason))
+        return 0.0
+
+    def _left(self) -> float:
+        clock, sent = self._objects.clock, self._sent
+        return self._belief - max(
+            clock.monotonic() - sent.monotonic, clock.boot() - sent.boot, clock.wall() - sent.wall
+        )
+
+    def until_settled(self) -> float:
+        """Return seconds until store time has reached the token (rule 11), else 0.0."""
+        wait = self._objects.until_settled(self._settled_at)
+        if wait <= 0:
+            self._settled_at = None  # for good, also where no Date is carried any more
+        return wait
+
+    def end_belief(self, loss: str | None = None) -> bool:
+        """Stop believing before a release is sent; False if the lock was not held any more.
+
+        Args:
+            loss: Why it is released, if its holder did not ask for that: it is lost to the holder.
+        """
+        with self._mutex:
+            if self._believed() <= 0:
+                return False
+            if loss is None:
+                self.phase = Phase.RELEASING
+            else:
+                self._lose(self._error(LeaseLostError, loss), clean_up=False)  # the release does so
+        return True
+
+    def abandon(self, reason: str) -> None:
+        """End belief without a write and without reporting it: in a forked child."""
+        self._mutex = threading.Lock()  # another thread of the parent may have held the old one
+        if self.phase is Phase.HELD:
+            self.lost, self.phase = self._error(LeaseLostError, reason), Phase.LOST
+
+    def _lose(self, error: LeaseLostError, *, clean_up: bool = True) -> None:
+        """Make the loss final; the mutex is held."""
+        if self.phase is not Phase.HELD:
+            return
+        self.lost, self.phase = error, Phase.LOST
+        with suppress(RuntimeError):  # the loop is closed
+            here = threading.get_ident() == self._thread
+            call_soon = self._loop.call_soon if here else self._loop.call_soon_threadsafe
+            call_soon(self._after_loss, error, clean_up)
+
+    def _error(self, kind: Callable[..., LeaseLostError], reason: str, **fields: Any) -> LeaseLostError:  # noqa: ANN401
+        return kind(key=self.key, owner=self.owner, fencing_token=self.fencing_token, reason=reason, **fields)
+
+    # Renewal.
+
+    async def renew(self) -> BackendError | None:
+        """Renew by one conditional write; joins a renewal that is under way.
+
+        Returns:
+            None if the store agrees or the lock is not held any more; else why it is not known.
+        """
+        renewal = self.start_renewal()
+        if renewal is None:
+            return None
+        await asyncio.wait([renewal])
+        return None if renewal.cancelled() else renewal.result()
+
+    def start_renewal(self) -> asyncio.Task[BackendError | None] | None:
+        """Start a renewal or return the one that is under way; None if the lock is not held any more."""
+        if not self.renewing:
+            if self.remaining() <= 0:
+                return None
+            self._renewal = self._in_flight.spawn(self._renew())
+        return self._renewal
+
+    @property
+    def renewing(self) -> bool:
+        """Whether a renewal is under way."""
+        return self._renewal is not None and not self._renewal.done()
+
+    @property
+    def head(self) -> tuple[LockRecord, str | None]:
+        """The last record that is known to have landed, and its version."""
+        return self._head.record, self._head.version
+
+    async def _renew(self) -> BackendError | None:
+        error = await self._renew_once()
+        if error is not None and self.phase is Phase.HELD:
+            self._emit("renewal_failed", str(error))
+        return error
+
+    async def _renew_once(self) -> BackendError | None:
+        await self._objects.pace(self.key)
+        if (left := self.remaining()) <= 0:
+            return None  # past the deadline no renewal is sent
+        base, now = self._head, self._objects.now()
+        valid_until = max(base.record.valid_until_ms, self._objects.promise(now) or 0)
+        record = base.record._replace(nonce=self._objects.fresh_nonce(), valid_until_ms=valid_until)
+        attempt = Attempt(record, base.version, now)
+        self._attempts.add(attempt)
+        try:
+            error = await self._objects.write(self.key, attempt, timeout=left)
+            if error is None:
+                self._extend(attempt)
+                return None
+            return await self._read_back(error)
+        except RecordCorruptError as corrupt:
+            self._taken_over(Displaced(f"its object is corrupt: {corrupt.reason}"))
+            return None
+        except BackendError as failed:
+            return failed
+        except ConfigError:  # from reading back: the write is as open as before
+            return error
+
+    async def _read_back(self, error: BackendError) -> BackendError | None:
+        """Find out what became of a renewal whose answer was ``error`` (rule 2)."""
+        if (left := self.remaining()) <= 0:
+            return error
+        seen = await self._objects.read(self.key, timeout=left)
+        mine = self._attempts.find(seen)
+        if mine is not None and mine is not self._head:
+            self._extend(mine)
+            return None
+        if seen.version == self._head.version:
+            return error  # unchanged: the attempt may still land
+        self._attempts.forget()
+        self._taken_over(displaced(seen, self.owner))
+        return None
+
+    def _extend(self, attempt: Attempt) -> None:
+        """Count belief from a renewal that landed, unless it has ended."""
+        self._head = attempt
+        self._attempts.settle_on(attempt)
+        with self._mutex:
+            if self._believed() <= 0:
+                return
+            self._sent = attempt.sent
+        self.until_settled()  # while there is a Date to tell by
+        self._emit("renewed")
+
+    # Loss.
+
+    def _taken_over(self, by: Displaced) -> None:
+        with self._mutex:
+            self._lose(self._taken_over_error(by))
+
+    def _taken_over_error(self, by: Displaced) -> LeaseLostError:
+        return self._error(LeaseTakenOverError, by.reason, new_owner=by.owner, new_token=by.token)
+
+    def _after_loss(self, error: LeaseLostError, clean_up: bool) -> None:  # noqa: FBT001  by position only
+        self._emit("lost", error.reason)
+        if clean_up and (self.renewing or self._may_stand()):
+            self._in_flight.spawn(self._clean_up())
+        self._end(error)
+
+    async def _clean_up(self) -> None:
+        """Free the lock after a loss if a write of this lease may still land, or has landed (rule 3)."""
+        if self._renewal is not None:
+            await asyncio.wait([self._renewal])
+        if self._may_stand():
+            await self._free("reaped", None)
+
+    def _may_stand(self) -> bool:
+        landed_late = self._head.sent is not self._sent
+        return landed_late or self._attempts.open_on(self._head.version) is not None
+
+    # Release.
+
+    def let_go(self, loss: str | None = None) -> None:
+        """End belief and release in the background; ``loss`` as of ``end_belief``."""
+        if self.end_belief(loss):
+            self._in_flight.spawn(self.release())
+
+    async def release(self, *, doubtful: bool = False) -> None:
+        """Free the lock, after ``end_belief``: by one conditional write, once no other is in flight.
+
+        Waits at most three request timeouts; after that it goes on in the background, bounded by
+        rule 3. ``lost`` says afterwards whether another's record was found, or none.
+
+        Args:
+            doubtful: A receiver may have written over the record unseen.
+        """
+        self._attempts.doubtful = self._attempts.doubtful or doubtful
+        with self._in_flight.protect():
+            await self.settle()
+            if not await self._free("released", 2 * self._objects.timing.request_timeout):
+                self._in_flight.spawn(self._free("released", None))
+
+    async def release_through(self, objects: LockObjects) -> None:
+        """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
+        if self.end_belief():
+            await self._write_free(objects, objects.timing.exit_bound)
+
+    async def settle(self) -> None:
+        """Wait for the renewal in flight, for at most a request timeout (rule 6)."""
+        if self._renewal is not None and not self._renewal.done():
+            await asyncio.wait([self._renewal], timeout=self._objects.timing.request_timeout)
+
+    async def _free(self, kind: Kind, limit: float | None) -> bool:
+        """Write the free record; False if it is not known after ``limit`` whether that has landed."""
+        freed = await self._write_free(self._objects, limit)
+        if freed is None and limit is not None:
+            return False
+        if isinstance(freed, Attempt):
+            self.freed = freed
+            self._released(kind)
+        elif freed is None:
+            self._released("release_unconfirmed", "the store did not answer")
+        else:
+            self.found_gone(freed)
+        return True
+
+    async def _write_free(self, objects: LockObjects, limit: float | None) -> Attempt | Displaced | None:
+        return await free(
+            objects,
+            self.key,
+            record=self._head.record,
+            base=self._head.version,
+            attempts=self._attempts,
+            keep_token=self.until_settled() <= 0,
+            limit=limit,
+        )
+
+    # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
+
+    def may_hand_over(self) -> bool:
+        """Whether a receiver may write over the record: before the deadline, with a settled token."""
+        return self._left() > 0 and self.until_settled() <= 0
+
+    def hand_over(self) -> None:
+        """Leave the record to a receiver, to write over or to free."""
+        self.phase = Phase.HANDED_OVER
+        self._in_flight.add(self.ended)
+
+    def shown_by(self, seen: Seen) -> bool:
+        """Whether ``seen`` is a live record of this lease, perhaps of a renewal that was thought lost."""
+        mine = self._attempts.find(seen)
+        if mine is not None:
+            self._head = mine
+        return mine is not None
+
+    def written_over(self) -> None:
+        """The receiver has acquired the lock: this lease lasted until then."""
+        self._released("released", "handed over")
+
+    def found_gone(self, by: Displaced) -> None:
+        """A release or a receiver found something else than the record: the lock was lost before."""
+        if not by.proven:
+            self._released("released", f"{by.reason} since")
+        elif self.phase in {Phase.RELEASING, Phase.HANDED_OVER}:
+            error = self._taken_over_error(by)
+            self.lost, self.phase = error, Phase.LOST
+            self._emit("lost", by.reason)
+            self._end(error)
+
+    # The end.
+
+    def _released(self, kind: Kind, detail: str = "") -> None:
+        self._emit(kind, detail)
+        if self.phase is not Phase.LOST:
+            self.phase = Phase.RELEASED
+            self._end(None)
+
+    def _end(self, loss: LeaseLostError | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(loss)
+
+    def _emit(self, kind: Kind, detail: str = "") -> None:
+        self._objects.events.emit(kind, self.key, self.owner, self.fencing_token, detail)

@@ -1,0 +1,162 @@
+"""Who may talk to the store: which waiter of this client, and whether this client at all (rules 12 to 14)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from asynclock.protocol.timing import longest_run
+from asynclock.settings import default_poll_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asynclock.protocol.held import HeldLock
+    from asynclock.protocol.timing import Timing
+    from asynclock.record import LockRecord
+
+_IMMEDIATE_POLLS: Final = 2
+_AWAY_POLLS: Final = 2
+
+
+class WaitQueue:
+    """The coroutines and threads of one client that wait for one lock, first come, first served.
+
+    Only the head of the queue talks to the store. A turn may come with a held lock of this client
+    whose belief has ended: it is handed over, and the new head writes over its record or frees it.
+    """
+
+    def __init__(self) -> None:
+        self._stranded: HeldLock | None = None
+        self._busy = False
+        self._waiters: deque[asyncio.Future[HeldLock | None]] = deque()
+
+    def try_enter(self) -> bool:
+        """Become the head if nobody is."""
+        entered, self._busy = not self._busy, True
+        return entered
+
+    async def enter(self, until: float | None) -> HeldLock | None:
+        """Wait to become the head; returns the lock that is handed over, if any.
+
+        Raises:
+            TimeoutError: Loop time ``until`` has passed.
+        """
+        if self.try_enter():
+            return None
+        waiter: asyncio.Future[HeldLock | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout_at(until):
+                return await waiter
+        except TimeoutError:
+            if waiter.done() and not waiter.cancelled():
+                return waiter.result()  # the turn came at the same instant
+            self._forget(waiter)
+            raise
+        except asyncio.CancelledError:
+            if not waiter.done() or waiter.cancelled():
+                self._forget(waiter)
+            elif not self.pass_on(waiter.result()):
+                self._stranded = waiter.result()
+            raise
+
+    def _forget(self, waiter: asyncio.Future[HeldLock | None]) -> None:
+        with suppress(ValueError):  # skipped already by a turn that came after the cancellation
+            self._waiters.remove(waiter)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anybody waits, or did until just now."""
+        return bool(self._waiters)
+
+    def pass_on(self, held: HeldLock | None) -> bool:
+        """Make the next one the head and hand ``held`` over to it; False if that was not possible."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(held)
+                return True
+        if held is None:
+            self._busy = False
+        return held is None
+
+    def take_stranded(self) -> HeldLock | None:
+        """Return a lock that was handed over to a waiter as it was cancelled, while nobody else waited.
+
+        Free it, then ``leave``.
+        """
+        stranded, self._stranded = self._stranded, None
+        return stranded
+
+    def leave(self) -> None:
+        """Let the next one become the head."""
+        self.pass_on(None)
+
+
+class Fairness:
+    """Gives other clients their turns.
+
+    A client that has had the lock for a run keeps away for two poll intervals. Without this a second
+    process gets 3 turns of 700, since the client that releases is always the first to see it. And a
+    waiter that polls more slowly than that looks more often while the lock changes hands.
+
+    """
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._run_began = 0.0
+        self._run_owner: str | None = None
+        self._ended_at = 0.0
+        self._away_until = 0.0
+        self._seen_owner: str | None = None
+        self._changes_hands_until = -math.inf
+
+    def away_for(self, now: float) -> float:
+        """Return seconds for which this client keeps away; 0.0 or less if it need not."""
+        return self._away_until - now
+
+    def stand_back(self, until: float) -> None:
+        """Keep away at least until loop time ``until``."""
+        self._away_until = max(self._away_until, until)
+
+    def began(self, now: float, *, started_at: float, owner: str, predecessor: str | None) -> None:
+        """Record an acquisition that began at ``started_at`` and replaced ``predecessor``'s record."""
+        # From its start, not its answer: with slow answers each would begin a new run.
+        immediate = started_at - self._ended_at <= _IMMEDIATE_POLLS * self._timing.turn_poll
+        if self._run_owner is None or predecessor != self._run_owner or not immediate:
+            self._run_began = now
+        self._run_owner = owner
+
+    def may_hand_over(self, now: float) -> bool:
+        """Whether the run may go on by a hand-over inside of the client."""
+        return now - self._run_began < self._timing.run_length
+
+    def handed_over(self, now: float) -> None:
+        """Record a hand-over: the run goes on."""
+        self._ended_at = now
+
+    def ended(self, now: float, *, jittered: Callable[[float], float]) -> None:
+        """Record a release; after a whole run this client keeps away."""
+        self._ended_at = now
+        if now - self._run_began >= self._timing.run_length:
+            self._away_until = now + _AWAY_POLLS * self._timing.turn_poll * (0.5 + jittered(1.0))
+            self._run_owner = None
+
+    def saw(self, record: LockRecord | None, now: float) -> None:
+        """Record whose lock stands in the way at loop time ``now``."""
+        if record is None or record.lease_ms is None:
+            return
+        if self._seen_owner not in {None, record.owner}:
+            self._changes_hands_until = now + 2 * longest_run(record.lease_ms / 1000)
+        self._seen_owner = record.owner
+
+    def poll_interval(self, record: LockRecord | None, now: float) -> float:
+        """Return the poll interval to wait behind ``record`` with."""
+        usual = self._timing.poll_interval
+        if record is None or record.lease_ms is None or now >= self._changes_hands_until:
+            return usual
+        return min(usual, default_poll_interval(record.lease_ms / 1000))
