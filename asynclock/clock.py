@@ -59,7 +59,7 @@ class SystemClock:
     )
 
 
-class Instant(NamedTuple):
+class ClockReading(NamedTuple):
     """One reading of the three clocks."""
 
     monotonic: float
@@ -67,11 +67,11 @@ class Instant(NamedTuple):
     wall: float
 
     @classmethod
-    def now(cls, clock: Clock) -> Instant:
+    def now(cls, clock: Clock) -> ClockReading:
         """Read the three clocks of ``clock``."""
         return tuple.__new__(cls, (clock.monotonic(), clock.boot(), clock.wall()))
 
-    def elapsed(self, since: Instant) -> float:
+    def elapsed(self, since: ClockReading) -> float:
         """Return the seconds since ``since`` by the clock that counted the most."""
         return max(self.monotonic - since.monotonic, self.boot - since.boot, self.wall - since.wall)
 
@@ -88,8 +88,8 @@ class Date(NamedTuple):
     """
 
     value: float
-    sent: Instant
-    arrived: Instant
+    sent: ClockReading
+    arrived: ClockReading
     usable: bool
     by_wall: bool
 
@@ -111,7 +111,7 @@ class StoreTime:
         self._carried: Date | None = None
         self._recent: deque[Date] = deque(maxlen=WITNESSES_KEPT)
 
-    def observe(self, value: float | None, *, sent: Instant, arrived: Instant) -> Date | None:
+    def observe(self, value: float | None, *, sent: ClockReading, arrived: ClockReading) -> Date | None:
         """Record a response's Date and decide how far to trust it; None if the response had no Date."""
         if value is None:
             return None
@@ -131,7 +131,7 @@ class StoreTime:
                 self._carried = date
         return date
 
-    def bounds(self, now: Instant) -> tuple[float, float] | None:
+    def bounds(self, now: ClockReading) -> tuple[float, float] | None:
         """Return the earliest and latest store time at ``now``; None if no usable Date is carried."""
         date = self._carried
         if date is None or now.boot - date.arrived.boot > CARRY_SECONDS:
@@ -141,7 +141,7 @@ class StoreTime:
             date.value + self._resolution + (now.boot - date.sent.boot),
         )
 
-    def latest(self, now: Instant) -> float | None:
+    def latest(self, now: ClockReading) -> float | None:
         """Return the latest store time at ``now``, for publishing; None if there never was a usable Date.
 
         If the Date is too old to be carried, 1 % of its age is added, at most 12 hours.
@@ -161,7 +161,7 @@ class StoreTime:
     def _wall_is_wrong(self, boot: float) -> bool:
         return self._agreed_at is None or boot - self._agreed_at > CARRY_SECONDS
 
-    def _has_witnesses(self, value: float, sent: Instant, arrived: Instant) -> bool:
+    def _has_witnesses(self, value: float, sent: ClockReading, arrived: ClockReading) -> bool:
         agreeing = 0
         for other in self._recent:
             if not WITNESS_SPACING <= sent.boot - other.arrived.boot <= CARRY_SECONDS:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from asynclock.errors import PreconditionFailedError
 
 if TYPE_CHECKING:
-    from asynclock.clock import Instant
+    from asynclock.clock import ClockReading
     from asynclock.errors import BackendError
     from asynclock.protocol.decisions import Seen
     from asynclock.record import LockRecord
@@ -30,7 +30,7 @@ class Attempt:
 
     record: LockRecord
     base: str | None
-    sent: Instant
+    sent: ClockReading
     version: str | None = None
     spent: bool = False
     settled_at: float | None = None

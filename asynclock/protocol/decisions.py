@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from asynclock.protocol.timing import Timing, longest_request
 
 if TYPE_CHECKING:
-    from asynclock.clock import Date, Instant
+    from asynclock.clock import ClockReading, Date
     from asynclock.record import LockRecord
 
 HUDI_DRIFT: Final = 0.5
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
     version: str | None
     last_modified: float | None
     date: Date | None
-    arrived: Instant
+    arrived: ClockReading
 
 
 class Observation:

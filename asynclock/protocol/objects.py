@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakSet
 
 from asynclock.backend import Absent
-from asynclock.clock import Instant, StoreTime
+from asynclock.clock import ClockReading, StoreTime
 from asynclock.errors import (
     AccessDeniedError,
     BackendError,
@@ -101,9 +101,9 @@ class LockObjects:
             holder=self.holder,
         )
 
-    def now(self) -> Instant:
+    def now(self) -> ClockReading:
         """Read this machine's clocks."""
-        return Instant.now(self.clock)
+        return ClockReading.now(self.clock)
 
     def fresh_owner(self) -> str:
         """Return a new owner id, a random UUID (RFC 9562, version 4)."""
@@ -122,7 +122,7 @@ class LockObjects:
         """Return half to all of ``seconds``, so that clients never wait in step."""
         return seconds * self._rng.uniform(0.5, 1.0)
 
-    def promise(self, now: Instant) -> int | None:
+    def promise(self, now: ClockReading) -> int | None:
         """Return the ``validUntil`` to publish at ``now`` (rule 4); None: no usable Date yet, read again."""
         latest = self.time.latest(now)
         if latest is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from asynclock import LeaseSettings
-from asynclock.clock import Date, Instant
+from asynclock.clock import ClockReading, Date
 from asynclock.protocol.decisions import (
     Observation,
     Seen,
@@ -45,7 +45,7 @@ def see(
     monotonic: float = 0.0,
 ) -> Seen:
     """Return what an answer with Date ``at`` shows; None: it bears no Date."""
-    now = Instant(monotonic, monotonic, T + monotonic)
+    now = ClockReading(monotonic, monotonic, T + monotonic)
     date = None if at is None else Date(at, now, now, usable, by_wall)
     parsed = None if record is None else parse_record(record)
     return Seen(parsed, None if record is None else version, last_modified, date, now)
@@ -308,7 +308,7 @@ def test_a_write_dated_before_it_was_sent_is_observed(
     modified = 1_700_000_000.0
     valid_until = modified + lease + 2 * timing.slack + under_way + (0.01 if early else -0.01)
     record = parse_record(our_record(valid_until=valid_until, lease_ms=round(lease * 1000)))
-    now = Instant(0.0, 0.0, modified + 1000.0)
+    now = ClockReading(0.0, 0.0, modified + 1000.0)
     seen = Seen(record, "v1", modified, Date(now.wall, now, now, usable=True, by_wall=True), now)
     observation = Observation()
     observation.note(seen)
@@ -321,7 +321,7 @@ def test_the_next_look_comes_at_the_end_of_the_observation() -> None:
     record = parse_record(our_record(valid_until=1_700_000_013.0))
     observation = Observation()
     for monotonic in (0.0, 9.9):
-        now = Instant(monotonic, monotonic, 0.0)
+        now = ClockReading(monotonic, monotonic, 0.0)
         seen = Seen(record, "v1", None, None, now)
         observation.note(seen)
 
@@ -332,7 +332,7 @@ def test_a_usable_date_of_an_older_version_does_not_stop_an_observation() -> Non
     """Each version is observed anew, so the next Hudi record can be freed without Dates (rule 8)."""
     observation = Observation()
     clock = ManualClock()
-    now = Instant.now(clock)
+    now = ClockReading.now(clock)
     date = Date(now.wall, now, now, usable=True, by_wall=True)
     record = parse_record(hudi_record(now.wall))
     observation.note(Seen(record, "1", None, date, now))

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asynclock import ConfigError, LeaseSettings
-from asynclock.clock import Instant, StoreTime
+from asynclock.clock import ClockReading, StoreTime
 from asynclock.protocol.decisions import Token, next_token, promise
 from asynclock.protocol.timing import Timing
 from asynclock.record import LockRecord, parse_record
@@ -201,11 +201,11 @@ def test_what_is_published_is_never_too_far_ahead_for_a_reader(
         return
     clock = ManualClock()
     time = StoreTime(skew=skew, resolution=resolution)
-    sent = Instant.now(clock)
+    sent = ClockReading.now(clock)
     clock.advance(trip * max(1.0, timing.slack))
-    time.observe(clock.wall() + ahead * skew, sent=sent, arrived=Instant.now(clock))
+    time.observe(clock.wall() + ahead * skew, sent=sent, arrived=ClockReading.now(clock))
     clock.advance(age)
-    latest = time.latest(Instant.now(clock))
+    latest = time.latest(ClockReading.now(clock))
     if latest is None:
         return
 

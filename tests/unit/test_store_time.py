@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.clock import Date, Instant, StoreTime, SystemClock
+from asynclock.clock import ClockReading, Date, StoreTime, SystemClock
 
 if TYPE_CHECKING:
     from asynclock.testing.clocks import ManualClock
@@ -16,24 +16,24 @@ SKEW, RESOLUTION = 2.0, 1.0
 
 def test_the_largest_clock_counts(clock: ManualClock) -> None:
     """A suspended machine or a step of the wall clock lets time pass, never stand still."""
-    since = Instant.now(clock)
+    since = ClockReading.now(clock)
     clock.advance(1.0)
-    assert Instant.now(clock).elapsed(since) == pytest.approx(1.0)
+    assert ClockReading.now(clock).elapsed(since) == pytest.approx(1.0)
 
     clock.suspend(5.0)
-    assert Instant.now(clock).elapsed(since) == pytest.approx(6.0)
+    assert ClockReading.now(clock).elapsed(since) == pytest.approx(6.0)
 
     clock.step(-100.0)
-    assert Instant.now(clock).elapsed(since) == pytest.approx(6.0)
+    assert ClockReading.now(clock).elapsed(since) == pytest.approx(6.0)
 
     clock.step(200.0)
-    assert Instant.now(clock).elapsed(since) == pytest.approx(106.0)
+    assert ClockReading.now(clock).elapsed(since) == pytest.approx(106.0)
 
 
 def test_the_system_clock_reads_three_clocks_that_go_on() -> None:
     """The clocks of the operating system only rise between two readings."""
     clock = SystemClock()
-    first, second = Instant.now(clock), Instant.now(clock)
+    first, second = ClockReading.now(clock), ClockReading.now(clock)
 
     assert second.monotonic >= first.monotonic
     assert second.boot >= first.boot
@@ -48,7 +48,7 @@ def time() -> StoreTime:
 
 def test_nothing_is_known_before_the_first_date(time: StoreTime, clock: ManualClock) -> None:
     """Without any Date there are no bounds."""
-    now = Instant.now(clock)
+    now = ClockReading.now(clock)
     assert time.observe(None, sent=now, arrived=now) is None
 
     assert time.bounds(now) is None
@@ -59,10 +59,10 @@ def observe(
     time: StoreTime, clock: ManualClock, *, error: float = 0.0, trip: float = 0.0, true: float | None = None
 ) -> Date:
     """Take in a Date that is ``error`` from the wall clock (or from ``true``) after a round ``trip``."""
-    sent = Instant.now(clock)
+    sent = ClockReading.now(clock)
     value = (clock.wall() if true is None else true) + error
     clock.advance(trip)
-    date = time.observe(value, sent=sent, arrived=Instant.now(clock))
+    date = time.observe(value, sent=sent, arrived=ClockReading.now(clock))
     assert date is not None
     return date
 
@@ -71,7 +71,7 @@ def test_a_date_bounds_the_stores_time(time: StoreTime, clock: ManualClock) -> N
     """``lo`` counts from the arrival, ``hi`` from the sending and covers the cut-off second."""
     date = observe(time, clock, trip=0.5)
     clock.advance(100.0)
-    now = Instant.now(clock)
+    now = ClockReading.now(clock)
 
     bounds = time.bounds(now)
 
@@ -84,10 +84,10 @@ def test_a_date_is_carried_for_ten_minutes(time: StoreTime, clock: ManualClock) 
     """After ten minutes a Date bounds nothing any more: read first."""
     observe(time, clock)
     clock.advance(600.0)
-    assert time.bounds(Instant.now(clock)) is not None
+    assert time.bounds(ClockReading.now(clock)) is not None
 
     clock.advance(0.001)
-    assert time.bounds(Instant.now(clock)) is None
+    assert time.bounds(ClockReading.now(clock)) is None
 
 
 def test_a_date_is_carried_by_the_boot_clock_only(time: StoreTime, clock: ManualClock) -> None:
@@ -96,7 +96,7 @@ def test_a_date_is_carried_by_the_boot_clock_only(time: StoreTime, clock: Manual
     clock.step(5_000.0)
     clock.suspend(100.0)
 
-    bounds = time.bounds(Instant.now(clock))
+    bounds = time.bounds(ClockReading.now(clock))
 
     assert bounds == (
         pytest.approx(date.value + 100.0, abs=1e-5),
@@ -109,7 +109,7 @@ def test_an_old_date_is_still_published_one_percent_later(time: StoreTime, clock
     date = observe(time, clock)
     clock.advance(1_000.0)
 
-    assert time.latest(Instant.now(clock)) == pytest.approx(date.value + 1_011.0, abs=1e-5)
+    assert time.latest(ClockReading.now(clock)) == pytest.approx(date.value + 1_011.0, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_the_wall_clock_is_the_witness_of_a_date(
     date = observe(time, clock, error=error)
 
     assert (date.usable, date.by_wall) == (usable, usable)
-    assert (time.bounds(Instant.now(clock)) is not None) == usable
+    assert (time.bounds(ClockReading.now(clock)) is not None) == usable
 
 
 def test_the_witness_spans_sending_and_arrival(time: StoreTime, clock: ManualClock) -> None:
@@ -146,11 +146,11 @@ def test_a_wall_clock_that_steps_during_a_request_is_no_witness(
     time: StoreTime, clock: ManualClock, trip: float, step: float, value: float
 ) -> None:
     """Its readings at the sending and at the arrival must both agree with the Date."""
-    sent = Instant.now(clock)
+    sent = ClockReading.now(clock)
     clock.advance(trip)
     clock.step(step)
 
-    date = time.observe(sent.wall + value, sent=sent, arrived=Instant.now(clock))
+    date = time.observe(sent.wall + value, sent=sent, arrived=ClockReading.now(clock))
 
     assert date is not None
     assert not date.by_wall
@@ -177,7 +177,7 @@ def test_a_date_of_a_slow_answer_is_not_carried(
     date = observe(time, clock, trip=trip)
 
     assert date.usable
-    assert (time.bounds(Instant.now(clock)) is not None) == carried
+    assert (time.bounds(ClockReading.now(clock)) is not None) == carried
 
 
 def test_the_longest_trip_is_at_least_a_second(clock: ManualClock) -> None:
@@ -185,7 +185,7 @@ def test_the_longest_trip_is_at_least_a_second(clock: ManualClock) -> None:
     time = StoreTime(skew=0.0, resolution=0.0)
     observe(time, clock, trip=1.0, error=0.5)
 
-    assert time.bounds(Instant.now(clock)) is not None
+    assert time.bounds(ClockReading.now(clock)) is not None
 
 
 def wrong_wall(time: StoreTime, clock: ManualClock, count: int, *, spacing: float = 1.0) -> list[Date]:
@@ -286,7 +286,7 @@ def test_an_unusable_date_replaces_nothing(time: StoreTime, clock: ManualClock) 
     date = observe(time, clock)
     observe(time, clock, error=50.0)
 
-    assert time.bounds(Instant.now(clock)) == (
+    assert time.bounds(ClockReading.now(clock)) == (
         pytest.approx(date.value, abs=1e-5),
         pytest.approx(date.value + 1.0, abs=1e-5),
     )
