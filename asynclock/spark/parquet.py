@@ -7,7 +7,6 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
@@ -55,10 +54,6 @@ _OPTIONS: Final = {
 _PATTERN: Final = re.compile(r"[\[\]{}*?\\]")
 _NANOS: Final = "timestamp(nanos)"
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
-# What Spark says of a job that was not cancelled, and of what befell its task.
-_TASK_FAILED: Final = "Job aborted due to stage failure"
-_CAUSE: Final = re.compile("Caused by: (.*)")
-_LONGEST_CAUSE: Final = 300
 
 
 def rows(
@@ -73,7 +68,7 @@ def rows(
         files: URL and modification time of each.
         types: The declared types by column.
         required: The columns that must not be null.
-        damaged: What ``unreadable`` has found: the reasons by URL.
+        damaged: What ``undecodable`` has found: the reasons by URL.
     """
     spark = files.sparkSession
     good: dict[tuple[str, ...], list[str]] = {}
@@ -94,37 +89,18 @@ def rows(
     return reduce(DataFrame.unionByName, frames)
 
 
-def unreadable(files: DataFrame, types: Mapping[str, str]) -> dict[str, str]:
+def undecodable(files: DataFrame, types: Mapping[str, str]) -> dict[str, str]:
     """The files that cannot be decoded although all their bytes can be had: the reasons by URL.
 
     Raises:
-        Py4JJavaError: The store does not give all bytes of a file, or the jobs were cancelled.
+        Py4JJavaError: A store does not give all bytes of a file, or the job was cancelled.
     """
-    by_kinds: dict[tuple[str, ...], list[Row]] = {}
-    for footer in _footers(files, types):
-        if not footer["reason"] and not _misfit(dict(zip(types, footer["types"], strict=True)), types):
-            by_kinds.setdefault(tuple(footer["types"]), []).append(footer)
-    found: dict[str, str] = {}
-    for kinds, footers in by_kinds.items():
-        found |= _undecodable(files.sparkSession, footers, dict(zip(types, kinds, strict=True)))
-    return found
-
-
-def _undecodable(spark: SparkSession, footers: Sequence[Row], found: Mapping[str, str]) -> dict[str, str]:
-    """Those of files with the same types, found by halves."""
-    frame = _load(spark, [footer["path"] for footer in footers], found)
-    try:
-        frame.write.format("noop").mode("overwrite").save()
-    except Py4JJavaError as error:
-        if _TASK_FAILED not in str(error):
-            raise
-        if half := len(footers) // 2:
-            return _undecodable(spark, footers[:half], found) | _undecodable(spark, footers[half:], found)
-        jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
-        conf = spark._jsc.hadoopConfiguration()  # noqa: SLF001
-        jvm.io.asynclock.source.SourceFiles.readThrough(footers[0]["file"], conf)
-        return {footers[0]["file"]: f"the file is damaged ({_first_cause(error)})"}
-    return {}
+    spark = files.sparkSession
+    jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
+    good = [(one["file"],) for one in _footers(files, types) if not one["reason"]]
+    listed = spark.createDataFrame(good, "file string")
+    found = jvm.io.asynclock.source.SourceFiles.undecodable(listed._jdf, list(types))  # noqa: SLF001
+    return {row["file"]: row["reason"] for row in DataFrame(found, spark).collect()}
 
 
 def _footers(files: DataFrame, types: Mapping[str, str]) -> list[Row]:
@@ -133,18 +109,6 @@ def _footers(files: DataFrame, types: Mapping[str, str]) -> list[Row]:
     jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
     found = DataFrame(jvm.io.asynclock.source.SourceFiles.footers(files._jdf, list(types)), spark)  # noqa: SLF001
     return sorted(found.collect(), key=lambda footer: (footer["modified"], footer["file"]))
-
-
-def _load(spark: SparkSession, paths: Sequence[str], found: Mapping[str, str]) -> DataFrame:
-    schema = ", ".join(f"`{name}` {_READ_AS.get(kind, kind)}" for name, kind in found.items())
-    escaped = (_PATTERN.sub(r"\\\g<0>", path) for path in paths)
-    return spark.read.schema(schema).options(**_OPTIONS).parquet(*escaped)
-
-
-def _first_cause(error: Py4JJavaError) -> str:
-    """The last ``Caused by`` of a failed job is what happened first."""
-    causes = [found[1] for found in _CAUSE.finditer(str(error))]
-    return causes[-1][:_LONGEST_CAUSE] if causes else _TASK_FAILED
 
 
 def converts(found: str, declared: str) -> bool:
@@ -174,7 +138,12 @@ def _read(
     types: Mapping[str, str],
     required: Sequence[str],
 ) -> DataFrame:
-    frame = _load(spark, paths, found)
+    schema = ", ".join(f"`{name}` {_READ_AS.get(kind, kind)}" for name, kind in found.items())
+    frame = (
+        spark.read.schema(schema)
+        .options(**_OPTIONS)
+        .parquet(*(_PATTERN.sub(r"\\\g<0>", path) for path in paths))
+    )
     complaints = []
     for name, kind in found.items():
         value = F.col(name)

@@ -88,7 +88,7 @@ class Source:
                 rows = settled(parsed)
             except Py4JJavaError:
                 parsed.unpersist()
-                damaged = parquet.unreadable(files, self._types) if self._stream.format == "parquet" else {}
+                damaged = parquet.undecodable(files, self._types) if self._stream.format == "parquet" else {}
                 if not damaged:
                     raise
                 parsed = self.parse(files, damaged).persist()

@@ -608,6 +608,25 @@ def test_damaged_page_behind_a_good_footer_is_a_bad_file(
     assert "damaged" in outcome.reasons[0]
 
 
+def test_page_that_gives_too_few_bytes_ends_no_stream(read: Callable[..., Outcome]) -> None:
+    """Spark would wait for ever for the bytes that a packed page lacks, where no checksum tells of it."""
+    notes = [f"the note of row {row % 7}" for row in range(100)]
+    whole = io.BytesIO()
+    long = table(k=["N2"] * 100, at=pa.array([1] * 100), x=pa.array([1] * 100, pa.int32()), note=notes)
+    pq.write_table(long, whole, compression="snappy", use_dictionary=False)
+    content = bytearray(whole.getvalue())
+    # Levels (a length and three bytes), and of each text its length: a Snappy block begins with its size.
+    size = 4 + 3 + sum(4 + len(note) for note in notes)
+    first = content.index(bytes([size & 0x7F | 0x80, size >> 7]))
+    content[first] ^= 0x01  # one less
+
+    outcome = read({"0.parquet": table(), "1.parquet": bytes(content)}, "parquet")
+
+    assert outcome.good == [("N1", 1, 1, "n")]
+    assert [entry[:2] for entry in outcome.bad] == [("1.parquet", None)]
+    assert "damaged" in outcome.reasons[0]
+
+
 def test_page_that_its_dictionary_does_not_fit_is_damage(read: Callable[..., Outcome]) -> None:
     """Damage that shows only when a cell is asked for costs the file alone, also without a checksum."""
     whole = io.BytesIO()

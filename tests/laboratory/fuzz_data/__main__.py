@@ -94,7 +94,7 @@ def main() -> int:
         spark = session(
             "asynclock fuzz-data",
             master="local[2]",
-            conf={"spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"},
+            conf={"spark.sql.shuffle.partitions": "2", "spark.log.level": "OFF"},
         )
         total = fuzz(
             spark,

@@ -1,26 +1,40 @@
 package io.asynclock.source;
 
+import io.airlift.compress.MalformedInputException;
+import io.airlift.compress.lz4.Lz4Decompressor;
 import java.io.BufferedInputStream;
 import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.util.List;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.Path;
+import org.apache.parquet.example.data.Group;
+import org.apache.parquet.format.DataPageHeaderV2;
 import org.apache.parquet.format.PageHeader;
 import org.apache.parquet.format.Util;
+import org.apache.parquet.hadoop.ParquetInputFormat;
+import org.apache.parquet.hadoop.ParquetReader;
+import org.apache.parquet.hadoop.api.ReadSupport;
+import org.apache.parquet.hadoop.example.GroupReadSupport;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.parquet.hadoop.metadata.CompressionCodecName;
 import org.apache.parquet.hadoop.metadata.ParquetMetadata;
+import org.apache.parquet.schema.MessageType;
+import org.apache.parquet.schema.Type;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
 
 /**
- * The headers of a parquet file's pages, looked at before Spark reads them.
+ * The pages of a parquet file.
  *
- * <p>Spark believes the sizes in them: a wrong one lets its task run for ever, or takes the memory of the whole
- * process. Whatever else is wrong with a page ends the task with an error.
+ * <p>Their headers are looked at before Spark reads them, for it believes the sizes there: a wrong one lets its task
+ * run for ever, or takes the memory of the whole process. Whatever else is wrong ends its task with an error; then
+ * each file is decoded alone to find the one.
  */
 final class ParquetPages {
 
@@ -37,14 +51,41 @@ final class ParquetPages {
         for (ColumnChunkMetaData chunk : block.getColumns()) {
           String[] column = chunk.getPath().toArray();
           if (column.length == 1 && names.contains(column[0]) && !fit(file, chunk)) {
-            throw new BadFile("the file is damaged (a page header of the column " + column[0] + " cannot be right)");
+            throw new BadFile("the file is damaged (a page of the column " + column[0] + " is not what its header says)");
           }
         }
       }
     }
   }
 
-  /** Whether the pages are no larger than the footer says that they are together. */
+  /** Decodes every value of the named columns. */
+  static void decode(Path path, Configuration conf, Set<String> names) throws IOException, BadFile {
+    try {
+      Configuration reading = new Configuration(conf);
+      List<Type> fields = ParquetFooter.read(path, conf).metadata().getFileMetaData().getSchema().getFields();
+      Type[] wanted = fields.stream().filter(field -> names.contains(field.getName())).toArray(Type[]::new);
+      reading.set(ReadSupport.PARQUET_READ_SCHEMA, new MessageType("wanted", wanted).toString());
+      reading.setBoolean(ParquetInputFormat.PAGE_VERIFY_CHECKSUM_ENABLED, true);
+      try (ParquetReader<Group> rows = ParquetReader.builder(new GroupReadSupport(), path).withConf(reading).build()) {
+        while (rows.read() != null) {
+          if (TaskContext.get().isInterrupted()) {
+            throw new TaskKilledException();
+          }
+        }
+      }
+    } catch (TaskKilledException killed) {
+      throw killed;
+    } catch (IOException | RuntimeException error) {
+      Bytes.readThrough(path, conf); // unless the store gives all bytes it is to blame
+      Throwable cause = error;
+      while (cause.getCause() != null) {
+        cause = cause.getCause();
+      }
+      throw new BadFile("the file is damaged (" + cause + ")");
+    }
+  }
+
+  /** Whether the pages are what their headers say, and together no more than the footer says. */
   private static boolean fit(FSDataInputStream file, ColumnChunkMetaData chunk) throws IOException {
     long place = chunk.getStartingPos();
     long stored = 0;
@@ -63,13 +104,59 @@ final class ParquetPages {
       stored += bytes.count + header.getCompressed_page_size();
       size += bytes.count + header.getUncompressed_page_size();
       int few = Math.min(header.getCompressed_page_size(), header.getUncompressed_page_size());
-      boolean packed = chunk.getCodec() != CompressionCodecName.UNCOMPRESSED; // else nothing takes place by the size
+      boolean packed = chunk.getCodec() != CompressionCodecName.UNCOMPRESSED; // else nobody goes by the size
       if (few < 0 || stored > chunk.getTotalSize() || packed && size > chunk.getTotalUncompressedSize()) {
+        return false;
+      }
+      if (!unpacksToItsSize(header, bytes, chunk.getCodec())) {
         return false;
       }
       values += Math.max(0, values(header));
     }
     return true;
+  }
+
+  /** Whether a page gives as many bytes as its header says: of these codecs Spark waits for the rest for ever. */
+  private static boolean unpacksToItsSize(PageHeader header, InputStream bytes, CompressionCodecName codec)
+      throws IOException {
+    int plain = 0;
+    if (header.isSetData_page_header_v2()) {
+      DataPageHeaderV2 second = header.getData_page_header_v2();
+      plain = second.getRepetition_levels_byte_length() + second.getDefinition_levels_byte_length();
+      if (!second.isIs_compressed()) {
+        return true;
+      }
+    }
+    int packed = header.getCompressed_page_size() - plain;
+    int size = header.getUncompressed_page_size() - plain;
+    if (plain < 0 || packed < 0 || size < 0) {
+      return false;
+    }
+    bytes.readNBytes(plain);
+    switch (codec) {
+      case SNAPPY:
+        return packed == 0 ? size == 0 : size == snappySize(bytes);
+      case LZ4_RAW: // which does not say what comes of it
+        try {
+          return size == new Lz4Decompressor().decompress(bytes.readNBytes(packed), 0, packed, new byte[size], 0, size);
+        } catch (MalformedInputException damaged) {
+          return false;
+        }
+      default:
+        return true;
+    }
+  }
+
+  private static long snappySize(InputStream bytes) throws IOException {
+    long size = 0;
+    for (int shift = 0; shift < Integer.SIZE; shift += 7) {
+      int part = bytes.read();
+      size |= (part & 0x7FL) << shift;
+      if (part < 0x80) {
+        break;
+      }
+    }
+    return size;
   }
 
   private static int values(PageHeader header) {

@@ -5,6 +5,7 @@ import java.net.URI;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.java.function.FlatMapFunction;
@@ -117,9 +118,25 @@ public final class SourceFiles {
     return files.sparkSession().createDataset(footers, Encoders.row(schema));
   }
 
-  /** Fails unless each byte of the file can be had from its store. */
-  public static void readThrough(String file, Configuration conf) throws IOException {
-    Bytes.readThrough(path(file), conf);
+  /**
+   * Why parquet files cannot be decoded, for those that cannot; fails if a store does not give all bytes of one.
+   *
+   * @return for each damaged file its URL and the reason
+   */
+  public static Dataset<Row> undecodable(Dataset<Row> files, List<String> names) {
+    SerializableConfiguration conf = configuration(files);
+    Set<String> wanted = Set.copyOf(names);
+    FlatMapFunction<Row, Row> read =
+        file -> {
+          try {
+            ParquetPages.decode(path(file.getString(0)), conf.value(), wanted);
+            return List.<Row>of().iterator();
+          } catch (BadFile bad) {
+            return List.of(RowFactory.create(file.getString(0), bad.getMessage())).iterator();
+          }
+        };
+    StructType schema = new StructType().add("file", DataTypes.StringType).add("reason", DataTypes.StringType);
+    return files.flatMap(read, Encoders.row(schema));
   }
 
   /** Whether the bytes of a binary column are UTF-8. */
