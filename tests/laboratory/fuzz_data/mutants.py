@@ -167,8 +167,8 @@ MUTANTS: Final = (
         Patch(
             "Value.java",
             "        boolean fits = value.scale() <= scale && ",
-            "        value = value.setScale(Math.min(scale, value.scale()), java.math.RoundingMode.HALF_UP);\n"
-            "        boolean fits = ",
+            "        value = value.setScale(Math.min(scale, value.scale()), "
+            "java.math.RoundingMode.HALF_UP);\n        boolean fits = ",
         ),
     ),
     Mutant(
