@@ -23,6 +23,7 @@ from typing import Final
 import pyspark
 
 from asynclock.spark.session import hudi_bundle
+from tests.mutants.planting import Change
 
 ROOT: Final = Path(__file__).parents[3]
 JAVA: Final = Path("asynclock", "spark", "java", "src", "main", "java")
@@ -33,193 +34,236 @@ LAST_LINE: Final = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """One mend taken out.
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A mistake in Java.
 
     Attributes:
-        name: What goes wrong without it.
-        path: File under ``asynclock/spark``, or of ``io.asynclock`` in Java.
+        name: File of ``io.asynclock.source``.
         old: Text that is replaced; it occurs exactly once.
         new: What stands there instead.
     """
 
     name: str
-    path: str
     old: str
     new: str
 
+    @property
+    def path(self) -> Path:
+        """The file, relative to the folder that holds the package."""
+        return JAVA / "io" / "asynclock" / "source" / self.name
 
-_SOURCE: Final = "java/src/main/java/io/asynclock/source/"
+    def planted(self, source: str) -> str:
+        """Return the file's ``source`` with the mistake in it.
+
+        Raises:
+            ValueError: The text to replace does not occur exactly once.
+        """
+        if (count := source.count(self.old)) != 1:
+            raise ValueError(f"{self.name}: {self.old!r} occurs {count} times, not once")
+        return source.replace(self.old, self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One mend taken out.
+
+    Attributes:
+        name: What goes wrong without it.
+        change: How it is taken out.
+    """
+
+    name: str
+    change: Change | Patch
+
+
+_SPARK: Final = "asynclock.spark."
 
 MUTANTS: Final = (
     Mutant(
         "keys run into each other or hang",
-        "keys.py",
-        "url_encode(CAST(`{name}` AS STRING))",
-        "CAST(`{name}` AS STRING)",
+        Change(
+            _SPARK + "keys:record_key",
+            'f"url_encode(CAST(`{$name}` AS STRING))"',
+            'f"CAST(`{$name}` AS STRING)"',
+        ),
     ),
     Mutant(
         "a doubled quote is a backslash's business",
-        "dialect.py",
-        '"escape": self.quote if self.escape is None else self.escape,',
-        '"escape": "\\\\" if self.escape is None else self.escape,',
+        Change(
+            _SPARK + "dialect:CsvDialect.settings",
+            "self.quote if self.escape is None else self.escape",
+            '"\\\\" if self.escape is None else self.escape',
+        ),
     ),
     Mutant(
         "partitions are paths",
-        "options.py",
-        'hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "true"',
-        'hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "false"',
+        Change(
+            _SPARK + "options:partition_options",
+            '{$style: $yes, hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "true"}',
+            '{$style: $yes, hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "false"}',
+        ),
     ),
     Mutant(
         "old dates stop the compaction",
-        "session.py",
-        "    for name, value in EXACT_TIMES.items():\n",
-        "    for name, value in dict[str, str]().items():\n",
+        Change(_SPARK + "session:exact_times", "EXACT_TIMES.items()", "dict[str, str]().items()"),
     ),
     Mutant(
         "the second object of a line is lost",
-        _SOURCE + "JsonRecords.java",
-        "        readObject(parser, mayHalve);\n",
-        "        readObject(parser, mayHalve);\n        if (problem == null) { return; }\n",
+        Patch(
+            "JsonRecords.java",
+            "        readObject(parser, mayHalve);\n",
+            "        readObject(parser, mayHalve);\n        if (problem == null) { return; }\n",
+        ),
     ),
     Mutant(
         "decimals of JSON go through a double",
-        _SOURCE + "JsonRecords.java",
-        "        return digits;\n",
-        "        return NO_NUMBERS.contains(digits) ? digits : String.valueOf(Double.parseDouble(digits));\n",
+        Patch(
+            "JsonRecords.java",
+            "        return digits;\n",
+            "        return NO_NUMBERS.contains(digits) ? digits "
+            ": String.valueOf(Double.parseDouble(digits));\n",
+        ),
     ),
-    Mutant("late files are never read", "source.py", '"1000000d"', '"7d"'),
+    Mutant(
+        "late files are never read",
+        Change(_SPARK + "source", "_FOR_EVER: Final = $long", '_FOR_EVER: Final = "7d"'),
+    ),
     Mutant(
         "undecodable bytes merge keys",
-        _SOURCE + "Characters.java",
-        "      some = true;\n",
-        "      some = false;\n",
+        Patch("Characters.java", "      some = true;\n", "      some = false;\n"),
     ),
     Mutant(
         "parquet is cast",
-        "parquet.py",
-        "        return found in _TAKES[declared]\n",
-        "        return found in _TAKES[declared] or (declared, found[:9]) in "
-        '{("int", "double"), ("bigint", "timestamp"), ("int", "int64"), ("float", "double")}\n',
+        Change(
+            _SPARK + "parquet:converts",
+            "$found in _TAKES[$declared]",
+            "$found in _TAKES[$declared] or ($declared, $found[:9]) in "
+            '{("int", "double"), ("bigint", "timestamp"), ("int", "int64"), ("float", "double")}',
+        ),
     ),
     Mutant(
         "a missing column is null",
-        _SOURCE + "Header.java",
-        "      if (times == 0) {\n",
-        "      if (times < 0) {\n",
+        Patch("Header.java", "      if (times == 0) {\n", "      if (times < 0) {\n"),
     ),
     Mutant(
         "what follows a date is ignored",
-        _SOURCE + "Value.java",
-        "      Long day = date.matches() ? day(date) : null;\n",
-        "      Long day = date.lookingAt() ? day(date) : null;\n",
+        Patch(
+            "Value.java",
+            "      Long day = date.matches() ? day(date) : null;\n",
+            "      Long day = date.lookingAt() ? day(date) : null;\n",
+        ),
     ),
     Mutant(
         "a number overflows to infinity",
-        _SOURCE + "Value.java",
-        "      return Double.isInfinite(value) || value == 0 && !isZero(text) ? null : (Object) value;\n",
-        "      return value;\n",
+        Patch(
+            "Value.java",
+            "      return Double.isInfinite(value) || value == 0 && !isZero(text) ? null : (Object) value;\n",
+            "      return value;\n",
+        ),
     ),
     Mutant(
         "decimals are rounded",
-        _SOURCE + "Value.java",
-        "        boolean fits = value.scale() <= scale && ",
-        "        value = value.setScale(Math.min(scale, value.scale()), java.math.RoundingMode.HALF_UP);\n"
-        "        boolean fits = ",
+        Patch(
+            "Value.java",
+            "        boolean fits = value.scale() <= scale && ",
+            "        value = value.setScale(Math.min(scale, value.scale()), "
+            "java.math.RoundingMode.HALF_UP);\n        boolean fits = ",
+        ),
     ),
     Mutant(
         "nanoseconds are cut",
-        _SOURCE + "Value.java",
-        "          if (nanos % 1000 != 0) {\n",
-        "          if (nanos < 0) {\n",
+        Patch("Value.java", "          if (nanos % 1000 != 0) {\n", "          if (nanos < 0) {\n"),
     ),
     Mutant(
         "nanoseconds of parquet are cut",
-        "parquet.py",
-        "F.when(value % 1000 != 0, reason)",
-        "F.when(value.isNull() & value.isNotNull(), reason)",
+        Change(
+            _SPARK + "parquet:_read",
+            "F.when($value % 1000 != 0, $reason)",
+            "F.when($value.isNull() & $value.isNotNull(), $reason)",
+        ),
     ),
     Mutant(
         "nobody tells of hidden files",
-        "checkpoint.py",
-        "hidden=self._hidden())",
-        "hidden=())",
+        Change(_SPARK + "checkpoint:Checkpoint.unread_changes", "self._hidden()", "()"),
     ),
     Mutant(
         "nobody tells of changed files",
-        "checkpoint.py",
-        "changed=self._changed(),",
-        "changed=(),",
+        Change(_SPARK + "checkpoint:Checkpoint.unread_changes", "self._changed()", "()"),
     ),
     Mutant(
         "a table that is gone is fed nothing",
-        "checkpoint.py",
-        'if bound is None or bound["table_id"] == (found := table_id()):',
-        'if bound is None or bound["table_id"] == (found := table_id()) or bound:',
+        Change(
+            _SPARK + "checkpoint:Checkpoint.refuse_another_table",
+            '$bound is None or $bound["table_id"] == ($found := $id)',
+            '$bound is None or $bound["table_id"] == ($found := $id) or $bound',
+        ),
     ),
     Mutant(
         "numbers become texts in the ordering",
-        "fit.py",
-        "        if wanted == stored or (",
-        "        if stored or (",
+        Change(_SPARK + "fit:check_columns", "$wanted == $stored or $taken", "$stored or $taken"),
     ),
     Mutant(
         "names are found in any case",
-        _SOURCE + "Header.java",
-        "    return found.equalsIgnoreCase(wanted) && !found.equals(wanted);\n",
-        "    return false;\n",
+        Patch(
+            "Header.java",
+            "    return found.equalsIgnoreCase(wanted) && !found.equals(wanted);\n",
+            "    return false;\n",
+        ),
     ),
     Mutant(
         "the good rows of a damaged file are taken",
-        "source.py",
-        "    return parsed.where(~F.col(FILE).isin(files) | F.col(LINE).isNull()) if files else parsed\n",
-        "    return parsed\n",
+        Change(_SPARK + "source:settled", "return $rows if $files else parsed", "return parsed"),
     ),
     Mutant(
         "a damaged page ends the stream",
-        "source.py",
-        "                parsed = self.parse(files, damaged).persist()\n",
-        "                parsed = self.parse(files).persist()\n",
+        Change(
+            _SPARK + "source:Source.settled",
+            "self.parse($files, $damaged).persist()",
+            "self.parse($files).persist()",
+        ),
     ),
     Mutant(
         "damaged pages are believed",
-        "parquet.py",
-        '"parquet.page.verify-checksum.enabled": "true"',
-        '"parquet.page.verify-checksum.enabled": "false"',
+        Change(
+            _SPARK + "parquet",
+            "_OPTIONS: Final = $options",
+            '_OPTIONS: Final = $options | {"parquet.page.verify-checksum.enabled": "false"}',
+        ),
     ),
     Mutant(
         "the sizes of pages are believed",
-        _SOURCE + "SourceFiles.java",
-        "            ParquetPages.check(path, conf.value(), footer.metadata(), wanted);\n",
-        "",
+        Patch(
+            "SourceFiles.java",
+            "            ParquetPages.check(path, conf.value(), footer.metadata(), wanted);\n",
+            "",
+        ),
     ),
     Mutant(
         "blanks around a number are trimmed",
-        _SOURCE + "Layout.java",
-        "type.read(text);",
-        "type.read(type.value == Value.STRING ? text : text.trim());",
+        Patch(
+            "Layout.java", "type.read(text);", "type.read(type.value == Value.STRING ? text : text.trim());"
+        ),
     ),
     Mutant(
         "equal ordering values have no order",
-        "splice.py",
-        'f"struct({_required(stream.ordering)}, {arrival})',
-        'f"struct({_required(stream.ordering)}, hash({arrival}))',
+        Change(
+            _SPARK + "splice:Splice._newest",
+            'f"struct({$ordering}, {$arrival}) AS {$rank}"',
+            'f"struct({$ordering}, hash({$arrival})) AS {$rank}"',
+        ),
     ),
 )
 
 
-def planted(mutant: Mutant, folder: Path) -> None:
-    """Patch the copy of the source in ``folder``.
+def plant(mutant: Mutant, folder: Path) -> None:
+    """Put the mistake into the copy of the source in ``folder``, and build it.
 
     Raises:
-        ValueError: The text to replace does not occur exactly once: the source has moved on.
+        ValueError: The source has moved on: what to change is not there exactly once.
     """
-    path = folder / "asynclock" / "spark" / mutant.path
-    source = path.read_text(encoding="utf-8")
-    if (count := source.count(mutant.old)) != 1:
-        raise ValueError(f"{mutant.path}: the text of {mutant.name!r} occurs {count} times, not once")
-    path.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
+    path = folder / mutant.change.path
+    path.write_text(mutant.change.planted(path.read_text(encoding="utf-8")), encoding="utf-8")
     if path.suffix == ".java":
         _build(folder)
 
@@ -249,7 +293,7 @@ def hunt(mutant: Mutant | None, *, files: int, seed: int) -> tuple[bool, str]:
             ROOT / "asynclock", folder / "asynclock", ignore=shutil.ignore_patterns("__pycache__")
         )
         if mutant is not None:
-            planted(mutant, folder)
+            plant(mutant, folder)
         command = [
             sys.executable,
             "-m",
