@@ -93,9 +93,9 @@ class Lock:
             ConfigError: The timeout is negative, the client is closed, or the backend cannot be
                 opened with its options; nothing was written.
         """
-        held = await self._acquire(timeout=checked_timeout(timeout))
-        assert held is not None  # noqa: S101  only try_acquire gives None
-        return await self._begun(held)
+        lease = await self._acquire(timeout=checked_timeout(timeout))
+        assert lease is not None  # noqa: S101  only try_acquire gives None
+        return lease
 
     async def try_acquire(self) -> Lease | None:
         """Try once, without waiting in the queue; None if others hold the lock or this client makes way.
@@ -104,35 +104,33 @@ class Lock:
             BackendError: The store did not answer; the attempt has been cleaned up.
             RecordCorruptError: The object is no lock record; nothing was written.
         """
-        held = await self._acquire(timeout=None, once=True)
-        return None if held is None else await self._begun(held)
+        return await self._acquire(timeout=None, once=True)
 
-    async def _acquire(self, *, timeout: float | None, once: bool = False) -> HeldLock | None:
-        return await run_on(
-            self._home(),
-            lambda: self._engine.acquire(timeout=timeout, once=once, fencing=self._fencing),
-            undo=self._undo,
-        )
+    async def _acquire(self, *, timeout: float | None, once: bool = False) -> Lease | None:
+        held = await run_on(self._home(), lambda: self._begin(timeout, once=once), undo=self._undo)
+        if held is None:
+            return None
+        return Lease(held, name=self.name, loop=self._home(), release=self._end, fencing=self._fencing)
+
+    # On the client's loop.
+
+    async def _begin(self, timeout: float | None, *, once: bool) -> HeldLock | None:
+        held = await self._engine.acquire(timeout=timeout, once=once, fencing=self._fencing)
+        if held is not None and self._hooks is not None:
+            try:
+                await self._hooks.begin(held)
+            except BaseException:  # also a cancellation: the caller will never get the lease
+                await self._end(held)
+                raise
+        return held
 
     async def _undo(self, held: HeldLock | None) -> None:
         if held is not None:
-            await self._engine.release(held)
+            await self._end(held)
 
-    async def _begun(self, held: HeldLock) -> Lease:
-        hooks = self._hooks
-        release = self._engine.release if hooks is None else self._release
-        lease = Lease(held, name=self.name, loop=self._home(), release=release, fencing=self._fencing)
-        if hooks is not None:
-            try:
-                await run_on(self._home(), lambda: hooks.begin(held))
-            except BaseException:  # also a cancellation: the caller will never get the lease
-                if lease.held:
-                    await lease.release()
-                raise
-        return lease
-
-    async def _release(self, held: HeldLock) -> bool:
-        assert self._hooks is not None  # noqa: S101  only then is it a lease's release
+    async def _end(self, held: HeldLock) -> bool:
+        if self._hooks is None:
+            return await self._engine.release(held)
         return await self._hooks.end(lambda: self._engine.release(held))
 
     def hold(self, *, timeout: float | None = None) -> AbstractAsyncContextManager[Lease]:

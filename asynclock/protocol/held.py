@@ -253,20 +253,16 @@ class HeldLock:
 
     def _after_loss(self, error: LeaseLostError, clean_up: bool) -> None:  # noqa: FBT001  by position only
         self._emit("lost", error.reason)
-        if clean_up and (self.renewing or self._may_stand()):
-            self._in_flight.spawn(self._clean_up())
+        if clean_up and self._renewal is not None:  # else nothing was written after the acquisition
+            self._in_flight.spawn(self._clean_up(self._renewal))
         self._end(error)
 
-    async def _clean_up(self) -> None:
-        """Free the lock after a loss if a write of this lease may still land, or has landed (rule 3)."""
-        if self._renewal is not None:
-            await asyncio.wait([self._renewal])
-        if self._may_stand():
-            await self._free("reaped", None)
-
-    def _may_stand(self) -> bool:
+    async def _clean_up(self, renewal: asyncio.Task[BackendError | None]) -> None:
+        """Free the lock after a loss if a write of this lease may still land, or has landed late (rule 3)."""
+        await asyncio.wait([renewal])
         landed_late = self._head.sent is not self._sent
-        return landed_late or self._attempts.open_on(self._head.version) is not None
+        if landed_late or self._attempts.open_on(self._head.version) is not None:
+            await self._free("reaped", None)
 
     # Release.
 

@@ -35,6 +35,26 @@ WHY: Final[dict[tuple[str, str], str]] = {
         "held.py",
         "if self.end_belief():",
     ): "An exit whose loop is closed opens the store anew, on a real loop.",
+    (
+        "held.py",
+        "if not self.ended.done():",
+    ): "A lease is released twice only if its client is closed while its token settles.",
+    (
+        "renewal.py",
+        "for held in self.held:",
+    ): "A lease outlasts the exit bound of its client only if the store does not answer its release.",
+    (
+        "renewal.py",
+        "if held.body_loop is not None and held.body_loop.is_closed():",
+    ): "A history has one event loop, which is not closed before its end.",
+    (
+        "waiting.py",
+        "if waiter.done() and not waiter.cancelled():",
+    ): "The turn has to come in the very step in which the time is out.",
+    (
+        "waiting.py",
+        "elif not self.pass_on(waiter.result()):",
+    ): "A waiter has to be cancelled in the very step in which a lock is handed over to it.",
     ("held.py", "elif freed is None:"): "The store answers before L and a request timeout are over.",
     (
         "timing.py",
