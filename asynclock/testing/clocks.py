@@ -25,9 +25,12 @@ class VirtualClock:
         offset: Seconds by which the wall clock is ahead of true time.
         drift: By how much all three run fast: 0.01 is one second too many in a hundred.
         boot: Reading of the monotonic and the boot clock at ``loop.time() == 0``.
+
+    Attributes:
+        wakes_at: True time until which the monotonic clock stands still; past: it runs.
     """
 
-    __slots__ = ("_base", "_drift", "_loop", "_offset", "_slept", "_wakes_at")
+    __slots__ = ("_base", "_drift", "_loop", "_offset", "_slept", "wakes_at")
 
     def __init__(
         self, loop: TrueTime, *, offset: float = 0.0, drift: float = 0.0, boot: float = 1000.0
@@ -37,14 +40,14 @@ class VirtualClock:
         self._drift = 1.0 + drift
         self._base = boot
         self._slept = 0.0
-        self._wakes_at = -1.0
+        self.wakes_at = -1.0
 
     def monotonic(self) -> float:
         """Return seconds that stand still while the machine is suspended."""
         if not self._slept:
             return self._loop.now * self._drift + self._base
         # While it sleeps the reading is that of the instant it fell asleep.
-        return (max(self._loop.now, self._wakes_at) - self._slept) * self._drift + self._base
+        return (max(self._loop.now, self.wakes_at) - self._slept) * self._drift + self._base
 
     def boot(self) -> float:
         """Return seconds that go on while the machine is suspended."""
@@ -64,7 +67,7 @@ class VirtualClock:
 
     def suspend(self, seconds: float) -> None:
         """Let the monotonic clock stand still for the next ``seconds``."""
-        self._wakes_at = max(self._loop.now, self._wakes_at) + seconds
+        self.wakes_at = max(self._loop.now, self.wakes_at) + seconds
         self._slept += seconds
 
 
