@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -71,11 +72,29 @@ def is_held(folder: Path, name: str) -> bool:
 
 def is_alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
+    return _state(pid) not in "ZX"
+
+
+def stop_between_writes(process: subprocess.Popen[str], folder: Path, name: str) -> None:
+    """Stop a holder while it does not write: one that is stopped in a write keeps all others from writing."""
+    with (folder / f".{name}.json.lock").open() as side_file:
+        while True:
+            process.send_signal(signal.SIGSTOP)
+            eventually(lambda: _state(process.pid) == "T")
+            try:
+                fcntl.flock(side_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                process.send_signal(signal.SIGCONT)
+                time.sleep(0.01)
+            else:
+                return
+
+
+def _state(pid: int) -> str:
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
-        return False
-    return state not in "ZX"
+        return "X"
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:

@@ -20,6 +20,7 @@ from tests.cli.command import (
     kill_group,
     start,
     status,
+    stop_between_writes,
 )
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def test_lost_lease_lets_the_command_clean_up(
 def test_stopped_holder_ends_its_command_when_it_wakes(started: Start, folder: Path, target: str) -> None:
     """A run that was suspended past its validity kills CMD when it goes on; others had taken over."""
     process = holds(started, folder, "sleep", "60")
-    process.send_signal(signal.SIGSTOP)
+    stop_between_writes(process, folder, "nightly")
 
     taken = asynclock("run", target, *VALIDITY, "--wait", "20", "--", "echo", "mine")
     process.send_signal(signal.SIGCONT)

@@ -16,7 +16,7 @@ import pytest
 
 from asynclock.errors import ConfigError
 from asynclock.lock import Hold
-from asynclock.protocol.acquire import Acquisition
+from asynclock.protocol.objects import LockObjects
 from tests.laboratory.checker import Invariant, Violation
 from tests.laboratory.history import Simulation
 from tests.laboratory.scenarios import CYCLE, SCENARIOS
@@ -94,9 +94,13 @@ def test_a_lease_too_short_behind_a_java_writer_is_refused_and_the_history_goes_
 
 def test_a_refusal_without_a_java_writer_before_is_seen() -> None:
     """A lease is refused as too short only where its client has seen a record without a token."""
+
+    def refuse(objects: LockObjects, *_: object) -> None:
+        raise ConfigError(setting="validity", value=objects.timing.validity, reason="too short")
+
     seed, plan = too_short_behind_hudi()
     with quiet(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Acquisition, "_next_token", lambda self, _: self._require_time_to_settle())
+        patch.setattr(LockObjects, "next_token", refuse)
         history = Simulation("hudi-short", seed, replace(plan, hudi_peers=0)).run()
 
     assert {each.invariant for each in history.violations} >= {Invariant.NO_ERROR}
