@@ -332,11 +332,12 @@ class Checker:
         order = self._applied.get(probe.held.head[1])
         return order is not None and order <= self._head_order
 
-    def _overrule(self, owner: str) -> None:
-        """Leave an owner out of the reckoning, be its lease not handed out yet."""
-        self._broken.add(owner)
+    def _overrule(self, *records: dict[str, Any] | None) -> None:
+        """Leave the owners of records out of the reckoning, even before their lease is handed out."""
+        owners = {str(record.get("owner")) for record in records if record is not None}
+        self._broken |= owners
         for holding in self._holdings:
-            if holding.lease.owner == owner:
+            if holding.lease.owner in owners:
                 holding.overruled = holding.headless = True
 
     def _on_send(self, owner: str, body: bytes, *, beside: bool) -> bool:
@@ -366,7 +367,8 @@ class Checker:
                 for holding in self._holdings:
                     holding.headless = True
             elif self._breaking and self._head.get("expired"):
-                self._overrule(str(self._head.get("owner")))
+                # Of an object that the operator could not read, the owner is another than it shows now.
+                self._overrule(before, self._head)
                 self._broken_tokens.add(int(self._head.get("epoch") or 0))
             for holding in self._holdings:
                 if self._held(holding):
