@@ -57,6 +57,14 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ): "A waiter has to be cancelled in the very step in which a lock is handed over to it.",
     ("held.py", "elif freed is None:"): "The store answers before L and a request timeout are over.",
     (
+        "decisions.py",
+        "if latest - earliest - timing.resolution > timing.longest_trip_for_future:",
+    ): "With a lease that is long enough not to be refused, requests time out before a trip is that long.",
+    (
+        "objects.py",
+        "if expired:",
+    ): "The store of a history fails as a backend does; no SDK below it cancels a call or raises otherwise.",
+    (
         "timing.py",
         "if settings.validity < self.slack:",
     ): "A client with such settings is refused when it is made, and takes no part in a history.",
