@@ -201,7 +201,7 @@ class Acquisition:
         return Seen(freed.record, freed.version, None, None, now)
 
     async def _look(self) -> Seen:
-        """Read the object, and become its holder if it shows a nonce of ours (rule 2)."""
+        """Read the object, and become the holder if its nonce is one of ours (rule 2)."""
         seen = await self._objects.read(self._key, timeout=self._request_limit())
         self._known.observation.note(seen)
         mine = self._attempts.find(seen)

@@ -144,7 +144,7 @@ class LockObjects:
                 backend="store",
                 operation="acquire",
                 key=key,
-                detail="a Hudi writer dropped the fencing token, and the store's answers bear no "
+                detail="a Hudi writer dropped the fencing token, and the store's answers have no "
                 "Date to make a new one from; use a store whose answers do",
             )
         timing, dropped = self.timing, predecessor is not None and predecessor.epoch is None

@@ -171,7 +171,7 @@ class BackendContract:
         assert await _body(backend, key) == body
 
     async def test_a_long_object_is_cut(self, backend: Backend, key: str) -> None:
-        """Of an object over 64 KiB one byte more than that is read, whoever wrote it."""
+        """Of an object over 64 KiB, the first 64 KiB and one byte are read."""
         await backend.put(key, b"x" * (4 * MAX_BODY))
 
         assert len(await _body(backend, key)) == MAX_BODY + 1

@@ -60,7 +60,7 @@ class Fault(StrEnum):
     STALE_DATE = "stale-date"
     """The answer's Date is ``date_error`` in the past, as from a cache."""
     NO_DATE = "no-date"
-    """The answer bears no Date."""
+    """The answer has no Date."""
     CLOCK_AHEAD = "clock-ahead"
     """The answer's Date is ``date_error`` in the future."""
     CORRUPT = "corrupt-body"

@@ -229,7 +229,7 @@ class LockContract:
     async def test_a_deleted_object_ends_the_lease(
         self, locks: list[Lock], backend: Backend, key: str
     ) -> None:
-        """Whoever holds a lock whose object is deleted learns of it at the next write."""
+        """The holder of a lock whose object is deleted loses it at the next write."""
         lease = await locks[0].acquire(timeout=PATIENCE)
         await backend.delete(key)
 

@@ -34,9 +34,9 @@ class StoreProfile:
         nodes: Seconds by which the clock of each node is ahead of true time. A request is
             served by one of them, drawn for each.
         resolution: Seconds to which Dates and ``last_modified`` are cut short.
-        dates: Whether answers bear a Date.
-        last_modified: Whether objects bear the time of their last write.
-        undated: Share of answers that bear no Date all the same.
+        dates: Whether answers have a Date.
+        last_modified: Whether reads say when the object was last written.
+        undated: Share of answers without a Date all the same.
         unmodified: Share of reads that show no ``last_modified`` all the same.
         wrong_dates: Share of answers whose Date is wrong.
         wrong_by: Least and most seconds by which such a Date is wrong, either way.
@@ -311,7 +311,7 @@ class SimulatedBackend:
         await self._send("delete", key, None, None)
 
     async def aclose(self) -> None:
-        """Be closed: there is no connection, but every later use is told of."""
+        """Close the backend: it has no connection, but every later use is reported."""
         self.closed = True
 
     def note_use(self, kind: str) -> None:

@@ -133,7 +133,7 @@ class VirtualWorld:
     def close(self) -> None:
         """End every process where it is; twice is a no-op. No test has to let go of its locks first."""
         with warnings.catch_warnings():
-            # Whoever was killed holding a lock has not released it.
+            # A process that was killed has not released its locks.
             warnings.simplefilter("ignore", ResourceWarning)
             self.loop.close()
             gc.collect()
