@@ -103,7 +103,6 @@ class Fairness:
     A client that has had the lock for a run keeps away for two poll intervals. Without this a second
     process gets 3 turns of 700, since the client that releases is always the first to see it. And a
     waiter that polls more slowly than that looks more often while the lock changes hands.
-
     """
 
     def __init__(self, timing: Timing) -> None:
