@@ -83,7 +83,7 @@ class Process:
         slept: Seconds that its machine was suspended in all; timers are late by them.
     """
 
-    __slots__ = ("_ready", "_tasks", "alive", "clock", "loop", "name", "paused", "slept")
+    __slots__ = ("_ready", "_tasks", "_wakes_at", "alive", "clock", "loop", "name", "paused", "slept")
 
     def __init__(self, loop: VirtualLoop, name: str, clock: VirtualClock | None = None) -> None:
         self.loop = loop
@@ -92,6 +92,7 @@ class Process:
         self.alive = True
         self.paused = False
         self.slept = 0.0
+        self._wakes_at = 0.0
         self._ready: deque[_Handle] = deque()
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -108,19 +109,21 @@ class Process:
                 self.loop._runnable.remove(self)
 
     def resume(self) -> None:
-        """Run its callbacks again, those that came due meanwhile included (SIGCONT)."""
-        if self.alive and self.paused:
+        """Run its callbacks again, those that came due meanwhile included (SIGCONT); not while it sleeps."""
+        if self.alive and self.paused and self.loop.time() >= self._wakes_at:
             self.paused = False
             if self._ready:
                 self.loop._runnable.append(self)
 
     def suspend(self, seconds: float) -> None:
-        """Pause for ``seconds`` with the monotonic clock standing still and timers late by them."""
+        """Sleep for ``seconds`` more, with the monotonic clock standing still and timers late."""
         self.slept += seconds
         if self.clock is not None:
             self.clock.suspend(seconds)
         self.pause()
-        self.loop.call_later_as(self.loop.world, seconds, self.resume)
+        self._wakes_at = max(self.loop.time(), self._wakes_at) + seconds
+        with self.loop.running_as(self.loop.world):
+            self.loop.call_at(self._wakes_at, self.resume)
 
     def kill(self) -> None:
         """End it at once: no ``finally``, no ``except``, no callback runs (SIGKILL)."""

@@ -103,6 +103,24 @@ def test_a_suspended_machine_stops_its_monotonic_clock(loop: VirtualLoop) -> Non
     assert readings == [(4, 14, EPOCH + 14)]
 
 
+def test_a_suspended_machine_is_woken_by_nothing_else(loop: VirtualLoop) -> None:
+    """Neither the end of a pause nor that of an earlier sleep runs a machine whose clock stands still."""
+    woken: list[float] = []
+
+    async def work() -> None:
+        woken.append(loop.time())
+
+    process = loop.process("laptop", VirtualClock(loop))
+    loop.call_at(1, process.suspend, 10)
+    loop.call_at(2, process.suspend, 5)
+    loop.call_at(3, process.resume)
+    loop.call_at(12, lambda: process.start(work()))
+    loop.run_until_complete(asyncio.sleep(30))
+    loop.close()
+
+    assert woken == [16]
+
+
 def test_a_killed_process_runs_no_cleanup(loop: VirtualLoop) -> None:
     """Killed, a process runs neither except nor finally, as after SIGKILL."""
     seen: list[str] = []
