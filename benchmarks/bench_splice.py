@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock import sync
 from asynclock.hudi import hoodie
 from asynclock.spark import Splice, load_spec, session
-from asynclock.spark.options import splice_write_options
-from asynclock.spark.source import ARRIVAL, FILE, LINE, RAW, REASON, Source, settled
-from asynclock.spark.splice import stream_lock
+from asynclock.spark.hudi.options import splice_write_options
+from asynclock.spark.source.reading import ARRIVAL, FILE, LINE, RAW, REASON, Source, settled
+from asynclock.spark.writer.splice import stream_lock
 from benchmarks.measure import SCRATCH, Line, interleaved, ratio
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from examples.demo_table import Instant, TableFiles
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
     from examples.demo_screen import Screen
 
 VICTIM: Final = "departures"

@@ -11,8 +11,8 @@ from asynclock.cli.locks import json_option
 from asynclock.cli.output import print_json, tell
 
 if TYPE_CHECKING:
+    from asynclock.spark.reader.validation import ValidationReport
     from asynclock.spark.report import BatchReport, RunReport, ServicesReport
-    from asynclock.spark.validation import ValidationReport
 
 _once = click.option("--once", is_flag=True, help="Do what is due now, and end.")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from itertools import count
 
-from asynclock.spark.options import splice_write_options
-from asynclock.spark.session import session
+from asynclock.spark.hudi.options import splice_write_options
+from asynclock.spark.hudi.session import session
 
 
 def main(path: str, provider: str) -> None:

@@ -21,8 +21,8 @@ import pytest
 
 import asynclock
 from asynclock.backends import _mounts
-from asynclock.spark.options import FILE_LOCK_PROVIDER, read_options, splice_write_options
-from asynclock.spark.session import hudi_bundle
+from asynclock.spark.hudi.options import FILE_LOCK_PROVIDER, read_options, splice_write_options
+from asynclock.spark.hudi.session import hudi_bundle
 from tests.share import mounted_share
 from tests.spark.jvm import JavaProgram
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.spark.keys import RECORD_KEY, record_key
-from asynclock.spark.options import splice_write_options
-from asynclock.spark.reader import read
-from asynclock.spark.services import Compaction
-from asynclock.spark.splice import Splice
-from asynclock.spark.validation import validate
+from asynclock.spark.hudi.options import splice_write_options
+from asynclock.spark.reader.snapshot import read
+from asynclock.spark.reader.validation import validate
+from asynclock.spark.services.leaders import Compaction
+from asynclock.spark.spec.keys import RECORD_KEY, record_key
+from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Pipeline
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
 
 JSON = {'"csv"\nordering = "at"': '"json"\nordering = "at"'}
 QUARANTINE = {"columns = { at": 'on_bad_row = "quarantine"\ncolumns = { at'}

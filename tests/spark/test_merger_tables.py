@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from asynclock.hudi import hoodie
-from asynclock.spark.options import (
+from asynclock.spark.hudi.options import (
     MERGER_STRATEGY_ID,
     call_argument,
     compaction_options,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from asynclock.spark.options import QueryType
+    from asynclock.spark.hudi.options import QueryType
 
 # Dozens of commits each, on machines that do other things too.
 pytestmark = pytest.mark.timeout(300)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from asynclock.errors import ConfigError
-from asynclock.spark.options import (
+from asynclock.spark.hudi.options import (
     FILE_LOCK_PROVIDER,
     STORAGE_LOCK_PROVIDER,
     call_argument,

@@ -16,24 +16,25 @@ import pytest
 
 from asynclock import sync
 from asynclock.errors import ConfigError, LeaseLostError, LockChangedError, SpecError
-from asynclock.spark import cancel, stream_writer
+from asynclock.spark import cancel
 from asynclock.spark.errors import BadRowsError
-from asynclock.spark.keys import RECORD_KEY
-from asynclock.spark.load import load_spec
-from asynclock.spark.options import splice_write_options
-from asynclock.spark.reader import read
-from asynclock.spark.services import Cleaning, Compaction
-from asynclock.spark.splice import Splice
-from asynclock.spark.streams import run
-from asynclock.spark.timeline import Timeline
-from asynclock.spark.validation import validate
+from asynclock.spark.hudi.options import splice_write_options
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.reader.snapshot import read
+from asynclock.spark.reader.validation import validate
+from asynclock.spark.services.leaders import Cleaning, Compaction
+from asynclock.spark.spec.keys import RECORD_KEY
+from asynclock.spark.spec.load import load_spec
+from asynclock.spark.writer import stream_writer
+from asynclock.spark.writer.splice import Splice
+from asynclock.spark.writer.streams import run
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from asynclock.spark.report import BatchReport
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
 
 
 @pytest.fixture

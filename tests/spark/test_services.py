@@ -12,16 +12,16 @@ import pytest
 
 from asynclock import sync
 from asynclock.spark.errors import ClusteringPlanError
-from asynclock.spark.keys import RECORD_KEY
-from asynclock.spark.options import read_options, splice_write_options
-from asynclock.spark.reader import physical_columns, read, snapshot
-from asynclock.spark.services import Cleaning, Compaction, _write_client, run_services
+from asynclock.spark.hudi.options import read_options, splice_write_options
+from asynclock.spark.reader.snapshot import physical_columns, read, snapshot
+from asynclock.spark.services.leaders import Cleaning, Compaction, _write_client, run_services
+from asynclock.spark.spec.keys import RECORD_KEY
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import sync
-from asynclock.spark.dialect import CsvDialect
-from asynclock.spark.instants import BatchCommit
-from asynclock.spark.splice import Splice
-from asynclock.spark.validation import Difference, repeated_batches, stale_commits, validate
+from asynclock.spark.hudi.instants import BatchCommit
+from asynclock.spark.reader.validation import Difference, repeated_batches, stale_commits, validate
+from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.writer.splice import Splice
 from tests.cli.command import COMMAND
 from tests.spark.pipeline_kit import Pipeline
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
 
 A_SCHEMA = "k string, at bigint, x int, note string"
 

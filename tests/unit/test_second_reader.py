@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asynclock.errors import ConfigError
-from asynclock.spark.load import load_spec
-from asynclock.spark.second_reader import csv_records, json_records
-from asynclock.spark.second_reader.expected import Expected, same
-from asynclock.spark.second_reader.files import layout_of, rows
-from asynclock.spark.second_reader.rows import MOST_CHARACTERS, Bad, BadFileError, Good, Layout
-from asynclock.spark.second_reader.values import reader, shown
-from asynclock.spark.spec import CsvDialect
+from asynclock.spark.reader.second_reader import csv_records, json_records
+from asynclock.spark.reader.second_reader.expected import Expected, same
+from asynclock.spark.reader.second_reader.files import layout_of, rows
+from asynclock.spark.reader.second_reader.rows import MOST_CHARACTERS, Bad, BadFileError, Good, Layout
+from asynclock.spark.reader.second_reader.values import reader, shown
+from asynclock.spark.spec.load import load_spec
+from asynclock.spark.spec.model import CsvDialect
 from tests.laboratory.fuzz_data.cells import BAD, DECIMALS, Cell, bad_cells, cells
 from tests.laboratory.fuzz_data.rounds import generate
 from tests.laboratory.fuzz_data.tables import TABLES
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
 
 KINDS = ["string", "boolean", "int", "bigint", "float", "double", "date", "timestamp", *DECIMALS]
 LAYOUT = Layout({"k": "string", "at": "bigint", "text": "string"}, ("k", "at"))

@@ -12,10 +12,10 @@ import pytest
 from asynclock import sync
 from asynclock.errors import ConfigError, SpecError
 from asynclock.settings import LeaseSettings
-from asynclock.spark.dialect import CsvDialect
-from asynclock.spark.load import load_spec, missing_source
-from asynclock.spark.spec import Column, LocksSpec, ServicesSpec, Spec, StreamSpec, TableSpec
-from asynclock.spark.spec_toml import SpecFile
+from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.load import load_spec, missing_source
+from asynclock.spark.spec.model import Column, LocksSpec, ServicesSpec, Spec, StreamSpec, TableSpec
+from asynclock.spark.spec.toml import SpecFile
 from tests.unit.specs import SPEC
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.errors import SpecError
-from asynclock.spark.load import load_spec
+from asynclock.spark.spec.load import load_spec
 from tests.unit.specs import SPEC
 
 if TYPE_CHECKING:

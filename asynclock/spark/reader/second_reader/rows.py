@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock.spark.second_reader.values import reader
+from asynclock.spark.reader.second_reader.values import reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ import io
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from asynclock.spark.second_reader.rows import (
+from asynclock.spark.reader.second_reader.rows import (
     MALFORMED,
     MOST_CHARACTERS,
     UNDECODABLE,
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TextIO
 
-    from asynclock.spark.dialect import CsvDialect
-    from asynclock.spark.second_reader.rows import Row
+    from asynclock.spark.reader.second_reader.rows import Row
+    from asynclock.spark.spec.dialect import CsvDialect
 
 NOT_CLOSED: Final = "a quoted field is never closed"
 AFTER_QUOTE: Final = "text follows a closing quote"

@@ -9,16 +9,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.hudi import hoodie
-from asynclock.spark.keys import RECORD_KEY
-from asynclock.spark.load import misplaced
-from asynclock.spark.options import MERGER_STRATEGY_ID, partition_options
+from asynclock.spark.hudi.options import MERGER_STRATEGY_ID, partition_options
+from asynclock.spark.spec.keys import RECORD_KEY
+from asynclock.spark.spec.load import misplaced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from asynclock.spark.instants import BatchCommit
-    from asynclock.spark.spec import Spec
-    from asynclock.spark.spec_toml import Keys
+    from asynclock.spark.hudi.instants import BatchCommit
+    from asynclock.spark.spec.model import Spec
+    from asynclock.spark.spec.toml import Keys
 
 # Spark's names for Avro's types.
 _TYPES: Final = {"long": "bigint", "timestamp-micros": "timestamp", "timestamp-millis": "timestamp"}

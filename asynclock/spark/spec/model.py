@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from asynclock.backends._url import refuse_credentials
 from asynclock.client import connect
 from asynclock.errors import BackendNotInstalledError, ConfigError
-from asynclock.spark.dialect import CsvDialect
-from asynclock.spark.spec_toml import unknown_name
+from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.toml import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from asynclock import sync
+from asynclock.spark.hudi.session import session
 from asynclock.spark.report import RunReport
-from asynclock.spark.session import session
-from asynclock.spark.stream_writer import StreamWriter
+from asynclock.spark.writer.stream_writer import StreamWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from asynclock.spark.report import BatchReport
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock.spark.second_reader.rows import BadFileError
-from asynclock.spark.second_reader.values import shown
+from asynclock.spark.reader.second_reader.rows import BadFileError
+from asynclock.spark.reader.second_reader.values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

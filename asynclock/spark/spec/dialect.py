@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from asynclock.errors import ConfigError
-from asynclock.spark.spec_toml import unknown_name
+from asynclock.spark.spec.toml import unknown_name
 
 # Python and Java agree on what their bytes mean.
 ENCODINGS: Final = (

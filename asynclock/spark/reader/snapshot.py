@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.keys import RECORD_KEY
-from asynclock.spark.load import misplaced
-from asynclock.spark.options import read_options
-from asynclock.spark.spec import ORDERING, TOMBSTONE
-from asynclock.spark.timeline import Timeline
+from asynclock.spark.hudi.options import read_options
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.spec.keys import RECORD_KEY
+from asynclock.spark.spec.load import misplaced
+from asynclock.spark.spec.model import ORDERING, TOMBSTONE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from asynclock.errors import SpecError
-    from asynclock.spark.spec import Spec, StreamSpec
+    from asynclock.spark.spec.model import Spec, StreamSpec
 
 
 def read(spec: Spec, spark: SparkSession) -> DataFrame:
@@ -29,7 +29,7 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
 
     Args:
         spec: The table and its streams.
-        spark: A session with Hudi and the merger, as ``asynclock.spark.session`` makes it.
+        spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
 
     Returns:
         A lazy frame: each action reads the table as of its newest commit.

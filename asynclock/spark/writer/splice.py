@@ -15,19 +15,19 @@ from asynclock._text import printable
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
 from asynclock.hudi.held_tables import refuse_if_held
-from asynclock.spark.fit import check_columns, check_commit, check_properties
-from asynclock.spark.instants import METADATA_PREFIX, BatchCommit
-from asynclock.spark.keys import RECORD_KEY, record_key, unfit
-from asynclock.spark.options import splice_write_options
-from asynclock.spark.source import ARRIVAL
-from asynclock.spark.timeline import Timeline
+from asynclock.spark.hudi.fit import check_columns, check_commit, check_properties
+from asynclock.spark.hudi.instants import METADATA_PREFIX, BatchCommit
+from asynclock.spark.hudi.options import splice_write_options
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.source.reading import ARRIVAL
+from asynclock.spark.spec.keys import RECORD_KEY, record_key, unfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from asynclock.spark.spec import Spec, StreamSpec
+    from asynclock.spark.spec.model import Spec, StreamSpec
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Splice:
 
     Args:
         spec: The table and its streams.
-        spark: A session with Hudi and the merger, as ``asynclock.spark.session`` makes it.
+        spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
 
     Raises:
         SpecError: The table exists with another key, partitioning, merger or number of buckets, with

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.load import misplaced
-from asynclock.spark.source import FILE
-from asynclock.spark.source_files import plain_path
+from asynclock.spark.source.files import plain_path
+from asynclock.spark.source.reading import FILE
+from asynclock.spark.spec.load import misplaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from asynclock.spark.spec import Spec, StreamSpec
+    from asynclock.spark.spec.model import Spec, StreamSpec
 
 BATCH: Final = "_asynclock_batch"
 _TABLE_FILE: Final = "asynclock-table.json"

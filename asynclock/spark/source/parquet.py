@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.source_files import plain_path
+from asynclock.spark.source.files import plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,21 +17,21 @@ from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
 from asynclock.hudi import hoodie
 from asynclock.spark.cancel import Cancellable
-from asynclock.spark.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
-from asynclock.spark.keys import RECORD_KEY
-from asynclock.spark.options import cleaning_options, compaction_options
+from asynclock.spark.hudi.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
+from asynclock.spark.hudi.options import cleaning_options, compaction_options
+from asynclock.spark.hudi.session import exact_times, session
+from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import ServicesReport
-from asynclock.spark.session import exact_times, session
-from asynclock.spark.streams import stopped_by_signals
-from asynclock.spark.timeline import Timeline
+from asynclock.spark.spec.keys import RECORD_KEY
+from asynclock.spark.writer.streams import stopped_by_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.instants import Instant
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.hudi.instants import Instant
+    from asynclock.spark.spec.model import Spec
 
 log = logging.getLogger(__name__)
 

@@ -12,16 +12,16 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 import pyarrow as pa
 
 from asynclock.errors import ConfigError
-from asynclock.spark.dialect import CsvDialect
-from asynclock.spark.second_reader import csv_records, json_records, parquet_records
-from asynclock.spark.second_reader.rows import BadFileError, Layout
+from asynclock.spark.reader.second_reader import csv_records, json_records, parquet_records
+from asynclock.spark.reader.second_reader.rows import BadFileError, Layout
+from asynclock.spark.spec.dialect import CsvDialect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from asynclock.spark.second_reader.rows import Row
-    from asynclock.spark.spec import Spec, StreamSpec
+    from asynclock.spark.reader.second_reader.rows import Row
+    from asynclock.spark.spec.model import Spec, StreamSpec
 
 # Hadoop chooses by these, and knows them in lower case only.
 _COMPRESSED: Final[dict[str, type[gzip.GzipFile | bz2.BZ2File]]] = {

@@ -14,17 +14,17 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark import parquet
-from asynclock.spark.keys import refuse_unfit
-from asynclock.spark.load import local_path, misplaced, missing_source
-from asynclock.spark.source_files import plain_path
+from asynclock.spark.source import parquet
+from asynclock.spark.source.files import plain_path
+from asynclock.spark.spec.keys import refuse_unfit
+from asynclock.spark.spec.load import local_path, misplaced, missing_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.spec import Spec, StreamSpec
+    from asynclock.spark.spec.model import Spec, StreamSpec
 
 ARRIVAL: Final = "_asynclock_arrival"
 FILE: Final = "_asynclock_file"

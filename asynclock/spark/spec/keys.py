@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from asynclock.spark.spec import Spec, TableSpec
+    from asynclock.spark.spec.model import Spec, TableSpec
 
 RECORD_KEY: Final = "_asynclock_key"
 

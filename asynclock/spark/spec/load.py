@@ -12,8 +12,8 @@ from urllib.parse import quote
 from asynclock.backends._url import refuse_credentials
 from asynclock.errors import SpecError
 from asynclock.settings import LeaseSettings
-from asynclock.spark.dialect import CsvDialect
-from asynclock.spark.spec import (
+from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.model import (
     URL,
     Column,
     LocksSpec,
@@ -23,10 +23,10 @@ from asynclock.spark.spec import (
     TableSpec,
     check_stream_name,
 )
-from asynclock.spark.spec_toml import Keys, Section, SpecFile
+from asynclock.spark.spec.toml import Keys, Section, SpecFile
 
 if TYPE_CHECKING:
-    from asynclock.spark.spec import BadRowPolicy, SourceFormat
+    from asynclock.spark.spec.model import BadRowPolicy, SourceFormat
 
 _STREAM_KEYS: Final = tuple(field.name for field in fields(StreamSpec) if field.name != "name")
 _URL_CHARACTERS: Final = ":/?#[]@!$&'()*+,;=~%"  # RFC 3986, section 2, besides letters and digits

@@ -7,12 +7,12 @@ import re
 from json.decoder import scanstring  # type: ignore[attr-defined]  # there, if without a type
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from asynclock.spark.second_reader.rows import MALFORMED, MOST_CHARACTERS, Bad, BadFileError
+from asynclock.spark.reader.second_reader.rows import MALFORMED, MOST_CHARACTERS, Bad, BadFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from asynclock.spark.second_reader.rows import Layout, Row
+    from asynclock.spark.reader.second_reader.rows import Layout, Row
 
 _ORDER_MARK: Final = b"\xef\xbb\xbf"
 _DEEPEST: Final = 500

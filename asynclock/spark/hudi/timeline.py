@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JJavaError
 
 from asynclock.spark.errors import ClusteringPlanError
-from asynclock.spark.fit import stored_types
-from asynclock.spark.instants import DELTA_COMMIT, METADATA_PREFIX, BatchCommit, Instant
+from asynclock.spark.hudi.fit import stored_types
+from asynclock.spark.hudi.instants import DELTA_COMMIT, METADATA_PREFIX, BatchCommit, Instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,11 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock._text import printable
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
-from asynclock.spark.checkpoint import Checkpoint
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.report import BatchReport, StreamReport
-from asynclock.spark.source import FILE, LINE, RAW, REASON, Source
-from asynclock.spark.splice import Splice, stream_lock
+from asynclock.spark.source.checkpoint import Checkpoint
+from asynclock.spark.source.reading import FILE, LINE, RAW, REASON, Source
+from asynclock.spark.writer.splice import Splice, stream_lock
 
 if TYPE_CHECKING:
     import threading
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from asynclock import sync
     from asynclock.errors import LeaseLostError
-    from asynclock.spark.spec import Spec, StreamSpec
+    from asynclock.spark.spec.model import Spec, StreamSpec
 
 log = logging.getLogger(__name__)
 

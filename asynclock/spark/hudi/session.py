@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
-from asynclock.spark.options import MERGER_CLASS
+from asynclock.spark.hudi.options import MERGER_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # asynclock/spark/java/pom.xml builds the merger against the same artifact.
 HUDI_BUNDLE: Final = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 BUNDLE_VARIABLE: Final = "ASYNCLOCK_HUDI_BUNDLE"
-MERGER_JAR: Final = Path(__file__).parent / "jars" / "asynclock-hudi.jar"
+MERGER_JAR: Final = Path(__file__).parents[1] / "jars" / "asynclock-hudi.jar"
 
 # Spark refuses to read or write days before 1582 and times before 1900 unless a calendar is chosen. This
 # chooses today's calendar, which leaves all values unchanged.

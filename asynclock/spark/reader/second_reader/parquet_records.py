@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from asynclock.spark.second_reader.rows import MALFORMED, Bad, BadFileError
-from asynclock.spark.second_reader.values import fitted
+from asynclock.spark.reader.second_reader.rows import MALFORMED, Bad, BadFileError
+from asynclock.spark.reader.second_reader.values import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from asynclock.spark.second_reader.rows import Layout, Row
+    from asynclock.spark.reader.second_reader.rows import Layout, Row
 
 _DECIMAL: Final = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
 _SPARK: Final = b"org.apache.spark.version"  # no other writer's INT96 is known to be microseconds

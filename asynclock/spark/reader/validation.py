@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.checkpoint import Checkpoint
-from asynclock.spark.reader import snapshot
-from asynclock.spark.second_reader.expected import Expected
-from asynclock.spark.second_reader.files import layout_of, rows
-from asynclock.spark.second_reader.rows import BadFileError, Good
-from asynclock.spark.second_reader.values import shown
-from asynclock.spark.source_files import source_files
-from asynclock.spark.timeline import Timeline
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.reader.second_reader.expected import Expected
+from asynclock.spark.reader.second_reader.files import layout_of, rows
+from asynclock.spark.reader.second_reader.rows import BadFileError, Good
+from asynclock.spark.reader.second_reader.values import shown
+from asynclock.spark.reader.snapshot import snapshot
+from asynclock.spark.source.checkpoint import Checkpoint
+from asynclock.spark.source.files import source_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import Column, SparkSession
 
-    from asynclock.spark.instants import BatchCommit, Instant
-    from asynclock.spark.second_reader.expected import Cells, Key
-    from asynclock.spark.second_reader.rows import Layout
-    from asynclock.spark.source_files import SourceFile
-    from asynclock.spark.spec import Spec, StreamSpec
+    from asynclock.spark.hudi.instants import BatchCommit, Instant
+    from asynclock.spark.reader.second_reader.expected import Cells, Key
+    from asynclock.spark.reader.second_reader.rows import Layout
+    from asynclock.spark.source.files import SourceFile
+    from asynclock.spark.spec.model import Spec, StreamSpec
 
 SAMPLE: Final = 20
 READ_WHOLE: Final = 1 << 30
@@ -122,7 +122,7 @@ def validate(spec: Spec, spark: SparkSession, *, one_key_in: int | None = None) 
 
     Args:
         spec: The table and its streams, which must not change meanwhile.
-        spark: A session with Hudi and the merger, as ``asynclock.spark.session`` makes it.
+        spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
         one_key_in: Compare one key in this many; 1: every key. None: every key if the sources have at
             most 1 GiB, else about as many keys as 1 GiB has.
 
