@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import random
@@ -10,11 +11,14 @@ import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import SpecError
 from asynclock.spark.reader.snapshot import read, snapshot
+from asynclock.spark.reader.validation import validate
 from asynclock.spark.services import leaders
 from asynclock.spark.services.leaders import Compaction
 from asynclock.spark.spec.load import load_spec
@@ -331,3 +335,63 @@ def test_change_that_was_killed_before_its_end_is_whole_for_readers_and_services
     services.step()
     assert len(services.done) == 1
     assert raced(new, pipeline) == RACED
+
+
+def test_validation_reads_each_file_with_the_columns_of_its_batch(pipeline: Pipeline) -> None:
+    """Values that a driver left out or could not read by its spec are not expected, by any spec."""
+    less = '{ at = "int", x = "int", f = "float", d = "decimal(5,2)" }'
+    more = '{ at = "bigint", x = "double", f = "double", d = "decimal(20,2)", note = "string" }'
+    failing = 'checkpoint = "checkpoints/a"\n'
+    aside = {failing: failing + 'on_bad_row = "quarantine"\n'}
+    before = pipeline.spec({STORED: less, **aside}, name="before.toml")
+    after = pipeline.spec({STORED: more, **aside}, name="after.toml")
+    header = "k,at,x,f,d,note\n"
+    pipeline.place("a", "csv", header + "N1,1,1,0.1,1.25,left out\nN2,5000000000,1,0.1,1,too late\n")
+    pipeline.run(before, streams=["a"])
+    pipeline.place("a", "csv", header + "N3,5000000000,0.5,0.1,123456.25,read\nN4,1,2,0.3,1,\n")
+    pipeline.run(after, streams=["a"])
+    pipeline.deliver("b", {"k": "N1", "seen": "2024-05-01T12:00:00Z", "y": 0.5})
+
+    reports = [validate(after, pipeline.spark), validate(before, pipeline.spark)]
+
+    for report in reports:
+        assert (report.ok, report.differences, report.sample) == (True, 0, ())
+        assert [(told.events, told.bad_rows) for told in report.streams] == [(3, 1), (0, 0)]
+    rows = read(after, pipeline.spark).select("k", "x", "f", "note").orderBy("k").collect()
+    assert [tuple(row) for row in rows] == [
+        ("N1", 1.0, single(0.1), None), ("N3", 0.5, 0.1, "read"), ("N4", 2.0, 0.3, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
+def test_column_that_the_spec_does_not_name_is_announced_once(
+    pipeline: Pipeline, suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first file that has it is told of in the log and the report; its values are left out."""
+    spec = pipeline.spec({'source = "in/a/*"\nformat = "csv"': f'source = "in/a/*"\nformat = "{suffix}"'})
+    plain = {"k": "N1", "at": 1, "x": 1, "note": "n"}
+    for row in (plain, {**plain, "new": 1}, {**plain, "new": 2, "newer": {"y": 1}}):
+        path = pipeline.place("a", suffix, json.dumps(row) + "\n")
+        if suffix == "csv":
+            cells = [str(value).replace('"', "") for value in row.values()]
+            path.write_text(",".join(row) + "\n" + ",".join(cells) + "\n")
+        if suffix == "parquet":
+            pq.write_table(pa.Table.from_pylist([row]).cast(_narrow(row)), path)
+
+    with caplog.at_level(logging.WARNING, logger="asynclock.spark"):
+        report = pipeline.run(spec, streams=["a"])
+
+    told = [one.getMessage() for one in caplog.records if "does not name" in one.getMessage()]
+    assert told == [
+        "stream a: the spec does not name new of its files: left out",
+        "stream a: the spec does not name newer of its files: left out",
+    ]
+    assert report.streams[0].unnamed_columns == ("new", "newer")
+    assert report.streams[0].quarantined == 0
+    assert "new" not in read(spec, pipeline.spark).columns
+
+
+def _narrow(row: dict[str, Any]) -> pa.Schema:
+    """The types of parquet files that the spec's types take."""
+    types = {"k": pa.string(), "note": pa.string(), "x": pa.int32(), "newer": pa.struct([("y", pa.int64())])}
+    return pa.schema([(name, types.get(name, pa.int64())) for name in row])

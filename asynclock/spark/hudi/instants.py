@@ -48,8 +48,8 @@ class BatchCommit:
         buckets: Number of buckets that the writer assumed.
         key: The key columns of the table.
         table_id: Id of the table, chosen by its first writer and kept by all others.
-        columns: The columns that the batch was read with, by their names in the spec, and their types; empty
-            in commits from before it was kept.
+        columns: The columns of the stream that the batch was read with, by their names in the spec, and their
+            types; the ordering column first. Empty in commits from before it was kept.
         floats: The stored columns that hold floats as doubles.
     """
 

@@ -99,6 +99,10 @@ class Timeline:
         pending = meta.reloadActiveTimeline().filterInflightsAndRequested()
         return [_instant(found) for found in pending.getInstants()]
 
+    def newest_completion(self) -> str | None:
+        """Return the latest completion time of an instant now; None if nothing is completed."""
+        return max((instant.completed for instant in self.instants() if instant.completed), default=None)
+
     def refuse_clustering(self) -> None:
         """Make sure that there is no clustering plan, with which every write of a bucket table fails.
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 _AS_OF: Final = "as.of.instant"
+_PINS: Final = 50
 _HUDI_COLUMNS: Final = (
     "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path",
     "_hoodie_file_name",
@@ -91,6 +92,23 @@ def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> Da
             kind = columns[name].declared  # noqa: PLW2901
         shown.append((F.col(name) if name in present else F.lit(None)).cast(kind).alias(name))
     return stored.select(*shown)
+
+
+def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
+    """Return the snapshot of what is committed now, and the newest completion time in it.
+
+    The frame shows the same rows however late it is read, while others commit and compact; the cleaning keeps
+    its files for as long as those of any reader. Hudi's own time travel is refused as soon as a write is in
+    flight that was requested before the instant.
+    """
+    timeline = Timeline(spark, spec.table.path)
+    for _ in range(_PINS):
+        newest = timeline.newest_completion()
+        frame = snapshot(spec, spark)
+        frame.inputFiles()  # lists the files, and Hudi keeps the list
+        if newest is not None and timeline.newest_completion() == newest:
+            return frame, newest
+    raise _unread(spec, f"{_PINS} times in a row something was committed while the files were listed")
 
 
 def physical_columns(spec: Spec) -> list[str]:

@@ -184,7 +184,7 @@ class Splice:
             buckets=self._spec.table.buckets,
             key=self._spec.table.key,
             table_id=first.table_id if first else str(uuid.uuid4()),
-            columns=tuple((column.name, column.type) for column in stream.owned(self._spec.table)),
+            columns=_read_with(stream, self._spec),
             floats=tuple(sorted(floats_among(columns))),
         )
         options = {
@@ -298,6 +298,12 @@ def _write_options(spec: Spec, spark: SparkSession, properties: Mapping[str, str
         buckets=table.buckets,
         parallelism=spark.sparkContext.defaultParallelism,
     )
+
+
+def _read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
+    """Return the stream's own columns and their types, the ordering column first."""
+    owned = sorted(stream.owned(spec.table), key=lambda column: column.name != stream.ordering)
+    return tuple((column.name, column.type) for column in owned)
 
 
 def _quoted(name: str) -> str:
