@@ -10,9 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.spec.keys import RECORD_KEY
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.spec.model import ORDERING, TOMBSTONE
+from asynclock.spark.spec.model import ORDERING, RECORD_KEY, TOMBSTONE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -57,7 +56,7 @@ def snapshot(spec: Spec, spark: SparkSession) -> DataFrame:
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
         raise _unread(spec, "there is no table yet")
-    stored = spark.read.format("hudi").options(**read_options()).load(spec.table.path)
+    stored = spark.read.format("hudi").options(**read_options(spec)).load(spec.table.path)
     present = set(stored.columns)
     if RECORD_KEY not in present:
         committed = any(instant.completed for instant in timeline.instants())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import uuid
 from typing import TYPE_CHECKING, Final
 
@@ -16,11 +15,12 @@ from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
 from asynclock.hudi.held_tables import refuse_if_held
 from asynclock.spark.hudi.fit import check_columns, check_commit, check_properties
-from asynclock.spark.hudi.instants import METADATA_PREFIX, BatchCommit
-from asynclock.spark.hudi.options import splice_write_options
+from asynclock.spark.hudi.instants import BatchCommit
+from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.source.reading import ARRIVAL
-from asynclock.spark.spec.keys import RECORD_KEY, record_key, unfit
+from asynclock.spark.spec.keys import record_key, unfit
+from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -153,13 +153,7 @@ class Splice:
             key=self._spec.table.key,
             table_id=first.table_id if first else str(uuid.uuid4()),
         )
-        options = {
-            **self._options(),
-            **commit.metadata(),
-            hoodie.DATASOURCE_WRITE_COMMITMETA_KEY_PREFIX: METADATA_PREFIX,
-            # The batch has one record per key, so Hudi need not look for duplicates.
-            hoodie.COMBINE_BEFORE_UPSERT: "false",
-        }
+        options = self._options() | commit.metadata()
         wide = self._widen(self._newest(df, stream), stream)
         lease.check()
         wide.write.format("hudi").options(**options).mode("append").save(self._spec.table.path)
@@ -197,18 +191,8 @@ class Splice:
         return newest.selectExpr(*columns)
 
     def _options(self) -> dict[str, str]:
-        table = self._spec.table
-        name = self._properties.get(hoodie.TABLE_NAME) or re.sub(
-            r"\W", "_", table.path.rstrip("/").rpartition("/")[2]
-        )
-        return splice_write_options(
-            base_path=table.path,
-            table=name,
-            key=[RECORD_KEY],
-            partition_by=table.partition_by,
-            buckets=table.buckets,
-            parallelism=self._spark.sparkContext.defaultParallelism,
-        )
+        tasks = self._spark.sparkContext.defaultParallelism
+        return write_options(self._spec, tasks=tasks, name=self._properties.get(hoodie.TABLE_NAME))
 
     def _check_columns(self, df: DataFrame, stream: StreamSpec) -> None:
         expected = {name: self._spec.shared_type(name) for name in self._spec.table.shared_columns}
