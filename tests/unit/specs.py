@@ -36,3 +36,16 @@ arrived_at = "timestamp"
 landed_in = "string"
 deleted = "boolean"
 """
+
+TEN_LINES = """\
+table.path = "fleet"
+table.key = ["tailnum"]
+[streams.departures]
+source = "in/departures/*.csv"
+ordering = "departed_at"
+columns = { departed_at = "timestamp", origin = "string", delay = "int" }
+[streams.arrivals]
+source = "in/arrivals/*.csv"
+ordering = "arrived_at"
+columns = { arrived_at = "timestamp", dest = "string", delay = "int" }
+"""

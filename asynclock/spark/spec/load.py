@@ -5,12 +5,14 @@ from __future__ import annotations
 import glob
 import re
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, cast, get_args
 from urllib.parse import quote
 
 from asynclock.backends._url import refuse_credentials
-from asynclock.errors import SpecError
+from asynclock.client import connect
+from asynclock.errors import BackendNotInstalledError, ConfigError, SpecError
 from asynclock.settings import LeaseSettings
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.model import (
@@ -18,19 +20,25 @@ from asynclock.spark.spec.model import (
     Column,
     LocksSpec,
     ServicesSpec,
+    SourceFormat,
     Spec,
     StreamSpec,
     TableSpec,
     check_stream_name,
 )
+from asynclock.spark.spec.place import beside
 from asynclock.spark.spec.toml import Keys, Section, SpecFile
 
 if TYPE_CHECKING:
-    from asynclock.spark.spec.model import BadRowPolicy, SourceFormat
+    from asynclock.spark.spec.model import BadRowPolicy
 
-_STREAM_KEYS: Final = tuple(field.name for field in fields(StreamSpec) if field.name != "name")
+_STREAM_KEYS: Final = tuple(field.name.rstrip("_") for field in fields(StreamSpec) if field.name != "name")
 _URL_CHARACTERS: Final = ":/?#[]@!$&'()*+,;=~%"  # RFC 3986, section 2, besides letters and digits
 _WILDCARD: Final = re.compile(r"[*?\[{]")
+_FORMATS: Final[dict[str, SourceFormat]] = {
+    ".csv": "csv", ".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json",
+}  # fmt: skip
+COMPRESSIONS: Final = (".gz", ".bz2", ".zst", ".deflate", ".lz4", ".snappy")
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -43,17 +51,22 @@ def load_spec(path: str | Path) -> Spec:
         SpecError: The file, a key or a value is wrong, or a local source does not exist.
     """
     refuse_credentials("spec", str(path))
-    file = SpecFile.read(Path(path).absolute())
+    return parse_spec(SpecFile.read(Path(path).absolute()))
+
+
+def parse_spec(file: SpecFile) -> Spec:
+    """Check the text of a spec; see ``load_spec``."""
     root = file.root(("table", "locks", "services", "streams"))
     streams = root.section("streams")
     folder = file.path.parent
     with file.locating():
+        table = _read_table(root, folder)
         spec = Spec(
             path=file.path,
-            table=_read_table(root, folder),
-            locks=_read_locks(root, folder),
+            table=table,
+            locks=_read_locks(root, folder, table),
             services=_read_services(root),
-            streams=tuple(_read_stream(streams, name, folder) for name in streams.values),
+            streams=tuple(_read_stream(streams, name, folder, table) for name in streams.values),
         )
     for stream in spec.streams:
         if problem := missing_source(stream.source):
@@ -101,20 +114,39 @@ def _read_table(root: Section, folder: Path) -> TableSpec:
         )
 
 
-def _read_locks(root: Section, folder: Path) -> LocksSpec:
-    section = root.section("locks", ("url", *(field.name for field in fields(LeaseSettings))))
-    given = section.required("url", str)
+def _read_locks(root: Section, folder: Path, table: TableSpec) -> LocksSpec:
+    section = root.section("locks", ("url", "moved_from", *(field.name for field in fields(LeaseSettings))))
     times = {
         field.name: value
         for field in fields(LeaseSettings)
         if (value := section.optional(field.name, float)) is not None
     }
+    settings = partial(LeaseSettings, **times)
+    moved_from = section.optional("moved_from", str)
+    given = section.optional("url", str)
+    if given is None:
+        with root.section("table").locating():
+            url = _encoded(f"{beside(table.path)}/locks")
+        try:
+            connect(url)
+        except BackendNotInstalledError:
+            pass
+        except ConfigError as error:
+            reason = f"no locks can be beside the table: {error.reason}; name another place as [locks] url"
+            raise root.section("table").error("path", table.path, reason) from error
+    else:
+        url = _encoded(given if URL.match(given) else (folder / given).as_uri())
     with section.locating():
-        url = given if URL.match(given) else (folder / given).as_uri()
-        if url.lower().startswith("file:"):
-            # Encode spaces and umlauts; parts that are percent-encoded stay as they are.
-            url = quote(url, safe=_URL_CHARACTERS)
-        return LocksSpec(url=url, settings=LeaseSettings(**times))
+        return LocksSpec(
+            url=url,
+            settings=settings(),
+            moved_from=moved_from if moved_from is None else _encoded(moved_from),
+        )
+
+
+def _encoded(url: str) -> str:
+    """Encode spaces and umlauts in the URL of a folder; parts that are percent-encoded stay as they are."""
+    return quote(url, safe=_URL_CHARACTERS) if url.lower().startswith("file:") else url
 
 
 def _read_services(root: Section) -> ServicesSpec:
@@ -140,26 +172,59 @@ def _read_services(root: Section) -> ServicesSpec:
         )
 
 
-def _read_stream(streams: Section, name: str, folder: Path) -> StreamSpec:
+def _read_stream(streams: Section, name: str, folder: Path, table: TableSpec) -> StreamSpec:
     with streams.locating(name):
         check_stream_name(name)
     section = streams.section(name, _STREAM_KEYS)
-    section.required("columns", dict)
+    if "columns" not in section.values:
+        reason = (
+            "missing; add columns = { NAME = \"TYPE\", ... }, or let 'asynclock pipeline init FOLDER' write "
+            "them from the files"
+        )
+        raise section.error("columns", None, reason)
     columns = section.section("columns")
+    renamed = section.section("as")
     with columns.locating():
         typed = tuple(Column(name=key, type=columns.required(key, str)) for key in columns.values)
+    source = section.required("source", str)
     with section.locating():
+        checkpoint = section.optional("checkpoint", str)
         return StreamSpec(
             name=name,
-            source=_absolute(section.required("source", str), folder),
-            format=cast("SourceFormat", section.required("format", str)),
+            source=_absolute(source, folder),
+            format=_read_format(section, source),
             ordering=section.required("ordering", str),
-            checkpoint=_absolute(section.required("checkpoint", str), folder),
+            checkpoint=f"{beside(table.path)}/checkpoints/{name}"
+            if checkpoint is None
+            else _absolute(checkpoint, folder),
             columns=typed,
             csv=_read_dialect(section),
             max_files_per_trigger=section.optional("max_files_per_trigger", int),
             on_bad_row=cast("BadRowPolicy", section.value("on_bad_row", str, StreamSpec.on_bad_row)),
+            as_={key: renamed.required(key, str) for key in renamed.values},
         )
+
+
+def _read_format(stream: Section, source: str) -> SourceFormat:
+    given = stream.optional("format", str)
+    if given is not None:
+        return cast("SourceFormat", given)
+    found = format_of(source)
+    if found is None:
+        reason = (
+            f"missing, and the name of the source does not end in {', '.join(_FORMATS)}; add format = "
+            f"{' | '.join(repr(name) for name in get_args(SourceFormat))}"
+        )
+        raise stream.error("format", None, reason)
+    return found
+
+
+def format_of(source: str) -> SourceFormat | None:
+    """Return the format that the suffix of a source says, one of a compression set aside; None if none."""
+    name = source.rpartition("/")[2].lower()
+    for compression in COMPRESSIONS:
+        name = name.removesuffix(compression)
+    return next((kind for suffix, kind in _FORMATS.items() if name.endswith(suffix)), None)
 
 
 def _read_dialect(stream: Section) -> CsvDialect | None:
