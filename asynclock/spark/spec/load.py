@@ -5,14 +5,17 @@ from __future__ import annotations
 import glob
 import re
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
 
+from asynclock._secrets import HIDDEN
 from asynclock.backends._url import refuse_credentials
-from asynclock.errors import SpecError
+from asynclock.errors import ConfigError, SpecError
 from asynclock.settings import LeaseSettings
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.environment import FromEnvironment, from_environment
 from asynclock.spark.spec.model import (
     URL,
     Column,
@@ -23,9 +26,12 @@ from asynclock.spark.spec.model import (
     TableSpec,
     check_stream_name,
 )
-from asynclock.spark.spec.toml import Keys, Section, SpecFile
+from asynclock.spark.spec.spark import SparkSpec
+from asynclock.spark.spec.toml import Keys, Section, SpecFile, unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from asynclock.spark.spec.model import BadRowPolicy, SourceFormat
 
 _STREAM_KEYS: Final = tuple(field.name for field in fields(StreamSpec) if field.name != "name")
@@ -44,7 +50,7 @@ def load_spec(path: str | Path) -> Spec:
     """
     refuse_credentials("spec", str(path))
     file = SpecFile.read(Path(path).absolute())
-    root = file.root(("table", "locks", "services", "streams"))
+    root = file.root(("table", "locks", "services", "streams", "spark"))
     streams = root.section("streams")
     folder = file.path.parent
     with file.locating():
@@ -53,6 +59,7 @@ def load_spec(path: str | Path) -> Spec:
             table=_read_table(root, folder),
             locks=_read_locks(root, folder),
             services=_read_services(root),
+            spark=_read_spark(root),
             streams=tuple(_read_stream(streams, name, folder) for name in streams.values),
         )
     for stream in spec.streams:
@@ -102,19 +109,24 @@ def _read_table(root: Section, folder: Path) -> TableSpec:
 
 
 def _read_locks(root: Section, folder: Path) -> LocksSpec:
-    section = root.section("locks", ("url", *(field.name for field in fields(LeaseSettings))))
+    section = root.section("locks")  # every other key is an option of the store, which knows its options
     given = section.required("url", str)
-    times = {
-        field.name: value
-        for field in fields(LeaseSettings)
-        if (value := section.optional(field.name, float)) is not None
-    }
+    names = [field.name for field in fields(LeaseSettings)]
+    for name in section.values:
+        if name not in names and get_close_matches(name, names, n=1):
+            raise section.error(name, HIDDEN, unknown_name(name, ("url", *names)))
+    times = {name: value for name in names if (value := section.optional(name, float)) is not None}
     with section.locating():
+        options = {
+            name: from_environment(name, value)
+            for name, value in section.values.items()
+            if name not in {"url", *names}
+        }
         url = given if URL.match(given) else (folder / given).as_uri()
         if url.lower().startswith("file:"):
             # Encode spaces and umlauts; parts that are percent-encoded stay as they are.
             url = quote(url, safe=_URL_CHARACTERS)
-        return LocksSpec(url=url, settings=LeaseSettings(**times))
+        return LocksSpec(url=url, settings=LeaseSettings(**times), options=options)
 
 
 def _read_services(root: Section) -> ServicesSpec:
@@ -138,6 +150,35 @@ def _read_services(root: Section) -> ServicesSpec:
             archive_min_commits=keep_min,
             archive_max_commits=archiving.value("keep_max_commits", int, keep_min + 10),
         )
+
+
+def _read_spark(root: Section) -> SparkSpec:
+    section = root.section("spark")
+    known = [field.name for field in fields(SparkSpec)]
+    for name in section.values:
+        if name not in known:  # its value may be a secret and is not shown
+            raise section.error(name, HIDDEN, unknown_name(name, known))
+    with section.locating():
+        return SparkSpec(
+            master=section.optional("master", str),
+            conf=dict(_settings("", section.section("conf").values)),
+            packages=section.names("packages") or (),
+        )
+
+
+def _settings(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, str | FromEnvironment]]:
+    """Yield the settings of Spark; without quotes TOML makes a table of each part of their names."""
+    for name, given in values.items():
+        full = f"{prefix}{name}"
+        value = from_environment(f"conf.{full}", given)
+        if isinstance(value, dict):
+            yield from _settings(f"{full}.", value)
+        elif isinstance(value, bool):
+            yield full, str(value).lower()
+        elif isinstance(value, str | int | float | FromEnvironment):
+            yield full, value if isinstance(value, FromEnvironment) else str(value)
+        else:
+            raise ConfigError(setting=f"conf.{full}", value=HIDDEN, reason="expected a string or a number")
 
 
 def _read_stream(streams: Section, name: str, folder: Path) -> StreamSpec:

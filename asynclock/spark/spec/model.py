@@ -7,19 +7,25 @@ created, locked or written here, and Spark is not needed.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+from asynclock import sync
+from asynclock._secrets import HIDDEN
 from asynclock.backends._url import refuse_credentials
 from asynclock.client import connect
 from asynclock.errors import BackendNotInstalledError, ConfigError
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.environment import refuse_literal_option, resolved
+from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from asynclock.settings import LeaseSettings
@@ -35,6 +41,8 @@ KEY_TYPES: Final = ("string", "int", "bigint", "date")
 TOMBSTONE: Final = "deleted"
 ORDERING: Final = "ts"
 
+_CUSTOMER_KEY: Final = "sse_customer_key"
+_OF_CONNECT: Final = frozenset({"clock", "events", "holder", "renewal", "settings"})
 _STREAM_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _COLUMN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
@@ -89,15 +97,39 @@ class LocksSpec:
     Attributes:
         url: URL of the locks, as for ``asynclock.connect``.
         settings: Times of the leases.
+        options: Options of the store; secrets only as ``FromEnvironment``.
     """
 
     url: str
     settings: LeaseSettings
+    options: Mapping[str, object] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        for name, value in self.options.items():
+            refuse_literal_option(name, value)
+            if name in _OF_CONNECT:
+                raise _wrong(name, HIDDEN, "no such option of a store")
         # A spec may name a store whose package is not installed on this machine.
         with suppress(BackendNotInstalledError):
-            connect(self.url, settings=self.settings)
+            connect(self.url, settings=self.settings, **self._resolved())
+
+    def connect(self) -> sync.LockClient:
+        """Return a client of the locks; no I/O.
+
+        Raises:
+            ConfigError: A secret is no longer in the environment.
+            BackendNotInstalledError: The package of the store is missing.
+        """
+        return sync.connect(self.url, settings=self.settings, **self._resolved())
+
+    def _resolved(self) -> dict[str, Any]:
+        options = resolved(self.options)
+        if isinstance(key := options.get(_CUSTOMER_KEY), str):
+            try:
+                options[_CUSTOMER_KEY] = base64.b64decode(key, validate=True)
+            except binascii.Error:
+                raise _wrong(_CUSTOMER_KEY, HIDDEN, "must be in base64") from None
+        return options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +277,7 @@ class Spec:
     locks: LocksSpec
     services: ServicesSpec
     streams: tuple[StreamSpec, ...]
+    spark: SparkSpec = field(default_factory=SparkSpec)
 
     def __post_init__(self) -> None:
         if not self.streams:
