@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def read(spec: Spec, spark: SparkSession) -> DataFrame:
     """Return the rows of the table under the names of the view.
 
-    A name that one stream has stays plain, one of several streams is ``<stream>__<name>``, and the ``as`` of a
-    stream gives any of its columns another name. A stream's columns are null if it has no event for the key or if its newest event is a tombstone. A row
-    in which no stream is alive is left out.
+    A name that one stream has stays plain, one of several streams is ``<stream>__<name>``, and the ``as`` of
+    a stream gives any of its columns another name. A stream's columns are null if it has no event for the key
+    or if its newest event is a tombstone. A row in which no stream is alive is left out.
 
     Args:
         spec: The table and its streams.

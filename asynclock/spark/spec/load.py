@@ -5,16 +5,18 @@ from __future__ import annotations
 import glob
 import re
 from dataclasses import fields
-from functools import partial
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast, get_args
 from urllib.parse import quote
 
+from asynclock._secrets import HIDDEN
 from asynclock.backends._url import refuse_credentials
 from asynclock.client import connect
 from asynclock.errors import BackendNotInstalledError, ConfigError, SpecError
 from asynclock.settings import LeaseSettings
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.environment import FromEnvironment, from_environment
 from asynclock.spark.spec.model import (
     URL,
     Column,
@@ -27,9 +29,12 @@ from asynclock.spark.spec.model import (
     check_stream_name,
 )
 from asynclock.spark.spec.place import beside
-from asynclock.spark.spec.toml import Keys, Section, SpecFile
+from asynclock.spark.spec.spark import SparkSpec
+from asynclock.spark.spec.toml import Keys, Section, SpecFile, unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from asynclock.spark.spec.model import BadRowPolicy
 
 _STREAM_KEYS: Final = tuple(field.name.rstrip("_") for field in fields(StreamSpec) if field.name != "name")
@@ -56,7 +61,7 @@ def load_spec(path: str | Path) -> Spec:
 
 def parse_spec(file: SpecFile) -> Spec:
     """Check the text of a spec; see ``load_spec``."""
-    root = file.root(("table", "locks", "services", "streams"))
+    root = file.root(("table", "locks", "services", "streams", "spark"))
     streams = root.section("streams")
     folder = file.path.parent
     with file.locating():
@@ -66,6 +71,7 @@ def parse_spec(file: SpecFile) -> Spec:
             table=table,
             locks=_read_locks(root, folder, table),
             services=_read_services(root),
+            spark=_read_spark(root),
             streams=tuple(_read_stream(streams, name, folder, table) for name in streams.values),
         )
     for stream in spec.streams:
@@ -115,33 +121,45 @@ def _read_table(root: Section, folder: Path) -> TableSpec:
 
 
 def _read_locks(root: Section, folder: Path, table: TableSpec) -> LocksSpec:
-    section = root.section("locks", ("url", "moved_from", *(field.name for field in fields(LeaseSettings))))
-    times = {
-        field.name: value
-        for field in fields(LeaseSettings)
-        if (value := section.optional(field.name, float)) is not None
-    }
-    settings = partial(LeaseSettings, **times)
-    moved_from = section.optional("moved_from", str)
-    given = section.optional("url", str)
-    if given is None:
-        with root.section("table").locating():
-            url = _encoded(f"{beside(table.path)}/locks")
-        try:
-            connect(url)
-        except BackendNotInstalledError:
-            pass
-        except ConfigError as error:
-            reason = f"no locks can be beside the table: {error.reason}; name another place as [locks] url"
-            raise root.section("table").error("path", table.path, reason) from error
-    else:
-        url = _encoded(given if URL.match(given) else (folder / given).as_uri())
+    section = root.section("locks")  # every other key is an option of the store, which knows its options
+    times = [field.name for field in fields(LeaseSettings)]
+    known = ("url", "moved_from", *times)
+    for name in section.values:
+        if name not in known and get_close_matches(name, known, n=1):
+            raise section.error(name, HIDDEN, unknown_name(name, known))
+    given, moved_from = section.optional("url", str), section.optional("moved_from", str)
+    url = _default_locks(root, table) if given is None else _locks_url(given, folder)
+    settings = {name: value for name in times if (value := section.optional(name, float)) is not None}
     with section.locating():
         return LocksSpec(
             url=url,
-            settings=settings(),
-            moved_from=moved_from if moved_from is None else _encoded(moved_from),
+            settings=LeaseSettings(**settings),
+            options={
+                name: from_environment(name, value)
+                for name, value in section.values.items()
+                if name not in known
+            },
+            moved_from=None if moved_from is None else _locks_url(moved_from, folder),
         )
+
+
+def _default_locks(root: Section, table: TableSpec) -> str:
+    section = root.section("table")
+    with section.locating():
+        url = _encoded(f"{beside(table.path)}/locks")
+    try:
+        connect(url)
+    except BackendNotInstalledError:
+        pass
+    except ConfigError as error:
+        if error.setting == "url":
+            reason = f"no locks can be beside the table: {error.reason}; name another place as [locks] url"
+            raise section.error("path", table.path, reason) from error
+    return url
+
+
+def _locks_url(given: str, folder: Path) -> str:
+    return _encoded(given if URL.match(given) else (folder / given).as_uri())
 
 
 def _encoded(url: str) -> str:
@@ -170,6 +188,35 @@ def _read_services(root: Section) -> ServicesSpec:
             archive_min_commits=keep_min,
             archive_max_commits=archiving.value("keep_max_commits", int, keep_min + 10),
         )
+
+
+def _read_spark(root: Section) -> SparkSpec:
+    section = root.section("spark")
+    known = [field.name for field in fields(SparkSpec)]
+    for name in section.values:
+        if name not in known:  # its value may be a secret and is not shown
+            raise section.error(name, HIDDEN, unknown_name(name, known))
+    with section.locating():
+        return SparkSpec(
+            master=section.optional("master", str),
+            conf=dict(_settings("", section.section("conf").values)),
+            packages=section.names("packages") or (),
+        )
+
+
+def _settings(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, str | FromEnvironment]]:
+    """Yield the settings of Spark; without quotes TOML makes a table of each part of their names."""
+    for name, given in values.items():
+        full = f"{prefix}{name}"
+        value = from_environment(f"conf.{full}", given)
+        if isinstance(value, dict):
+            yield from _settings(f"{full}.", value)
+        elif isinstance(value, bool):
+            yield full, str(value).lower()
+        elif isinstance(value, str | int | float | FromEnvironment):
+            yield full, value if isinstance(value, FromEnvironment) else str(value)
+        else:
+            raise ConfigError(setting=f"conf.{full}", value=HIDDEN, reason="expected a string or a number")
 
 
 def _read_stream(streams: Section, name: str, folder: Path, table: TableSpec) -> StreamSpec:

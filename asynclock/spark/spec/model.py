@@ -8,22 +8,20 @@ created, locked or written here, and Spark is not needed.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from asynclock.backends._url import refuse_credentials
-from asynclock.client import connect
-from asynclock.errors import BackendNotInstalledError, ConfigError
+from asynclock.errors import ConfigError
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.locks import LocksSpec as LocksSpec
+from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
 from asynclock.spark.spec.view import check_renamed, view_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from asynclock.settings import LeaseSettings
 
 SourceFormat = Literal["csv", "parquet", "json"]
 BadRowPolicy = Literal["quarantine", "fail"]
@@ -81,28 +79,6 @@ class TableSpec:
     def shared_columns(self) -> tuple[str, ...]:
         """Key and partition columns, each once: the columns that every stream writes."""
         return tuple(dict.fromkeys((*self.key, *self.partition_by)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocksSpec:
-    """The place and times of the pipeline's leases.
-
-    Attributes:
-        url: URL of the locks, as for ``asynclock.connect``; in a spec, by default beside the table.
-        settings: Times of the leases.
-        moved_from: URL of the locks that the table was written under before, which nobody uses any more.
-    """
-
-    url: str
-    settings: LeaseSettings
-    moved_from: str | None = None
-
-    def __post_init__(self) -> None:
-        # A spec may name a store whose package is not installed on this machine.
-        with suppress(BackendNotInstalledError):
-            connect(self.url, settings=self.settings)
-        if self.moved_from is not None:
-            refuse_credentials("moved_from", self.moved_from)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +229,7 @@ class Spec:
     locks: LocksSpec
     services: ServicesSpec
     streams: tuple[StreamSpec, ...]
+    spark: SparkSpec = field(default_factory=SparkSpec)
 
     def __post_init__(self) -> None:
         if not self.streams:
