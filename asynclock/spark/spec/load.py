@@ -17,10 +17,10 @@ from asynclock.errors import BackendNotInstalledError, ConfigError, SpecError
 from asynclock.settings import LeaseSettings
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.environment import FromEnvironment, from_environment
+from asynclock.spark.spec.locks import LocksSpec
 from asynclock.spark.spec.model import (
     URL,
     Column,
-    LocksSpec,
     ServicesSpec,
     SourceFormat,
     Spec,

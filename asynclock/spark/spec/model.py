@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from asynclock.backends._url import refuse_credentials
 from asynclock.errors import ConfigError
 from asynclock.spark.spec.dialect import CsvDialect
-from asynclock.spark.spec.locks import LocksSpec as LocksSpec
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
 from asynclock.spark.spec.view import check_renamed, view_names
@@ -22,6 +21,8 @@ from asynclock.spark.spec.view import check_renamed, view_names
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from asynclock.spark.spec.locks import LocksSpec
 
 SourceFormat = Literal["csv", "parquet", "json"]
 BadRowPolicy = Literal["quarantine", "fail"]
