@@ -46,6 +46,19 @@ landed_in = "string"
 deleted = "boolean"
 """
 
+TEN_LINES = """\
+table.path = "fleet"
+table.key = ["tailnum"]
+[streams.departures]
+source = "in/departures/*.csv"
+ordering = "departed_at"
+columns = { departed_at = "timestamp", origin = "string", delay = "int" }
+[streams.arrivals]
+source = "in/arrivals/*.csv"
+ordering = "arrived_at"
+columns = { arrived_at = "timestamp", dest = "string", delay = "int" }
+"""
+
 
 def table_spec(path: str, *, key: Sequence[str] = ("key",), **table: Any) -> Spec:  # noqa: ANN401  as TableSpec
     """A spec of one table, for tests that write and read it themselves; its one stream is never run."""

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 def read(spec: Spec, spark: SparkSession) -> DataFrame:
-    """Return the rows of the table under the plain names of the spec.
+    """Return the rows of the table under the names of the view.
 
-    A stream's columns are null if it has no event for the key or if its newest event is a tombstone. A row
-    in which no stream is alive is left out. Ordering columns have their names in the spec.
+    A name that one stream has stays plain, one of several streams is ``<stream>__<name>``, and the ``as`` of
+    a stream gives any of its columns another name. A stream's columns are null if it has no event for the key
+    or if its newest event is a tombstone. A row in which no stream is alive is left out.
 
     Args:
         spec: The table and its streams.
@@ -39,11 +40,12 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
     table = snapshot(spec, spark)
     alive = reduce(or_, (_alive(stream) for stream in spec.streams))
     plain = [F.col(name) for name in spec.table.shared_columns]
+    names = spec.view_names()
     for stream in spec.streams:
         plain += [
-            F.when(_alive(stream), F.col(stream.physical(column))).alias(column.name)
-            for column in stream.owned(spec.table)
-            if column.name != TOMBSTONE
+            F.when(_alive(stream), F.col(physical)).alias(names[physical])
+            for physical in map(stream.physical, stream.owned(spec.table))
+            if physical in names
         ]
     return table.where(alive).select(*plain)
 

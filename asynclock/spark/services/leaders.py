@@ -12,7 +12,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock import sync
 from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from asynclock import sync
     from asynclock.spark.hudi.instants import Instant
     from asynclock.spark.spec.model import Spec
 
@@ -69,7 +69,7 @@ def run_services(
         if spark is None:
             spark = session("asynclock services")
             resources.callback(spark.stop)
-        client = resources.enter_context(sync.connect(spec.locks.url, settings=spec.locks.settings))
+        client = resources.enter_context(spec.locks.connect())
         resources.enter_context(stopped_by_signals(stop))
         compaction = Compaction(spec, spark, on_event)
         cleaning = Cleaning(spec, spark, on_event)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock import sync
 from asynclock._text import printable
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from asynclock import sync
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 log = logging.getLogger(__name__)
@@ -127,8 +127,7 @@ class Splice:
 
     @contextlib.contextmanager
     def _hold(self, lock: str) -> Iterator[sync.Lease]:
-        locks = self._spec.locks
-        with sync.connect(locks.url, settings=locks.settings) as client, client.lock(lock).hold() as lease:
+        with self._spec.locks.connect() as client, client.lock(lock).hold() as lease:
             yield lease
 
     def _write(
