@@ -18,7 +18,7 @@ from asynclock.spark.reader.snapshot import snapshot
 from asynclock.spark.reader.validation import Difference, validate
 from asynclock.spark.services.leaders import Cleaning, Compaction
 from asynclock.spark.spec.dialect import CsvDialect
-from asynclock.spark.spec.keys import RECORD_KEY
+from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.splice import Splice
 from tests.cli.command import COMMAND
 from tests.spark.pipeline_kit import Pipeline

@@ -18,8 +18,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock.spark.spec.keys import RECORD_KEY
 from asynclock.spark.spec.load import misplaced
+from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

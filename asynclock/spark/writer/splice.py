@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import uuid
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock import sync
 from asynclock._text import printable
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
@@ -24,17 +22,19 @@ from asynclock.spark.hudi.columns import (
     removed_columns,
 )
 from asynclock.spark.hudi.fit import check_commit, check_properties
-from asynclock.spark.hudi.instants import METADATA_PREFIX, BatchCommit
-from asynclock.spark.hudi.options import splice_write_options
+from asynclock.spark.hudi.instants import BatchCommit
+from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.source.reading import ARRIVAL
-from asynclock.spark.spec.keys import RECORD_KEY, record_key, unfit
+from asynclock.spark.spec.keys import record_key, unfit
+from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from asynclock import sync
     from asynclock.spark.hudi.columns import Stored
     from asynclock.spark.spec.model import Spec, StreamSpec
 
@@ -65,7 +65,8 @@ def declare_columns(spec: Spec, spark: SparkSession, timeline: Timeline) -> None
         return
     types = {RECORD_KEY: "string"} | {name: one.kind for name, one in columns.items()}
     empty = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name, kind in types.items()))
-    options = _write_options(spec, spark, timeline.properties())
+    name = timeline.properties().get(hoodie.TABLE_NAME)
+    options = write_options(spec, tasks=spark.sparkContext.defaultParallelism, name=name)
     empty.write.format("hudi").options(**options).mode("append").save(spec.table.path)
     log.info("the columns of the table at %s are declared again", spec.table.path)
 
@@ -157,8 +158,7 @@ class Splice:
 
     @contextlib.contextmanager
     def _hold(self, lock: str) -> Iterator[sync.Lease]:
-        locks = self._spec.locks
-        with sync.connect(locks.url, settings=locks.settings) as client, client.lock(lock).hold() as lease:
+        with self._spec.locks.connect() as client, client.lock(lock).hold() as lease:
             yield lease
 
     def _write(
@@ -187,13 +187,7 @@ class Splice:
             columns=_read_with(stream, self._spec),
             floats=tuple(sorted(floats_among(columns))),
         )
-        options = {
-            **_write_options(self._spec, self._spark, self._properties),
-            **commit.metadata(),
-            hoodie.DATASOURCE_WRITE_COMMITMETA_KEY_PREFIX: METADATA_PREFIX,
-            # The batch has one record per key, so Hudi need not look for duplicates.
-            hoodie.COMBINE_BEFORE_UPSERT: "false",
-        }
+        options = self._options() | commit.metadata()
         wide = self._widen(self._newest(df, stream), stream, columns)
         lease.check()
         wide.write.format("hudi").options(**options).mode("append").save(self._spec.table.path)
@@ -233,6 +227,10 @@ class Splice:
             shared = name in table.shared_columns
             values.append(_nullable(_quoted(name) if shared else f"CAST({value} AS {stored.kind})", name))
         return newest.selectExpr(*values)
+
+    def _options(self) -> dict[str, str]:
+        tasks = self._spark.sparkContext.defaultParallelism
+        return write_options(self._spec, tasks=tasks, name=self._properties.get(hoodie.TABLE_NAME))
 
     def _check_columns(self, df: DataFrame, stream: StreamSpec) -> None:
         expected = {name: self._spec.shared_type(name) for name in self._spec.table.shared_columns}
@@ -285,19 +283,6 @@ class Splice:
 
     def _query_id(self) -> str:
         return self._spark.sparkContext.getLocalProperty(_QUERY_ID_PROPERTY) or DIRECT_QUERY
-
-
-def _write_options(spec: Spec, spark: SparkSession, properties: Mapping[str, str]) -> dict[str, str]:
-    table = spec.table
-    name = properties.get(hoodie.TABLE_NAME) or re.sub(r"\W", "_", table.path.rstrip("/").rpartition("/")[2])
-    return splice_write_options(
-        base_path=table.path,
-        table=name,
-        key=[RECORD_KEY],
-        partition_by=table.partition_by,
-        buckets=table.buckets,
-        parallelism=spark.sparkContext.defaultParallelism,
-    )
 
 
 def _read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
