@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asynclock.settings import LeaseSettings
-from asynclock.spark.spec.model import Column, LocksSpec, ServicesSpec, Spec, StreamSpec, TableSpec
+from asynclock.spark.spec.locks import LocksSpec
+from asynclock.spark.spec.model import Column, ServicesSpec, Spec, StreamSpec, TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
