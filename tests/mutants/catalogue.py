@@ -760,7 +760,7 @@ MUTANTS: Final = (
     Mutant(
         "leave a renewal timer behind",
         DISCARD_RENEWAL,
-        "if $entry is not None and $entry.timer is not None: $entry.timer.cancel()",
+        "$timer.cancel()",
         "pass",
         LEFT,
         "contention",
