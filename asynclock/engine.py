@@ -109,7 +109,7 @@ class LockEngine:
         assert timeout is not None  # noqa: S101  else it does not run out
         last, status = self._known.last, None
         if self._held is not None:
-            status = own_status(self.name, self.url, *self._held.head)
+            status = own_status(self.name, self.url, self._held.head.record, self._held.head.version)
         elif last is not None:
             status = seen_status(self.name, self.url, *last)
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status)

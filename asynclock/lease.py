@@ -86,7 +86,7 @@ class Lease:
     @property
     def valid_until_ms(self) -> int:
         """The ``validUntil`` written last, in epoch ms; no I/O. For the rest of the package."""
-        return self._held.head[0].valid_until_ms
+        return self._held.head.record.valid_until_ms
 
     def remaining(self) -> float:
         """Return seconds until we stop believing; 0.0 once lost or released."""

@@ -195,7 +195,7 @@ class Acquisition:
         if not self._objects.dateless and self._objects.time.bounds(now) is None:
             return None
         if self._given is not None:
-            return Seen(*self._given.head, None, None, now)
+            return Seen(self._given.head.record, self._given.head.version, None, None, now)
         if freed is None or freed.version is None:
             return None
         return Seen(freed.record, freed.version, None, None, now)
@@ -351,8 +351,7 @@ class Acquisition:
         freed = await free(
             self._objects,
             self._key,
-            record=attempt.record,
-            base=attempt.base if attempt.version is None else attempt.version,
+            head=attempt,
             attempts=self._attempts,
             keep_token=self._objects.until_settled(self._attempts.settled_at()) <= 0,
         )

@@ -329,7 +329,7 @@ class Checker:
         """Whether the head is what a lease goes by, or was sent later: a renewal may not be answered yet."""
         if probe.held is None:
             return True  # a Hudi writer, of which nothing more can be asked
-        order = self._applied.get(probe.held.head[1])
+        order = self._applied.get(probe.held.head.version)
         return order is not None and order <= self._head_order
 
     def _overrule(self, *records: dict[str, Any] | None) -> None:

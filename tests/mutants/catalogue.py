@@ -336,7 +336,7 @@ MUTANTS: Final = (
     Mutant(
         "release beside a renewal in flight",
         SETTLE,
-        "await asyncio.wait([self._renewal], timeout=$limit)",
+        "await asyncio.wait([$renewal], timeout=$limit)",
         "pass",
         Invariant.ONE_WRITE,
         "contention",
