@@ -68,6 +68,7 @@ FREE_GIVEN: Final = f"{_ACQUISITION}._free_given"
 GIVE_UP: Final = f"{_ACQUISITION}._give_up"
 LOOK: Final = f"{_ACQUISITION}._look"
 TAKE: Final = f"{_ACQUISITION}._take"
+ATTEMPT_ON: Final = f"{_ACQUISITION}._attempt_on"
 WRITE_ON_SEEN: Final = f"{_ACQUISITION}._write"
 
 # Holding, renewing and releasing.
@@ -775,10 +776,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "let a token settle by the last attempt, whichever landed",
-        WRITE_ON_SEEN,
-        "$attempt = Attempt(*$write, settled_at=$settled_at)",
-        "$attempt = Attempt(*$write, settled_at=$settled_at)\n"
-        "for each in self._attempts._by_nonce.values(): each.settled_at = $settled_at",
+        ATTEMPT_ON,
+        "return Attempt(*$write, settled_at=$settled_at)",
+        "for each in self._attempts._by_nonce.values(): each.settled_at = $settled_at\n"
+        "return Attempt(*$write, settled_at=$settled_at)",
         Invariant.NOT_AHEAD,
         "hudi-endings",
     ),
@@ -810,8 +811,8 @@ MUTANTS: Final = (
     Mutant(
         "forget what the receiver of a lock may have freed",
         FREE_GIVEN,
-        "self._given.release(doubtful=$doubtful)",
-        "self._given.release()",
+        "$given.release(doubtful=$doubtful)",
+        "$given.release()",
         Invariant.LOSS_IS_TRUE,
         "hand-off",
     ),
