@@ -244,7 +244,8 @@ class Acquisition:
 
     def _attempt_on(self, seen: Seen) -> Attempt | None:
         """Return the write of a record of ours over what was seen; None: no usable Date to make it by."""
-        now, token = self._objects.now(), self._objects.next_token(self._key, seen.record)
+        now = self._objects.now()
+        token = self._objects.next_token(self._key, seen.record, now)
         valid_until = self._objects.promise(now)
         if token is None or valid_until is None:
             return None

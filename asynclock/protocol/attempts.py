@@ -37,9 +37,9 @@ class Attempt:
     unseen: bool = False
 
 
-def may_have_landed(error: BackendError | None) -> bool:
+def may_have_landed(error: BackendError) -> bool:
     """Whether a write that ended with ``error`` may have landed without an answer; a refusal is believed."""
-    return error is not None and error.written == "unknown" and not isinstance(error, PreconditionFailedError)
+    return error.written == "unknown" and not isinstance(error, PreconditionFailedError)
 
 
 class Attempts:

@@ -33,9 +33,10 @@ class Renewals:
 
     def add(self, held: HeldLock) -> None:
         """Renew a lock from now on, counting from the write that acquired it, until it ends."""
-        sent_ago = self._objects.timing.belief - held.remaining()
+        remaining = held.remaining()
+        sent_ago = self._objects.timing.belief - remaining
         self._timers[held] = None
-        self._look_later(held, asyncio.get_running_loop().time() - sent_ago + self._interval)
+        self._look_later(held, remaining, asyncio.get_running_loop().time() - sent_ago + self._interval)
 
     def discard(self, held: HeldLock) -> None:
         """Stop renewing a lock."""
@@ -47,16 +48,16 @@ class Renewals:
         for held in self.held:
             self.discard(held)
 
-    def _look_later(self, held: HeldLock, renew_at: float) -> None:
-        """Look at the lock in time for its deadline, and renew it if it is ``renew_at`` by then."""
+    def _look_later(self, held: HeldLock, remaining: float, renew_at: float) -> None:
+        """Look at a lock again in time for its deadline, and renew it at ``renew_at``."""
         if (timer := self._timers[held]) is not None:
             timer.cancel()
         loop = asyncio.get_running_loop()
-        at = min(loop.time() + min(held.remaining(), LONGEST_SLEEP), renew_at)
+        at = min(loop.time() + min(remaining, LONGEST_SLEEP), renew_at)
         self._timers[held] = loop.call_at(at, self._look, held, renew_at, context=self._context)
 
     def _look(self, held: HeldLock, renew_at: float) -> None:
-        if held.remaining() <= 0:
+        if (remaining := held.remaining()) <= 0:
             self.discard(held)
             return
         if held.body_loop is not None and held.body_loop.is_closed():
@@ -68,13 +69,13 @@ class Renewals:
         if now >= renew_at and (renewal := held.start_renewal()) is not None:
             renew_at = math.inf  # until this one is answered
             renewal.add_done_callback(lambda task: self._renewed(held, task, now))
-        self._look_later(held, renew_at)
+        self._look_later(held, remaining, renew_at)
 
     def _renewed(self, held: HeldLock, task: asyncio.Task[BackendError | None], started: float) -> None:
         if held not in self._timers:
             return
         if not task.cancelled() and task.exception() is None and task.result() is None:
-            self._look_later(held, started + self._interval)
+            renew_at = started + self._interval
         else:
-            retry = self._objects.jittered(self._interval / 4)
-            self._look_later(held, asyncio.get_running_loop().time() + retry)
+            renew_at = asyncio.get_running_loop().time() + self._objects.jittered(self._interval / 4)
+        self._look_later(held, held.remaining(), renew_at)

@@ -56,7 +56,7 @@ READ: Final = f"{_OBJECTS}.read"
 REQUEST: Final = f"{_OBJECTS}.request"
 OBJECTS: Final = f"{_OBJECTS}.__init__"
 UNTIL_SETTLED: Final = f"{_OBJECTS}.until_settled"
-WRITE: Final = f"{_OBJECTS}._write"
+WRITE: Final = f"{_OBJECTS}.write"
 FIND_ATTEMPT: Final = "asynclock.protocol.attempts:Attempts.find"
 MAY_HAVE_LANDED: Final = "asynclock.protocol.attempts:may_have_landed"
 FREE: Final = "asynclock.protocol.freeing:free"
@@ -162,16 +162,16 @@ MUTANTS: Final = (
     Mutant(
         "take over without a condition",
         WRITE,
-        "self._backend.put_if_match($key, $body, $base)",
-        "self._backend.put($key, $body)",
+        "backend.put_if_match($key, $body, $base)",
+        "backend.put($key, $body)",
         HEAD,
         "contention",
     ),
     Mutant(
         "create without a condition",
         WRITE,
-        "self._backend.put_if_absent($key, $body)",
-        "self._backend.put($key, $body)",
+        "backend.put_if_absent($key, $body)",
+        "backend.put($key, $body)",
         HEAD,
         "interleavings",
     ),
@@ -179,10 +179,10 @@ MUTANTS: Final = (
         "release without a condition",
         WRITE,
         "if $attempt.base is None: $create\n"
-        "else: $name, $put = $condition, self._backend.put_if_match($key, $body, $base)",
-        "if $attempt.record.expired: $name, $put = $condition, self._backend.put($key, $body)\n"
+        "else: $name, $put = $condition, backend.put_if_match($key, $body, $base)",
+        "if $attempt.record.expired: $name, $put = $condition, backend.put($key, $body)\n"
         "elif $attempt.base is None: $create\n"
-        "else: $name, $put = $condition, self._backend.put_if_match($key, $body, $base)",
+        "else: $name, $put = $condition, backend.put_if_match($key, $body, $base)",
         HEAD,
         "zombie-writes",
     ),
