@@ -6,12 +6,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Final
 
-from asynclock.errors import (
-    AccessDeniedError,
-    BackendError,
-    BackendUnavailableError,
-    UnsupportedBackendError,
-)
+from asynclock.errors import AccessDeniedError, BackendError, BackendUnavailableError, UnsupportedBackendError
 from asynclock.protocol.attempts import Attempt, Attempts
 from asynclock.protocol.decisions import Observation, Seen, Verdict, displaced, judge
 from asynclock.protocol.freeing import free
@@ -54,12 +49,10 @@ class Acquisition:
     """One attempt to become the holder.
 
     Args:
-        known: The lock.
         until: Loop time at which to give up.
         once: One round only.
         fencing: Whether the token will be handed out (rule 11).
-        given: A lock of this client that is handed over (rule 15): its record is written over,
-            or freed.
+        given: A lock of this client that is handed over: write over its record, or free it (rule 15).
 
     Attributes:
         error: The last failure of the store, for the cause of a timeout.
@@ -171,7 +164,7 @@ class Acquisition:
         if self._held is not None:
             return 0.0, None
         back = await self._look()
-        if self._held is None and self._attempts.open_on(back.version) is not None:
+        if self._held is None and self._attempts.open_on(back.version):
             # Unchanged: the attempt may still land. Write again on the same base.
             if self._once and self.error is not None:
                 raise self.error
@@ -197,7 +190,7 @@ class Acquisition:
         mine = self._attempts.find(seen)
         if mine is not None and not mine.spent:
             await self._take(mine, "adopted")
-        elif mine is None and self._attempts.open_on(seen.version) is None:
+        elif mine is None and not self._attempts.open_on(seen.version):
             self._attempts.forget()
         if self._given is not None and not self._given.shown_by(seen):
             proven = not self._attempts.doubtful

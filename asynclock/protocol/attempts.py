@@ -91,10 +91,9 @@ class Attempts:
         """Forget all: their base is gone."""
         self._by_nonce.clear()
 
-    def open_on(self, base: str | None) -> Attempt | None:
-        """Return the latest attempt on ``base`` whose outcome is open, or None."""
-        found = [each for each in self._by_nonce.values() if each.version is None and each.base == base]
-        return found[-1] if found else None
+    def open_on(self, base: str | None) -> bool:
+        """Whether an attempt on ``base`` may still land."""
+        return any(each.version is None and each.base == base for each in self._by_nonce.values())
 
     def find(self, seen: Seen) -> Attempt | None:
         """Return the attempt that ``seen`` shows to have landed and not to be released yet, or None."""

@@ -28,16 +28,10 @@ async def free(
     It is conditional on the version that ``head`` made, or was based on if it is not known to have
     landed: success makes every write that is still under way on that version fail. If the version is
     gone, the object is read once, and freed if it shows one of ``attempts``. Repeated with backoff
-    while the outcome is unknown.
+    while the outcome is unknown, for ``limit`` seconds; None: L plus a request timeout.
 
-    Args:
-        objects: The client's requests.
-        key: Key of the lock object.
-        head: The write whose owner, ``validUntil`` and token the free record keeps.
-        attempts: Those of this owner.
-        keep_token: False drops our fields, as Hudi does: the token is still from the future, and no
-            successor may build on it (rule 11).
-        limit: Seconds after which to give up; None: L plus a request timeout.
+    Without ``keep_token`` our fields are dropped, as Hudi does: the token is still from the future,
+    and no successor may build on it (rule 11).
 
     Returns:
         The write that freed the lock; or what stands in its place; or None if the store did not

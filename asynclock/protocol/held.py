@@ -136,9 +136,7 @@ class HeldLock:
             self.lost, self.phase = self._error(LeaseLostError, reason), Phase.LOST
 
     def _lose(self, error: LeaseLostError, *, clean_up: bool = True) -> None:
-        """Make the loss final; the mutex is held."""
-        if self.phase is not Phase.HELD:
-            return
+        """Make the loss of a lock that was held final; the mutex is held."""
         self.lost, self.phase = error, Phase.LOST
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._after_loss, error, clean_up)
@@ -230,7 +228,8 @@ class HeldLock:
 
     def _taken_over(self, by: Displaced) -> None:
         with self._mutex:
-            self._lose(self._taken_over_error(by))
+            if self.phase is Phase.HELD:
+                self._lose(self._taken_over_error(by))
 
     def _taken_over_error(self, by: Displaced) -> LeaseLostError:
         return self._error(LeaseTakenOverError, by.reason, new_owner=by.owner, new_token=by.token)
@@ -239,13 +238,13 @@ class HeldLock:
         self._emit("lost", error.reason)
         if clean_up and self._renewal is not None:  # else nothing was written after the acquisition
             self._in_flight.spawn(self._clean_up(self._renewal))
-        self._end(error)
+        self._end()
 
     async def _clean_up(self, renewal: asyncio.Task[BackendError | None]) -> None:
         """Free the lock after a loss if a write of this lease may still land, or has landed late (rule 3)."""
         await asyncio.wait([renewal])
         landed_late = self.head.sent is not self._sent
-        if landed_late or self._attempts.open_on(self.head.version) is not None:
+        if landed_late or self._attempts.open_on(self.head.version):
             await self._free("reaped", None)
 
     # Release.
@@ -340,11 +339,11 @@ class HeldLock:
         self._emit(kind, detail)
         if self.phase is not Phase.LOST:
             self.phase = Phase.RELEASED
-            self._end(None)
+            self._end()
 
-    def _end(self, loss: LeaseLostError | None) -> None:
+    def _end(self) -> None:
         if not self.ended.done():
-            self.ended.set_result(loss)
+            self.ended.set_result(self.lost)
 
     def _emit(self, kind: Kind, detail: str = "") -> None:
         self._objects.events.emit(kind, self.key, self.owner, self.fencing_token, detail)

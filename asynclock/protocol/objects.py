@@ -151,11 +151,7 @@ class LockObjects:
         return None if bounds is None else next_token(predecessor, bounds, timing)
 
     def until_settled(self, settled_at: float | None) -> float:
-        """Return seconds until store time has surely reached ``settled_at`` (rule 11), else 0.0.
-
-        Args:
-            settled_at: Until then a token is from the future; None: it never was.
-        """
+        """Return seconds until store time has surely reached ``settled_at``, if any (rule 11), else 0.0."""
         if settled_at is None:
             return 0.0
         bounds = self.time.bounds(self.now())

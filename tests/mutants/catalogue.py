@@ -265,7 +265,7 @@ MUTANTS: Final = (
         "do not release at all",
         RELEASE,
         'if not await self._free("released", $limit): $go_on',
-        "self._end(None)",
+        "self._end()",
         LEFT,
         "single-faults",
     ),
