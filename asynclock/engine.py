@@ -46,18 +46,14 @@ class LockEngine:
             ConfigError: The client was closed.
         """
         with self._in_flight.until_closed():
-            until = None if timeout is None else asyncio.get_running_loop().time() + timeout
+            until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
             given = None
             if not once:
-                given = await self._turn(timeout, until)
+                given = await self._turn(timeout)
             elif not self._queue.try_enter():
                 return None
             acquisition = Acquisition(
-                self._known,
-                until=math.inf if until is None else until,
-                once=once or timeout == 0,
-                fencing=fencing,
-                given=given,
+                self._known, until=until, once=once or timeout == 0, fencing=fencing, given=given
             )
             held: HeldLock | None = None
             try:
@@ -76,10 +72,10 @@ class LockEngine:
                 raise self._timed_out(timeout) from acquisition.error
             return held
 
-    async def _turn(self, timeout: float | None, until: float | None) -> HeldLock | None:
+    async def _turn(self, timeout: float | None) -> HeldLock | None:
         """Wait for this call's turn; returns the lock that is handed over with it, or None."""
         try:
-            return await self._queue.enter(until)
+            return await self._queue.enter(timeout)
         except TimeoutError:
             raise self._timed_out(timeout) from None
         except asyncio.CancelledError:

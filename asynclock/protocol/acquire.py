@@ -91,9 +91,10 @@ class Acquisition:
         started_at = self._loop.time()
         if self._given is None and not await self._make_way():
             return None
+        settled = False
         try:
             while (held := await self._rounds()) is not None:
-                if await self._token_settles(held):
+                if settled := await self._token_settles(held):
                     self._known.fairness.began(
                         self._loop.time(),
                         started_at=started_at,
@@ -103,10 +104,9 @@ class Acquisition:
                     return held
                 if self._held is held:
                     break  # not lost, but the time is out
-        except BaseException:
-            await self._give_up()
-            raise
-        await self._give_up()
+        finally:
+            if not settled:
+                await self._give_up()
         return None
 
     async def _make_way(self) -> bool:
@@ -193,8 +193,8 @@ class Acquisition:
         elif mine is None and not self._attempts.open_on(seen.version):
             self._attempts.forget()
         if self._given is not None and not self._given.shown_by(seen):
-            proven = not self._attempts.doubtful
-            self._given.found_gone(displaced(seen, self._given.owner)._replace(proven=proven))
+            doubtful = self._attempts.doubtful
+            self._given.found_gone(displaced(seen, self._given.owner, proven=not doubtful))
             self._given = None
         return seen
 
@@ -263,7 +263,7 @@ class Acquisition:
             self._attempts.drop(attempt)  # the store says that nothing was written
             raise
         finally:
-            self._attempts.note_end(attempt)  # also if a delayed cancellation is raised
+            self._attempts.doubtful |= attempt.unseen  # also if a delayed cancellation is raised
         if self.error is None:
             await self._take(attempt, "acquired")
 

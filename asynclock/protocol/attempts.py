@@ -49,15 +49,11 @@ class Attempts:
         self._by_nonce: dict[str | None, Attempt] = {each.record.nonce: each for each in known}
         self._freeing: set[str | None] = set()
         self.doubtful = False
-        """One of them may have freed or taken over the lock unseen: another's record proves no loss."""
+        """A write may have freed or taken over the lock unseen: another's record proves no loss."""
 
     def add(self, attempt: Attempt) -> None:
         """Remember an attempt before it is sent."""
         self._by_nonce[attempt.record.nonce] = attempt
-
-    def note_end(self, attempt: Attempt) -> None:
-        """Record the outcome of an attempt that frees a lock, or takes over one that is handed over."""
-        self.doubtful = self.doubtful or attempt.unseen
 
     def add_release(self, record: LockRecord) -> None:
         """Remember a free record before it is sent."""

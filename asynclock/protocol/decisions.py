@@ -150,14 +150,14 @@ class Displaced(NamedTuple):
     proven: bool = True
 
 
-def displaced(seen: Seen, owner: str) -> Displaced:
+def displaced(seen: Seen, owner: str, *, proven: bool = True) -> Displaced:
     """Say what an answer without any record of a lease of ``owner`` means for that lease."""
     record = seen.record
     if record is None:
-        return Displaced("its object was deleted")
-    if record.expired and record.owner == owner:
-        return Displaced("it was broken by an operator", record.owner, record.epoch)
-    return Displaced("another owner has taken over", record.owner, record.epoch)
+        return Displaced("its object was deleted", proven=proven)
+    broken = record.expired and record.owner == owner
+    reason = "it was broken by an operator" if broken else "another owner has taken over"
+    return Displaced(reason, record.owner, record.epoch, proven)
 
 
 class Token(NamedTuple):

@@ -49,7 +49,7 @@ async def free(
         try:
             if await objects.write(key, attempt) is None:
                 return attempt
-            attempts.note_end(attempt)
+            attempts.doubtful |= attempt.unseen
             seen = await objects.read(key)
         except RecordCorruptError as corrupt:
             return Displaced(f"its object is corrupt: {corrupt.reason}")
@@ -61,7 +61,7 @@ async def free(
             if seen.version != base:
                 mine = attempts.find(seen)
                 if mine is None:
-                    return displaced(seen, head.record.owner)._replace(proven=not attempts.doubtful)
+                    return displaced(seen, head.record.owner, proven=not attempts.doubtful)
                 head = mine
                 continue
         if loop.time() >= until or objects.closed is not None:

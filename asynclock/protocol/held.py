@@ -263,7 +263,7 @@ class HeldLock:
         Args:
             doubtful: A receiver may have written over the record unseen.
         """
-        self._attempts.doubtful = self._attempts.doubtful or doubtful
+        self._attempts.doubtful |= doubtful
         with self._in_flight.protect():
             await self.settle()
             if not await self._free("released", 2 * self._objects.timing.request_timeout):

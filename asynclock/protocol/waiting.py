@@ -38,20 +38,19 @@ class WaitQueue:
         entered, self._busy = not self._busy, True
         return entered
 
-    async def enter(self, until: float | None) -> HeldLock | None:
+    async def enter(self, timeout: float | None) -> HeldLock | None:
         """Wait to become the head; returns the lock that is handed over, if any.
 
         Raises:
-            TimeoutError: Loop time ``until`` has passed.
+            TimeoutError: The turn did not come within ``timeout`` seconds.
         """
         if self.try_enter():
             return None
-        loop = asyncio.get_running_loop()
-        turn: asyncio.Future[HeldLock | None] = loop.create_future()
+        turn: asyncio.Future[HeldLock | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(turn)
         try:
             # Unlike a timeout around the future, this leaves it pending until its turn has come.
-            await asyncio.wait([turn], timeout=None if until is None else until - loop.time())
+            await asyncio.wait([turn], timeout=timeout)
         except asyncio.CancelledError:
             if not turn.done():
                 self._waiters.remove(turn)
