@@ -321,13 +321,7 @@ class Acquisition:
             await self._free_given()
 
     async def _free_attempt(self, attempt: Attempt) -> None:
-        freed = await free(
-            self._objects,
-            self._key,
-            head=attempt,
-            attempts=self._attempts,
-            keep_token=self._objects.until_settled(self._attempts.settled_at()) <= 0,
-        )
+        freed = await free(self._objects, self._key, head=attempt, attempts=self._attempts)
         if isinstance(freed, Attempt):
             self._given_is_written_over()
         else:

@@ -20,7 +20,6 @@ async def free(
     *,
     head: Attempt,
     attempts: Attempts,
-    keep_token: bool = True,
     limit: float | None = None,
 ) -> Attempt | Displaced | None:
     """Write a free record, so that nothing of this owner is held or can still land (rule 3).
@@ -30,9 +29,6 @@ async def free(
     gone, the object is read once, and freed if it shows one of ``attempts``. Repeated with backoff
     while the outcome is unknown, for ``limit`` seconds; None: L plus a request timeout.
 
-    Without ``keep_token`` our fields are dropped, as Hudi does: the token is still from the future,
-    and no successor may build on it (rule 11).
-
     Returns:
         The write that freed the lock; or what stands in its place; or None if the store did not
         say. What stands in its place proves no loss if a free record may have landed before.
@@ -40,6 +36,8 @@ async def free(
     loop = asyncio.get_running_loop()
     until = loop.time() + (objects.timing.clean_up_for if limit is None else limit)
     pause = objects.timing.poll_interval / 4
+    # No successor may build on a token from the future: drop our fields, as Hudi does (rule 11).
+    keep_token = objects.until_settled(attempts.settled_at()) <= 0
     while True:
         await objects.pace(key)
         base = head.base if head.version is None else head.version

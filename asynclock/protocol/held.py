@@ -73,7 +73,6 @@ class HeldLock:
         self._objects = objects
         self._in_flight = objects.in_flight
         self._belief = objects.timing.belief
-        self._settled_at = landed.settled_at
         self._mutex = threading.Lock()
         self._sent = landed.sent
         self.head = landed
@@ -109,9 +108,9 @@ class HeldLock:
 
     def until_settled(self) -> float:
         """Return seconds until store time has reached the token (rule 11), else 0.0."""
-        wait = self._objects.until_settled(self._settled_at)
+        wait = self._objects.until_settled(self.head.settled_at)
         if wait <= 0:
-            self._settled_at = None  # for good, also where no Date is carried any more
+            self.head.settled_at = None  # for good, also where no Date is carried any more
         return wait
 
     def end_belief(self, loss: str | None = None) -> bool:
@@ -182,7 +181,7 @@ class HeldLock:
         base, now = self.head, self._objects.now()
         valid_until = max(base.record.valid_until_ms, self._objects.promise(now) or 0)
         record = base.record._replace(nonce=self._objects.fresh_nonce(), valid_until_ms=valid_until)
-        attempt = Attempt(record, base.version, now)
+        attempt = Attempt(record, base.version, now, settled_at=base.settled_at)
         self._attempts.add(attempt)
         try:
             error = await self._objects.write(self.key, attempt, timeout=left)
@@ -272,7 +271,9 @@ class HeldLock:
     async def release_through(self, objects: LockObjects) -> None:
         """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
         if self.end_belief():
-            await self._write_free(objects, objects.timing.exit_bound)
+            self.until_settled()  # while the store time is known: ``objects`` has read none
+            limit = objects.timing.exit_bound
+            await free(objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
 
     async def settle(self) -> None:
         """Wait for the renewal in flight, for at most a request timeout (rule 6)."""
@@ -281,7 +282,7 @@ class HeldLock:
 
     async def _free(self, kind: Kind, limit: float | None) -> bool:
         """Write the free record; False if it is not known after ``limit`` whether that has landed."""
-        freed = await self._write_free(self._objects, limit)
+        freed = await free(self._objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
         if freed is None and limit is not None:
             return False
         if isinstance(freed, Attempt):
@@ -292,16 +293,6 @@ class HeldLock:
         else:
             self.found_gone(freed)
         return True
-
-    async def _write_free(self, objects: LockObjects, limit: float | None) -> Attempt | Displaced | None:
-        return await free(
-            objects,
-            self.key,
-            head=self.head,
-            attempts=self._attempts,
-            keep_token=self.until_settled() <= 0,
-            limit=limit,
-        )
 
     # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
 

@@ -86,7 +86,6 @@ BELIEVED: Final = f"{_HELD}._believed"
 RENEW: Final = f"{_HELD}._renew_once"
 SETTLE: Final = f"{_HELD}.settle"
 HELD: Final = f"{_HELD}.__init__"
-WRITE_FREE: Final = f"{_HELD}._write_free"
 DISCARD_RENEWAL: Final = "asynclock.protocol.renewal:Renewals.discard"
 
 # Judging what was seen.
@@ -580,8 +579,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "keep a token from the future when released",
-        WRITE_FREE,
-        "self.until_settled() <= 0",
+        FREE,
+        "$objects.until_settled($token) <= 0",
         "True",
         TOKEN,
         "hudi-turns",
