@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from asynclock.errors import AsyncLockError
-from asynclock.spark.session import session_conf
+from asynclock.spark.hudi.session import session_conf
 from examples import fleet_data
 from examples.demo_children import SCRATCH, DemoError, run_folder
 from examples.demo_run import STANDBY, VICTIM, PipelineRun

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock import spark
 from asynclock.errors import AsyncLockError
-from asynclock.spark.timeline import Timeline
+from asynclock.spark.hudi.timeline import Timeline
 from examples import fleet_oracle
 from examples.demo_validation import validate
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from asynclock.spark.report import BatchReport
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
 
 REHEARSED_LINES: Final = 500
 _PR_SET_PDEATHSIG: Final = 1

@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.errors import BadRowsError as BadRowsError
 from asynclock.spark.errors import ClusteringPlanError as ClusteringPlanError
-from asynclock.spark.load import load_spec as load_spec
-
-# Imported eagerly because the module has the function's name: users get whichever is bound last.
-from asynclock.spark.session import session as session
-from asynclock.spark.session import session_conf as session_conf
-from asynclock.spark.spec import Spec as Spec
+from asynclock.spark.hudi.session import session as session
+from asynclock.spark.hudi.session import session_conf as session_conf
+from asynclock.spark.spec.load import load_spec as load_spec
+from asynclock.spark.spec.model import Spec as Spec
 
 if TYPE_CHECKING:
-    from asynclock.spark.reader import read as read
-    from asynclock.spark.services import run_services as run_services
-    from asynclock.spark.splice import Splice as Splice
-    from asynclock.spark.streams import run as run
-    from asynclock.spark.validation import validate as validate
+    from asynclock.spark.reader.snapshot import read as read
+    from asynclock.spark.reader.validation import validate as validate
+    from asynclock.spark.services.leaders import run_services as run_services
+    from asynclock.spark.writer.splice import Splice as Splice
+    from asynclock.spark.writer.streams import run as run
 
 __all__ = [
     "BadRowsError",
@@ -41,11 +39,11 @@ __all__ = [
 ]
 
 _NEEDS_SPARK: Final = {
-    "Splice": "splice",
-    "read": "reader",
-    "run": "streams",
-    "run_services": "services",
-    "validate": "validation",
+    "Splice": "writer.splice",
+    "read": "reader.snapshot",
+    "run": "writer.streams",
+    "run_services": "services.leaders",
+    "validate": "reader.validation",
 }
 
 

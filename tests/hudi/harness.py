@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from asynclock.spark.session import maven_repositories
+from asynclock.spark.hudi.session import maven_repositories
 from tests.spark.jvm import Jvm, class_path, java
 
 if TYPE_CHECKING:

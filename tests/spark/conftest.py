@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.spark.session import session
+from asynclock.spark.hudi.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

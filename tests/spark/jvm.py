@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Final
 import pyspark
 import pytest
 
-from asynclock.spark.session import MERGER_JAR, hudi_bundle
+from asynclock.spark.hudi.session import MERGER_JAR, hudi_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

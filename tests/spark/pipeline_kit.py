@@ -8,9 +8,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from asynclock.spark.load import load_spec
-from asynclock.spark.streams import run
-from asynclock.spark.timeline import Timeline
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.spec.load import load_spec
+from asynclock.spark.writer.streams import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from asynclock.spark.report import RunReport
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
 
 Row = dict[str, object]
 FIELDS = {"a": ["k", "at", "x", "note"], "b": ["deleted", "k", "seen", "not.`used`", "y"]}

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.errors import SpecError
-from asynclock.spark.reader import read
-from asynclock.spark.validation import validate
+from asynclock.spark.reader.snapshot import read
+from asynclock.spark.reader.validation import validate
 from tests.spark.pipeline_kit import EPOCH, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
 
 DAY = 24 * 3600
 UUID = "[0-9a-f]{8}-[0-9a-f-]{27}"

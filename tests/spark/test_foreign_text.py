@@ -9,7 +9,7 @@ import pytest
 
 from asynclock import sync
 from asynclock.spark.errors import BadRowsError
-from asynclock.spark.splice import Splice
+from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.spark.keys import RECORD_KEY, record_key
-from asynclock.spark.options import splice_write_options
-from asynclock.spark.reader import read
-from asynclock.spark.services import Compaction
-from asynclock.spark.splice import Splice
-from asynclock.spark.validation import validate
+from asynclock.spark.hudi.options import sql_options
+from asynclock.spark.reader.snapshot import read
+from asynclock.spark.reader.validation import validate
+from asynclock.spark.services.leaders import Compaction
+from asynclock.spark.spec.keys import record_key
+from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Pipeline
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
 
 JSON = {'"csv"\nordering = "at"': '"json"\nordering = "at"'}
 QUARANTINE = {"columns = { at": 'on_bad_row = "quarantine"\ncolumns = { at'}
@@ -74,8 +74,7 @@ def test_plain_sql_meets_the_rows_of_the_streams(pipeline: Pipeline) -> None:
     deliver(pipeline, *({"k": key, "at": 1, "x": 1} for key in keys))
     spec = pipeline.spec(JSON)
     pipeline.run(spec, streams=["a"])
-    options = splice_write_options(base_path=spec.table.path, table="table", key=[RECORD_KEY], buckets=1)
-    options["hoodie.spark.sql.insert.into.operation"] = "upsert"
+    options = sql_options(spec)
     given = ", ".join(f"'{name}' = '{value}'" for name, value in options.items())
     sql = pipeline.spark.sql
     sql(f"CREATE TABLE stored USING hudi TBLPROPERTIES ({given}) LOCATION '{spec.table.path}'")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from asynclock.spark.options import MERGER_STRATEGY_ID
+from asynclock.spark.hudi.options import MERGER_STRATEGY_ID
 from tests.spark.histories import COLUMNS, TieCount, random_history
 from tests.spark.jvm import JavaProgram
 from tests.spark.oracle import Delete, Event, splice

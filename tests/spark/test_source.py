@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from asynclock.errors import SpecError
-from asynclock.spark.load import load_spec
-from asynclock.spark.source import ARRIVAL, FILE, LINE, REASON, Source
+from asynclock.spark.source.reading import ARRIVAL, FILE, LINE, REASON, Source
+from asynclock.spark.spec.load import load_spec
 from tests.laboratory.fuzz_data.damage import damaged
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asynclock.errors import ConfigError
-from asynclock.spark.load import load_spec
-from asynclock.spark.second_reader import csv_records, json_records
-from asynclock.spark.second_reader.expected import Expected, same
-from asynclock.spark.second_reader.files import layout_of, rows
-from asynclock.spark.second_reader.rows import MOST_CHARACTERS, Bad, BadFileError, Good, Layout
-from asynclock.spark.second_reader.values import reader, shown
-from asynclock.spark.spec import CsvDialect
+from asynclock.spark.reader.second_reader import csv_records, json_records
+from asynclock.spark.reader.second_reader.expected import Expected, same
+from asynclock.spark.reader.second_reader.files import layout_of, rows
+from asynclock.spark.reader.second_reader.rows import MOST_CHARACTERS, Bad, BadFileError, Good, Layout
+from asynclock.spark.reader.second_reader.values import reader, shown
+from asynclock.spark.spec.load import load_spec
+from asynclock.spark.spec.model import CsvDialect
 from tests.laboratory.fuzz_data.cells import BAD, DECIMALS, Cell, bad_cells, cells
 from tests.laboratory.fuzz_data.rounds import generate
 from tests.laboratory.fuzz_data.tables import TABLES
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
 
 KINDS = ["string", "boolean", "int", "bigint", "float", "double", "date", "timestamp", *DECIMALS]
 LAYOUT = Layout({"k": "string", "at": "bigint", "text": "string"}, ("k", "at"))
@@ -220,6 +220,17 @@ def test_differences_say_what_is_missing_surplus_twice_and_other(expected: Expec
         (("twice",), None, "one row", "2 rows"),
     ]
     assert (expected.count(), expected.keys()) == (5, 5)
+
+
+def test_key_in_two_partitions_is_one_difference(tmp_path: Path) -> None:
+    """It is told without a partition, also if the sources have it in both."""
+    made = Expected(tmp_path, [[("a__ts", "int")]], key_columns=1)
+    rows = [(("k", "p"), 0, (0,)), (("k", "q"), 0, (0,)), (("l", "p"), 0, (0,))]
+    made.add(0, rows)
+    made.compare([(key, [cells]) for key, _, cells in rows])
+
+    assert list(made.differences()) == [(("k",), None, "one row", "2 partitions")]
+    made.close()
 
 
 def test_sample_keeps_one_key_in_some(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asynclock.spark.session import session
+from asynclock.spark.hudi.session import session
 from tests.laboratory.fuzz_data.rounds import DEADLINE, Outcome, Round, discard
 from tests.laboratory.fuzz_data.tables import TABLES
 

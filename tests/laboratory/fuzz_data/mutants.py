@@ -22,7 +22,7 @@ from typing import Final
 
 import pyspark
 
-from asynclock.spark.session import hudi_bundle
+from asynclock.spark.hudi.session import hudi_bundle
 from tests.mutants.planting import Change
 
 ROOT: Final = Path(__file__).parents[3]
@@ -83,7 +83,7 @@ MUTANTS: Final = (
     Mutant(
         "keys run into each other or hang",
         Change(
-            _SPARK + "keys:record_key",
+            _SPARK + "spec.keys:record_key",
             'f"url_encode(CAST(`{$name}` AS STRING))"',
             'f"CAST(`{$name}` AS STRING)"',
         ),
@@ -91,7 +91,7 @@ MUTANTS: Final = (
     Mutant(
         "a doubled quote is a backslash's business",
         Change(
-            _SPARK + "dialect:CsvDialect.settings",
+            _SPARK + "spec.dialect:CsvDialect.settings",
             "self.quote if self.escape is None else self.escape",
             '"\\\\" if self.escape is None else self.escape',
         ),
@@ -99,7 +99,7 @@ MUTANTS: Final = (
     Mutant(
         "partitions are paths",
         Change(
-            _SPARK + "options:partition_options",
+            _SPARK + "hudi.options.table:partition_options",
             '{$style: $yes, hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "true"}',
             '{$style: $yes, hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "false"}',
         ),
@@ -108,7 +108,7 @@ MUTANTS: Final = (
         "old dates stop the compaction",
         # Of the constant: each of the two places that use it is enough in a session that asynclock made.
         Change(
-            _SPARK + "session",
+            _SPARK + "hudi.session",
             "EXACT_TIMES: Final = $times",
             'EXACT_TIMES: Final = $times | {"spark.sql.parquet.datetimeRebaseModeInWrite": "EXCEPTION"}',
         ),
@@ -132,7 +132,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "late files are never read",
-        Change(_SPARK + "source", "_FOR_EVER: Final = $long", '_FOR_EVER: Final = "7d"'),
+        Change(_SPARK + "source.reading", "_FOR_EVER: Final = $long", '_FOR_EVER: Final = "7d"'),
     ),
     Mutant(
         "undecodable bytes merge keys",
@@ -141,7 +141,7 @@ MUTANTS: Final = (
     Mutant(
         "parquet is cast",
         Change(
-            _SPARK + "parquet:converts",
+            _SPARK + "source.parquet:converts",
             "$found in _TAKES[$declared]",
             "$found in _TAKES[$declared] or ($declared, $found[:9]) in "
             '{("int", "double"), ("bigint", "timestamp"), ("int", "int64"), ("float", "double")}',
@@ -183,30 +183,30 @@ MUTANTS: Final = (
     Mutant(
         "nanoseconds of parquet are cut",
         Change(
-            _SPARK + "parquet:_read",
+            _SPARK + "source.parquet:_read",
             "F.when($value % 1000 != 0, $reason)",
             "F.when($value.isNull() & $value.isNotNull(), $reason)",
         ),
     ),
     Mutant(
         "nobody tells of hidden files",
-        Change(_SPARK + "checkpoint:Checkpoint.unread_changes", "self._hidden()", "()"),
+        Change(_SPARK + "source.checkpoint:Checkpoint.unread_changes", "self._hidden()", "()"),
     ),
     Mutant(
         "nobody tells of changed files",
-        Change(_SPARK + "checkpoint:Checkpoint.unread_changes", "self._changed()", "()"),
+        Change(_SPARK + "source.checkpoint:Checkpoint.unread_changes", "self._changed()", "()"),
     ),
     Mutant(
         "a table that is gone is fed nothing",
         Change(
-            _SPARK + "checkpoint:Checkpoint.refuse_another_table",
+            _SPARK + "source.checkpoint:Checkpoint.refuse_another_table",
             '$bound is None or $bound["table_id"] == ($found := $id)',
             '$bound is None or $bound["table_id"] == ($found := $id) or $bound',
         ),
     ),
     Mutant(
         "numbers become texts in the ordering",
-        Change(_SPARK + "fit:check_columns", "$wanted == $stored or $taken", "$stored or $taken"),
+        Change(_SPARK + "hudi.columns:is_wider", "($stored, $wanted) in _WIDER", "True"),
     ),
     Mutant(
         "names are found in any case",
@@ -218,12 +218,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the good rows of a damaged file are taken",
-        Change(_SPARK + "source:settled", "return $rows if $files else parsed", "return parsed"),
+        Change(_SPARK + "source.reading:settled", "return $rows if $files else parsed", "return parsed"),
     ),
     Mutant(
         "a damaged page ends the stream",
         Change(
-            _SPARK + "source:Source.settled",
+            _SPARK + "source.reading:Source.settled",
             "self.parse($files, $damaged).persist()",
             "self.parse($files).persist()",
         ),
@@ -231,7 +231,7 @@ MUTANTS: Final = (
     Mutant(
         "damaged pages are believed",
         Change(
-            _SPARK + "parquet",
+            _SPARK + "source.parquet",
             "_OPTIONS: Final = $options",
             '_OPTIONS: Final = $options | {"parquet.page.verify-checksum.enabled": "false"}',
         ),
@@ -253,7 +253,7 @@ MUTANTS: Final = (
     Mutant(
         "equal ordering values have no order",
         Change(
-            _SPARK + "splice:Splice._newest",
+            _SPARK + "writer.splice:Splice._newest",
             'f"struct({$ordering}, {$arrival}) AS {$rank}"',
             'f"struct({$ordering}, hash({$arrival})) AS {$rank}"',
         ),

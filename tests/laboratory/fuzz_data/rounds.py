@@ -14,12 +14,12 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import AsyncLockError
-from asynclock.spark.load import load_spec
-from asynclock.spark.reader import snapshot
-from asynclock.spark.second_reader.expected import same
-from asynclock.spark.services import run_services
-from asynclock.spark.streams import run
-from asynclock.spark.validation import validate
+from asynclock.spark.reader.second_reader.expected import same
+from asynclock.spark.reader.snapshot import snapshot
+from asynclock.spark.reader.validation import validate
+from asynclock.spark.services.leaders import run_services
+from asynclock.spark.spec.load import load_spec
+from asynclock.spark.writer.streams import run
 from tests.laboratory.fuzz_data.draw import Draw
 from tests.laboratory.fuzz_data.files import Files
 from tests.laboratory.fuzz_data.tables import TABLES
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.spec import Spec
+    from asynclock.spark.spec.model import Spec
     from tests.laboratory.fuzz_data.files import File
     from tests.laboratory.fuzz_data.rows import Row
     from tests.laboratory.fuzz_data.tables import Table

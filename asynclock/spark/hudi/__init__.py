@@ -1,0 +1,1 @@
+"""Hudi's options, timeline and session."""

@@ -1,0 +1,74 @@
+"""Check that an existing table is the one that a spec describes; nothing is written unless it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from asynclock.hudi import hoodie
+from asynclock.spark.hudi.options import MERGER_STRATEGY_ID, partition_options
+from asynclock.spark.spec.load import misplaced
+from asynclock.spark.spec.model import RECORD_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from asynclock.spark.hudi.instants import BatchCommit
+    from asynclock.spark.spec.model import Spec
+
+
+def check_properties(spec: Spec, properties: Mapping[str, str]) -> None:
+    """Refuse a table with another record key, partitioning or merger.
+
+    Args:
+        spec: The spec.
+        properties: The table's ``hoodie.properties``; empty without a table.
+
+    Raises:
+        SpecError: The table differs from the spec; nothing was written.
+    """
+    table = spec.table
+    if not properties:
+        return
+    if (found := properties.get(hoodie.TABLE_RECORDKEY_FIELDS, "")) != RECORD_KEY:
+        reason = (
+            f"the table at {table.path} has the record key {found!r}, a splice table has {RECORD_KEY!r}: it "
+            "was made by something else, or by a version of asynclock that could confuse keys, and cannot be "
+            "written any more. Nothing was written; splice into a new table, with new checkpoints"
+        )
+        raise misplaced(spec, ("table", "path"), found, reason)
+    expected = {
+        hoodie.TABLE_PARTITION_FIELDS: ",".join(table.partition_by),
+        hoodie.TABLE_TYPE: "MERGE_ON_READ",
+        hoodie.RECORD_MERGE_MODE: "CUSTOM",
+        hoodie.RECORD_MERGE_STRATEGY_ID: MERGER_STRATEGY_ID,
+        **(partition_options() if table.partition_by else {}),
+    }
+    for name, value in expected.items():
+        if (found := properties.get(name, "")) != value:
+            keys = ("table", "partition_by" if name == hoodie.TABLE_PARTITION_FIELDS else "path")
+            reason = (
+                f"the table at {table.path} has {name}={found!r}, this spec needs {value!r}; nothing was "
+                "written. Correct the spec, or splice into a new table"
+            )
+            raise misplaced(spec, keys, found, reason)
+
+
+def check_commit(spec: Spec, commit: BatchCommit) -> None:
+    """Refuse a table with a commit under another key or number of buckets.
+
+    Raises:
+        SpecError: The table differs from the spec; nothing was written.
+    """
+    table = spec.table
+    if commit.key != table.key:
+        reason = (
+            f"the table at {table.path} has the key {', '.join(commit.key)}, this spec has "
+            f"{', '.join(table.key)}; nothing was written. Correct the spec, or splice into a new table"
+        )
+        raise misplaced(spec, ("table", "key"), list(table.key), reason)
+    if commit.buckets != table.buckets:
+        reason = (
+            f"the table at {table.path} has {commit.buckets} buckets; with another number keys would be "
+            "stored twice. Nothing was written; correct the spec, or splice into a new table"
+        )
+        raise misplaced(spec, ("table", "buckets"), table.buckets, reason)

@@ -1,0 +1,101 @@
+"""Instants of a table's timeline, and the metadata that a batch writes into its commit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+METADATA_PREFIX: Final = "asynclock."
+DELTA_COMMIT: Final = "deltacommit"
+COMPACTION: Final = "compaction"
+COMPACTED: Final = "commit"
+CLEAN: Final = "clean"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Instant:
+    """One action on the timeline.
+
+    Attributes:
+        requested: Hudi's instant time of the request, which identifies the instant.
+        completed: Instant time of the completion; None while pending.
+        action: For example ``deltacommit``, ``compaction``, ``clean``, ``rollback``.
+        state: ``REQUESTED``, ``INFLIGHT`` or ``COMPLETED``.
+    """
+
+    requested: str
+    completed: str | None
+    action: str
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchCommit:
+    """A committed batch of a stream, from the metadata of its delta commit.
+
+    Attributes:
+        requested: Hudi's instant time of the request.
+        completed: Instant time of the completion, by which commits are ordered.
+        stream: Name of the stream.
+        query_id: Id of the streaming query, which its checkpoint keeps.
+        batch_id: Number of the batch in that query.
+        fencing_token: Token of the lease under which the batch was written.
+        owner: Owner id of that lease.
+        buckets: Number of buckets that the writer assumed.
+        key: The key columns of the table.
+        table_id: Id of the table, chosen by its first writer and kept by all others.
+        columns: The columns of the stream that the batch was read with, by their names in the spec, and their
+            types; the ordering column first. Empty in commits from before it was kept.
+        floats: The stored columns that hold floats as doubles.
+    """
+
+    requested: str
+    completed: str
+    stream: str
+    query_id: str
+    batch_id: int
+    fencing_token: int
+    owner: str
+    buckets: int
+    key: tuple[str, ...]
+    table_id: str
+    columns: tuple[tuple[str, str], ...] = ()
+    floats: tuple[str, ...] = ()
+
+    @property
+    def batch(self) -> tuple[str, str, int]:
+        """Identity of the batch: a commit with the same stream, query and number repeats it."""
+        return self.stream, self.query_id, self.batch_id
+
+    def metadata(self) -> dict[str, str]:
+        """Return the entries for the commit's metadata; ``parse`` reads them."""
+        names = ("stream", "query_id", "batch_id", "fencing_token", "owner", "buckets", "table_id")
+        said = {name: str(getattr(self, name)) for name in names}
+        said |= {
+            "key": ",".join(self.key),
+            "columns": json.dumps(dict(self.columns), separators=(",", ":")),
+            "floats": ",".join(self.floats),
+        }
+        return {METADATA_PREFIX + name: text for name, text in said.items()}
+
+    @classmethod
+    def parse(cls, requested: str, completed: str, metadata: Mapping[str, str]) -> BatchCommit:
+        """Read the entries that ``metadata`` made."""
+        return cls(
+            requested=requested,
+            completed=completed,
+            stream=metadata[METADATA_PREFIX + "stream"],
+            query_id=metadata[METADATA_PREFIX + "query_id"],
+            batch_id=int(metadata[METADATA_PREFIX + "batch_id"]),
+            fencing_token=int(metadata[METADATA_PREFIX + "fencing_token"]),
+            owner=metadata[METADATA_PREFIX + "owner"],
+            buckets=int(metadata[METADATA_PREFIX + "buckets"]),
+            key=tuple(metadata.get(METADATA_PREFIX + "key", "").split(",")),
+            table_id=metadata.get(METADATA_PREFIX + "table_id", ""),
+            columns=tuple(json.loads(metadata.get(METADATA_PREFIX + "columns", "{}")).items()),
+            floats=tuple(filter(None, metadata.get(METADATA_PREFIX + "floats", "").split(","))),
+        )

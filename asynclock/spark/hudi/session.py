@@ -1,0 +1,212 @@
+"""A SparkSession ready for splice tables: Hudi, the merger and the settings both need.
+
+Two jars go onto the session. asynclock's own is ``asynclock/spark/jars/asynclock-hudi.jar``: a wheel carries
+it, a checkout builds it with ``make jar``. The Hudi bundle is taken from the first of these:
+
+1. the file that the environment variable ``ASYNCLOCK_HUDI_BUNDLE`` names;
+2. the local Maven repository, where ``make jar`` puts it: ``-Dmaven.repo.local`` of ``MAVEN_ARGS`` or
+   ``MAVEN_OPTS``, else ``.m2/repository`` in the home folder: that of ``HOME`` or, as Java has it, of the
+   user's account;
+3. ``spark.jars.packages``: Spark downloads it (about 80 MB, once) into its Ivy folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from asynclock.errors import ConfigError
+from asynclock.hudi import hoodie
+from asynclock.spark.hudi.options import MERGER_CLASS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+# asynclock/spark/java/pom.xml builds the merger against the same artifact.
+HUDI_BUNDLE: Final = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
+BUNDLE_VARIABLE: Final = "ASYNCLOCK_HUDI_BUNDLE"
+MERGER_JAR: Final = Path(__file__).parents[1] / "jars" / "asynclock-hudi.jar"
+
+# Spark refuses to read or write days before 1582 and times before 1900 unless a calendar is chosen. This
+# chooses today's calendar, which leaves all values unchanged.
+EXACT_TIMES: Final = {
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+}
+
+_HUDI: Final = {
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+    "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    **EXACT_TIMES,
+    # Hudi measures records with jol, which would start processes that fail to attach to this JVM.
+    "spark.driver.extraJavaOptions": "-Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true",
+}
+_ONE_MACHINE: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+# Lists: what the caller adds comes after ours, so that a further jar does not take Hudi off the session.
+_LISTS: Final = frozenset({"spark.jars", "spark.jars.packages", "spark.sql.extensions"})
+
+
+def session(
+    app: str = "asynclock", *, master: str = "local[*]", conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session that writes, reads and compacts splice tables, in Python and in SQL.
+
+    On a ``local`` master also the settings of a single machine: loopback only, no UI, 2 GB of memory, four
+    shuffle partitions, and Python workers of this very interpreter unless ``PYSPARK_PYTHON`` names another.
+    An already running session that carries the jars is kept; of the settings it takes those that can still
+    change.
+
+    Args:
+        app: The application's name.
+        master: Spark's master URL; ``local[*]`` uses every core of this machine.
+        conf: Further settings. They win over ours, except for ``spark.jars``, ``spark.jars.packages`` and
+            ``spark.sql.extensions``, which are added to ours. For ``s3a://`` that is where
+            ``org.apache.hadoop:hadoop-aws:3.3.4`` and ``spark.hadoop.fs.s3a.*`` go.
+
+    Raises:
+        ConfigError: pyspark, Java or a jar is missing, or a running session lacks the jars. Nothing was
+            started or written.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - an install without the extra imports us too
+    except ImportError as error:
+        raise ConfigError(
+            setting="pyspark", value=None, reason="not installed; pip install 'asynclock[spark]'"
+        ) from error
+    settings = session_conf(master=master, conf=conf)
+    _require_java()
+    if master.startswith("local"):
+        # Spark would take any python3 of the PATH, which need not have this package.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    _require_merger(spark)
+    # SQL reads need it. It is not a setting of Spark, so giving it at the start would only print a warning.
+    spark.conf.set(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES, MERGER_CLASS)
+    return spark
+
+
+def session_conf(*, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the settings with which :func:`session` starts Spark, for sessions started in another way.
+
+    For SQL reads such a session also needs the option
+    ``hoodie.write.record.merge.custom.implementation.classes`` set to ``MERGER_CLASS``.
+
+    Args:
+        master: Spark's master URL.
+        conf: Further settings, as for :func:`session`.
+
+    Raises:
+        ConfigError: A jar is missing. Nothing was started or written.
+    """
+    settings = {**_HUDI, **(_ONE_MACHINE if master.startswith("local") else {}), **_jars()}
+    for name, value in (conf or {}).items():
+        ours = settings.get(name)
+        settings[name] = f"{ours},{value}" if ours and name in _LISTS else value
+    return settings
+
+
+@contextlib.contextmanager
+def exact_times(spark: SparkSession) -> Iterator[None]:
+    """Make the jobs that this thread starts in the body leave every date and time unchanged.
+
+    A compaction runs outside of Spark SQL, so settings of the session do not reach its tasks.
+    """
+    context = spark.sparkContext
+    before = {name: context.getLocalProperty(name) for name in EXACT_TIMES}
+    for name, value in EXACT_TIMES.items():
+        context.setLocalProperty(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            context.setLocalProperty(name, value)
+
+
+def hudi_bundle() -> Path | None:
+    """Return the path of the Hudi bundle; None if Spark has to download it.
+
+    Raises:
+        ConfigError: The file named by ``ASYNCLOCK_HUDI_BUNDLE`` does not exist.
+    """
+    if named := os.environ.get(BUNDLE_VARIABLE):
+        if not Path(named).is_file():
+            raise ConfigError(
+                setting=BUNDLE_VARIABLE,
+                value=named,
+                reason=f"no such file; the jar of {HUDI_BUNDLE} is wanted",
+            )
+        return Path(named)
+    group, artifact, version = HUDI_BUNDLE.split(":")
+    below = Path(*group.split("."), artifact, version, f"{artifact}-{version}.jar")
+    return next((path / below for path in maven_repositories() if (path / below).is_file()), None)
+
+
+def _jars() -> dict[str, str]:
+    if not MERGER_JAR.is_file():
+        raise ConfigError(
+            setting="asynclock-hudi.jar",
+            value=str(MERGER_JAR),
+            reason="the jar with Hudi's merger is missing, so no splice table can be read or written; in a"
+            " checkout build it with 'make jar' (Java 17, Maven), else install a release wheel of asynclock",
+        )
+    bundle = hudi_bundle()
+    if bundle is None:
+        return {"spark.jars": str(MERGER_JAR), "spark.jars.packages": HUDI_BUNDLE}
+    return {"spark.jars": f"{bundle},{MERGER_JAR}"}
+
+
+def maven_repositories() -> list[Path]:
+    """Return the folders in which Maven may keep its jars, in the order of the search."""
+    arguments = f"{os.environ.get('MAVEN_ARGS', '')} {os.environ.get('MAVEN_OPTS', '')}"
+    if chosen := re.search(r"-Dmaven\.repo\.local=(\S+)", arguments):
+        return [Path(chosen[1])]
+    homes = [Path.home()]
+    with contextlib.suppress(KeyError):  # a container's user may have no account
+        homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    return [home / ".m2" / "repository" for home in homes]
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    found = (Path(home) / "bin" / "java").is_file() if home else shutil.which("java") is not None
+    if not found:
+        raise ConfigError(
+            setting="JAVA_HOME",
+            value=home,
+            reason="no Java there or on PATH; Spark 3.5 needs Java 8, 11 or 17",
+        )
+
+
+def _require_merger(spark: SparkSession) -> None:
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001 - no public way
+    for name in (MERGER_CLASS, "org.apache.spark.sql.hudi.HoodieSparkSessionExtension"):
+        if loader.getResource(name.replace(".", "/") + ".class") is None:
+            raise ConfigError(
+                setting="spark",
+                value=spark.sparkContext.appName,
+                reason=f"a session without {name} is already running; stop it, or start it with"
+                " asynclock.spark.session_conf()'s settings",
+            )

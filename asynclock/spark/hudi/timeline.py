@@ -1,0 +1,229 @@
+"""The timeline of a table: the batches that are committed, by whom, and what is still pending.
+
+It is read through Hudi's own classes in the driver's JVM, so every store and table version that Hudi reads
+can be read here. Commits are cached: after the first read only new instants are opened.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JJavaError
+
+from asynclock.spark.errors import ClusteringPlanError
+from asynclock.spark.hudi.columns import Stored, stored_columns, union
+from asynclock.spark.hudi.instants import DELTA_COMMIT, METADATA_PREFIX, BatchCommit, Instant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import SparkSession
+
+_CLUSTERING: Final = "clustering"
+_READ_ATTEMPTS: Final = 5
+
+
+class Timeline:
+    """The timeline of one table, as of the last ``refresh``.
+
+    Not thread-safe: each writer needs its own.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self._path = path
+        self._meta: Any = None
+        self._commits: dict[str, BatchCommit] = {}
+        self._batches: dict[tuple[str, str, int], BatchCommit] = {}
+        self._queries: dict[str, dict[str, str]] = {}
+        self._columns: dict[str, Stored] = {}
+        self._newest: tuple[str, str] = ("", "")
+        self._pending: frozenset[str] = frozenset()
+
+    @property
+    def commits(self) -> list[BatchCommit]:
+        """All known batch commits, archived ones included, in the order of completion."""
+        return sorted(self._commits.values(), key=lambda commit: commit.completed)
+
+    def any_commit(self) -> BatchCommit | None:
+        """Return one of the commits, or None if there is none."""
+        return next(iter(self._commits.values()), None)
+
+    def columns(self) -> Mapping[str, Stored]:
+        """Return the union of the columns of all known commits; empty before the first."""
+        return MappingProxyType(self._columns)
+
+    def present_columns(self) -> Mapping[str, Stored]:
+        """Return the columns that Hudi takes for those of the table now, with which it compacts and reads."""
+        meta = self._meta_client()
+        if meta is None:
+            return {}
+        meta.reloadActiveTimeline()
+        resolver = self._spark._jvm.org.apache.hudi.common.table.TableSchemaResolver(meta)  # noqa: SLF001
+        return stored_columns(resolver.getTableSchema(False).toString())
+
+    def find(self, stream: str, query_id: str, batch_id: int) -> BatchCommit | None:
+        """Return the commit of that batch, or None."""
+        return self._batches.get((stream, query_id, batch_id))
+
+    def query_ids(self, stream: str) -> list[str]:
+        """Return the queries that have committed to ``stream``, the one with the newest commit last."""
+        newest = self._queries.get(stream, {})
+        return sorted(newest, key=lambda query_id: newest[query_id])
+
+    def exists(self) -> bool:
+        """Return whether there is a Hudi table at the path."""
+        return self._meta_client() is not None
+
+    def properties(self) -> dict[str, str]:
+        """Return the table's ``hoodie.properties``; empty if there is no table."""
+        meta = self._meta_client()
+        if meta is None:
+            return {}
+        properties = meta.getTableConfig().getProps()
+        return {name: properties.getProperty(name) for name in properties.stringPropertyNames()}
+
+    def instants(self) -> list[Instant]:
+        """Return the current active timeline, in the order of the requests."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        return [_instant(found) for found in meta.reloadActiveTimeline().getInstants()]
+
+    def pending(self) -> list[Instant]:
+        """Return the instants that are requested or in flight now."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        pending = meta.reloadActiveTimeline().filterInflightsAndRequested()
+        return [_instant(found) for found in pending.getInstants()]
+
+    def newest_completion(self) -> str | None:
+        """Return the latest completion time of an instant now; None if nothing is completed."""
+        return max((instant.completed for instant in self.instants() if instant.completed), default=None)
+
+    def refuse_clustering(self) -> None:
+        """Make sure that there is no clustering plan, with which every write of a bucket table fails.
+
+        Raises:
+            ClusteringPlanError: There is a clustering plan.
+        """
+        for instant in self.pending():
+            if instant.action == _CLUSTERING:
+                raise ClusteringPlanError(path=self._path, instant=instant.requested, state=instant.state)
+
+    def silent(self, timeout_ms: int) -> list[Instant]:
+        """Return the writes in flight whose writer has sent no heartbeat for ``timeout_ms`` milliseconds."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        heartbeats = self._spark._jvm.org.apache.hudi.common.heartbeat.HoodieHeartbeatUtils  # noqa: SLF001
+        storage = meta.getStorage()
+        return [
+            instant
+            for instant in self.pending()
+            if instant.action == DELTA_COMMIT
+            and heartbeats.isHeartbeatExpired(instant.requested, timeout_ms, storage, self._path)
+        ]
+
+    def leftovers(self) -> list[str]:
+        """Return the paths of markers and heartbeats, of running and of dead writes."""
+        jvm = self._spark._jvm  # noqa: SLF001
+        configuration = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        found: list[str] = []
+        for folder in (".temp", ".heartbeat"):
+            path = jvm.org.apache.hadoop.fs.Path(f"{self._path}/.hoodie/{folder}")
+            system = path.getFileSystem(configuration)
+            if system.exists(path):
+                found += [status.getPath().toString() for status in system.listStatus(path)]
+        return found
+
+    def refresh(self) -> None:
+        """Read what was committed since the last refresh, from the archived timeline too if needed.
+
+        Raises:
+            Py4JJavaError: Hudi could not read the timeline.
+        """
+        meta = self._meta_client()
+        if meta is None:
+            return
+        for attempt in range(_READ_ATTEMPTS):
+            try:
+                self._read(meta)
+            except Py4JJavaError:
+                # An instant may be archived between the listing and its reading.
+                if attempt == _READ_ATTEMPTS - 1:
+                    raise
+                self._newest = ("", "")
+            else:
+                return
+
+    def _read(self, meta: Any) -> None:  # noqa: ANN401  py4j objects have no types
+        active = meta.reloadActiveTimeline()
+        writes = active.getDeltaCommitTimeline()
+        completed = writes.filterCompletedInstants()
+        pending = frozenset(
+            instant.requestedTime() for instant in writes.filterInflightsAndRequested().getInstants()
+        )
+        newest_requested, newest_completed = self._newest
+        # Archiving takes the oldest requests first and stops before a pending one. So while the newest commit
+        # seen is still active, no unseen instant can have been archived, except one that was pending then.
+        unseen_archived = not completed.containsInstant(newest_requested) if newest_requested else True
+        settled = self._pending - pending
+        if unseen_archived or any(not active.containsInstant(instant) for instant in settled):
+            # "0" is before every instant; without a start Hudi loads no commit metadata.
+            archived = meta.getArchivedTimeline("0", False)
+            self._add(archived, archived.filterCompletedInstants().getInstants())
+        fresh = completed.findInstantsModifiedAfterByCompletionTime(newest_completed)
+        newest = self._add(active, (fresh if newest_completed else completed).getInstants())
+        self._newest = max(self._newest, newest, key=lambda times: times[1])
+        self._pending = pending
+
+    def _add(self, timeline: Any, instants: Iterable[Any]) -> tuple[str, str]:  # noqa: ANN401  py4j
+        newest = ("", "")
+        for instant in instants:
+            requested, completed = instant.requestedTime(), instant.getCompletionTime()
+            newest = max(newest, (requested, completed), key=lambda times: times[1])
+            if instant.getAction() != DELTA_COMMIT or requested in self._commits:
+                continue
+            metadata = dict(timeline.readCommitMetadata(instant).getExtraMetadata())
+            is_batch = METADATA_PREFIX + "stream" in metadata
+            commit = BatchCommit.parse(requested, completed, metadata) if is_batch else None
+            # The schema is Hudi's own entry, so commits of plain SQL have one, too.
+            floats = frozenset(commit.floats) if commit else None
+            stored = stored_columns(metadata.get("schema", ""), floats)
+            self._columns = union(self._columns, stored)
+            if commit is None:
+                continue
+            self._commits[requested] = commit
+            self._batches.setdefault(commit.batch, commit)
+            queries = self._queries.setdefault(commit.stream, {})
+            queries[commit.query_id] = max(completed, queries.get(commit.query_id, ""))
+        return newest
+
+    def _meta_client(self) -> Any:  # noqa: ANN401  py4j
+        if self._meta is None:
+            jvm = self._spark._jvm  # noqa: SLF001  the only way to Hudi's classes
+            configuration = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
+            properties = jvm.org.apache.hadoop.fs.Path(f"{self._path}/.hoodie/hoodie.properties")
+            if not properties.getFileSystem(configuration).exists(properties):
+                return None
+            storage = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
+            builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
+            try:
+                self._meta = builder.setConf(storage).setBasePath(self._path).build()
+            except Py4JJavaError as error:
+                if not error.java_exception.getClass().getName().endswith(".TableNotFoundException"):
+                    raise
+                return None  # the file exists, but its first writer has not filled it yet
+        return self._meta
+
+
+def _instant(found: Any) -> Instant:  # noqa: ANN401  py4j
+    return Instant(
+        requested=found.requestedTime(),
+        completed=found.getCompletionTime(),
+        action=found.getAction(),
+        state=found.getState().toString(),
+    )

@@ -1,0 +1,1 @@
+"""What readers see, and the check that it is right."""

@@ -1,0 +1,181 @@
+# ruff: noqa: S608  the only names put into SQL are numbered tables of our own
+"""The table as its sources want it: of each key and stream the newest event, in a file on disk.
+
+However many keys there are, memory stays the same: SQLite keeps them, in a folder of the caller's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import sqlite3
+import zlib
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from asynclock.spark.reader.second_reader.rows import BadFileError
+from asynclock.spark.reader.second_reader.values import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+Types = Sequence[tuple[str, str]]
+Key = tuple[Any, ...]
+Cells = tuple[Any, ...]
+
+ONE_ROW: Final = "one row"
+_INSERT: Final = (
+    "INSERT INTO events_{0} VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE"
+    " SET rank = excluded.rank, cells = excluded.cells WHERE excluded.rank >= rank"
+)
+_CHUNK: Final = 2000
+
+
+class Expected:
+    """The newest events by key, and what a table has instead.
+
+    Args:
+        folder: Where the file goes; it is of no use without this object.
+        streams: The columns of each stream in the order of its cells: stored name and type.
+        one_key_in: Of so many keys one is kept, chosen by its checksum; 1: all are.
+        key_columns: Of the columns that a key is given with, so many of the first are the key itself and the
+            rest its partition; None: all.
+    """
+
+    def __init__(
+        self, folder: Path, streams: Sequence[Types], *, one_key_in: int = 1, key_columns: int | None = None
+    ) -> None:
+        self._streams = [tuple(columns) for columns in streams]
+        self._one_key_in = one_key_in
+        self._key_columns = key_columns
+        self._store = sqlite3.connect(folder / "expected.sqlite", isolation_level=None)
+        # A comparison that is killed starts anew: nothing in this file is worth a sync.
+        self._store.execute("PRAGMA synchronous = OFF")
+        for number in range(len(self._streams)):
+            self._store.execute(f"CREATE TABLE events_{number} (key TEXT PRIMARY KEY, rank, cells BLOB)")
+        self._store.execute("CREATE TABLE found (key TEXT PRIMARY KEY, times INTEGER, itself TEXT)")
+        self._store.execute("CREATE TABLE differing (key TEXT, place INTEGER, expected TEXT, found TEXT)")
+        self._store.execute("BEGIN")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._store.close()
+
+    def add(self, stream: int, events: Iterable[tuple[Key, Any, Cells]]) -> None:
+        """Take in the events of a file, in the order of their arrival.
+
+        Args:
+            stream: Place of the stream.
+            events: Key, ordering value (a whole number or a text) and cells.
+
+        Raises:
+            BadFileError: From ``events``; none of them is taken in.
+        """
+        self._store.execute("SAVEPOINT file")
+        try:
+            for chunk in _chunks(self._rows(events)):
+                self._store.executemany(_INSERT.format(stream), chunk)
+        except BadFileError:
+            self._store.execute("ROLLBACK TO file")
+            raise
+        finally:
+            self._store.execute("RELEASE file")
+
+    def compare(self, rows: Iterable[tuple[Key, Sequence[Cells]]]) -> None:
+        """Take in the rows of the table, each with one tuple of cells a stream."""
+        for key, groups in rows:
+            text = _text_of(key)
+            self._store.execute(
+                "INSERT INTO found VALUES (?, 1, ?) ON CONFLICT (key) DO UPDATE SET times = times + 1",
+                (text, _text_of(key[: self._key_columns])),
+            )
+            place = 0
+            known = False
+            differing = []
+            for number, (columns, cells) in enumerate(zip(self._streams, groups, strict=True)):
+                wanted = self._cells(number, text)
+                known = known or wanted is not None
+                for (_, kind), want, has in zip(
+                    columns, wanted or (None,) * len(columns), cells, strict=True
+                ):
+                    if not same(want, has):
+                        differing.append((text, place, shown(want, kind), shown(has, kind)))
+                    place += 1
+            if known:
+                self._store.executemany("INSERT INTO differing VALUES (?, ?, ?, ?)", differing)
+
+    def differences(self) -> Iterator[tuple[Key, str | None, str | None, str | None]]:
+        """Every difference in the order of the keys: the key, ``column`` (None: the row) and both values.
+
+        A key that is in several partitions is told without one.
+        """
+        names = [name for columns in self._streams for name, _ in columns]
+        for text, place, expected, found in self._store.execute(f"{self._all()} ORDER BY key, place"):
+            yield tuple(json.loads(text)), None if place < 0 else names[place], expected, found
+
+    def count(self) -> int:
+        """How many differences there are."""
+        count: int = self._store.execute(f"SELECT count(*) FROM ({self._all()})").fetchone()[0]
+        return count
+
+    def keys(self) -> int:
+        """Keys of the sources, the table or both."""
+        tables = [f"SELECT key FROM events_{number}" for number in range(len(self._streams))]
+        union = " UNION ".join([*tables, "SELECT key FROM found"])
+        count: int = self._store.execute(f"SELECT count(*) FROM ({union})").fetchone()[0]
+        return count
+
+    def _all(self) -> str:
+        wanted = " OR ".join(
+            f"key IN (SELECT key FROM events_{number})" for number in range(len(self._streams))
+        )
+        missing = " UNION ".join(
+            f"SELECT key FROM events_{number} WHERE key NOT IN (SELECT key FROM found)"
+            for number in range(len(self._streams))
+        )
+        return (
+            f"SELECT key, -1 AS place, '{ONE_ROW}' AS expected, NULL AS found FROM ({missing})"
+            f" UNION ALL SELECT key, -1, CASE WHEN {wanted} THEN '{ONE_ROW}' END,"
+            f" CASE times WHEN 1 THEN '{ONE_ROW}' ELSE times || ' rows' END"
+            f" FROM found WHERE times > 1 OR NOT ({wanted})"
+            f" UNION ALL SELECT itself, -1, '{ONE_ROW}', count(*) || ' partitions'"
+            " FROM found GROUP BY itself HAVING count(*) > 1"
+            " UNION ALL SELECT key, place, expected, found FROM differing"
+            " WHERE key IN (SELECT key FROM found WHERE times = 1)"
+        )
+
+    def _rows(self, events: Iterable[tuple[Key, Any, Cells]]) -> Iterator[tuple[str, Any, bytes]]:
+        for key, rank, cells in events:
+            itself = sampled_text(key[: self._key_columns])
+            if self._one_key_in == 1 or not zlib.crc32(itself.encode()) % self._one_key_in:
+                yield _text_of(key), rank, pickle.dumps(cells)
+
+    def _cells(self, stream: int, key: str) -> Cells | None:
+        found = self._store.execute(f"SELECT cells FROM events_{stream} WHERE key = ?", (key,)).fetchone()
+        return None if found is None else pickle.loads(found[0])  # noqa: S301  written by add()
+
+
+def sampled_text(key: Key) -> str:
+    """What the sample is drawn by; Spark computes the same from the columns of the table."""
+    return "\0".join(str(part) for part in key)
+
+
+def same(expected: object, found: object) -> bool:
+    """Whether two cells are one value: NaN is NaN, and minus zero is not zero."""
+    if isinstance(expected, float) and isinstance(found, float):
+        if math.isnan(expected) or math.isnan(found):
+            return math.isnan(expected) and math.isnan(found)
+        return expected == found and math.copysign(1, expected) == math.copysign(1, found)
+    return type(expected) is type(found) and expected == found
+
+
+def _chunks(rows: Iterator[tuple[str, Any, bytes]]) -> Iterator[list[tuple[str, Any, bytes]]]:
+    while chunk := list(islice(rows, _CHUNK)):
+        yield chunk
+
+
+def _text_of(key: Key) -> str:
+    return json.dumps(key, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,199 @@
+"""Parquet by pyarrow: each file by its own schema, and only what the declared type holds without loss."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from asynclock.spark.reader.second_reader.rows import MALFORMED, Bad, BadFileError
+from asynclock.spark.reader.second_reader.values import fitted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from asynclock.spark.reader.second_reader.rows import Layout, Row
+
+_DECIMAL: Final = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
+_SPARK: Final = b"org.apache.spark.version"  # no other writer's INT96 is known to be microseconds
+_ROWS_AT_ONCE: Final = 4096
+_MICROS: Final = {"milliseconds": 1000, "microseconds": 1}
+_LONG: Final = 1 << 63
+
+
+def rows(path: Path, layout: Layout) -> Iterator[Row]:
+    """The rows of a parquet file.
+
+    Raises:
+        BadFileError: It gives none, though some may have been yielded.
+    """
+    if not path.stat().st_size:
+        return
+    try:
+        yield from _rows(path, layout)
+    except (pa.ArrowException, OSError) as error:
+        raise BadFileError(f"it cannot be read: {error}") from error
+
+
+def _rows(path: Path, layout: Layout) -> Iterator[Row]:
+    with (
+        pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file,
+        pq.ParquetFile(path, coerce_int96_timestamp_unit="ns", page_checksum_verification=True) as finer,
+    ):
+        layout.places(file.schema_arrow.names)
+        leaves = {leaf.path: leaf for leaf in (file.schema.column(i) for i in range(len(file.schema)))}
+        by_spark = _SPARK in (file.metadata.metadata or {})
+        converters = []
+        for name, kind in layout.types.items():
+            leaf = leaves.get(name)
+            known = leaf and leaf.max_repetition_level == 0 and (by_spark or leaf.physical_type != "INT96")
+            made = known and _converter(leaf, kind)
+            if not made:
+                raise BadFileError(f"its column {name!r} is {_shown(leaf)}, which is not always {kind}")
+            converters.append(made)
+        # As microseconds INT96 reaches any year but is cut; as nanoseconds it is whole but wraps around.
+        old = [name for name in layout.names if leaves[name].physical_type == "INT96"]
+        number = 0
+        for batch, whole in zip(
+            _batches(file, layout.names), _batches(finer, old or layout.names[:1]), strict=True
+        ):
+            columns = [_plain(batch.column(name)) for name in layout.names]
+            for name in old:
+                place = layout.names.index(name)
+                columns[place] = list(map(_checked, columns[place], _plain(whole.column(name))))
+            for cells in zip(*columns, strict=True):
+                number += 1
+                try:
+                    values = [
+                        None if cell is None else convert(cell)
+                        for cell, convert in zip(cells, converters, strict=True)
+                    ]
+                except UnicodeDecodeError:
+                    yield Bad(number, MALFORMED)
+                except ValueError as error:
+                    yield Bad(number, str(error))
+                else:
+                    yield layout.complete(number, values)
+
+
+def _batches(file: pq.ParquetFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    batches: Iterator[pa.RecordBatch] = file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=list(names))
+    return batches
+
+
+def _checked(micros: int | None, nanos: int | None) -> int | _Cut | None:
+    if micros is None or nanos is None:
+        return None
+    within = -_LONG <= micros * 1000 < _LONG
+    return _Cut(nanos) if within and nanos != micros * 1000 else micros
+
+
+class _Cut(int):
+    """Nanoseconds of an INT96 that are no whole microseconds."""
+
+
+def _plain(column: pa.Array) -> list[Any]:
+    """The cells as whole numbers, bytes and what else has no calendar and no encoding in it."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.int64())
+    elif pa.types.is_date32(kind):
+        column = column.cast(pa.int32())
+    elif pa.types.is_duration(kind):
+        column = column.cast(pa.int64())  # pyarrow's own note beside a plain INT64
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        column = column.cast(pa.large_binary())
+    cells: list[Any] = column.to_pylist()
+    return cells
+
+
+def _converter(leaf: Any, kind: str) -> Callable[[Any], Any] | None:  # noqa: ANN401, PLR0911  one a type
+    physical, logical = leaf.physical_type, json.loads(leaf.logical_type.to_json())
+    name = logical.get("Type")
+    bits = _integer_bits(physical, logical)
+    if kind == "string":
+        if name in {"String", "Enum", "JSON"}:
+            return bytes.decode
+        return str if bits else None
+    if kind == "boolean":
+        return bool if physical == "BOOLEAN" else None
+    if kind in {"int", "bigint"}:
+        most = 31 if kind == "int" else 63
+        return int if bits and bits <= most else None
+    if kind == "float":
+        return float if physical == "FLOAT" else None
+    if kind == "double":
+        return float if physical in {"FLOAT", "DOUBLE"} or (bits and bits <= 32) else None  # noqa: PLR2004
+    if kind == "date":
+        return int if name == "Date" else None
+    if kind == "timestamp":
+        return _instant(physical, logical)
+    found = _DECIMAL.fullmatch(kind)
+    return _decimal(bits, logical, int(found[1]), int(found[2])) if found else None
+
+
+def _integer_bits(physical: str, logical: dict[str, Any]) -> int | None:
+    """Bits of the largest absolute value; None if it is no integer."""
+    if logical.get("Type") == "Int":
+        return int(logical["bitWidth"]) - bool(logical["isSigned"])
+    if physical not in {"INT32", "INT64"} or logical.get("Type") != "None":
+        return None
+    return 31 if physical == "INT32" else 63
+
+
+def _instant(physical: str, logical: dict[str, Any]) -> Callable[[Any], Any] | None:
+    if physical == "INT96":
+        return lambda count: _of_nanoseconds(count) if isinstance(count, _Cut) else count
+    if logical.get("Type") != "Timestamp":
+        return None
+    if (unit := logical["timeUnit"]) == "nanoseconds":
+        return _of_nanoseconds
+    return lambda count: _long(count * _MICROS[unit])
+
+
+def _of_nanoseconds(count: int) -> int:
+    micros, rest = divmod(count, 1000)
+    if rest:
+        raise ValueError(f"a timestamp has parts of a microsecond: {count} ns")
+    return micros
+
+
+def _long(count: int) -> int:
+    if not -_LONG <= count < _LONG:
+        raise ValueError("a timestamp is too far away")
+    return count
+
+
+def _decimal(
+    bits: int | None, logical: dict[str, Any], precision: int, scale: int
+) -> Callable[[Any], Any] | None:
+    if bits:
+        before, places = len(str(1 << bits)), 0
+    elif logical.get("Type") == "Decimal":
+        places = int(logical["scale"])
+        before = int(logical["precision"]) - places
+    else:
+        return None
+    if places > scale or before > precision - scale:
+        return None
+
+    def convert(value: Decimal | int) -> Decimal:
+        sign, digits, exponent = Decimal(value).as_tuple()
+        return fitted(sign, "".join(map(str, digits)), int(exponent), precision=precision, scale=scale)
+
+    return convert
+
+
+def _shown(leaf: Any) -> str:  # noqa: ANN401  pyarrow has no types
+    if leaf is None:
+        return "nested"
+    logical = str(leaf.logical_type)
+    return leaf.physical_type if logical == "None" else f"{leaf.physical_type} ({logical})"

@@ -1,0 +1,138 @@
+"""Read the splice table: as stored, or under its plain names."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock.spark.hudi.columns import is_behind, is_wider
+from asynclock.spark.hudi.options import read_options
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.spec.load import misplaced
+from asynclock.spark.spec.model import ORDERING, RECORD_KEY, TOMBSTONE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from asynclock.errors import SpecError
+    from asynclock.spark.spec.model import Spec, StreamSpec
+
+_AS_OF: Final = "as.of.instant"
+_PINS: Final = 50
+_HUDI_COLUMNS: Final = (
+    "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path",
+    "_hoodie_file_name",
+)  # fmt: skip
+
+
+def read(spec: Spec, spark: SparkSession) -> DataFrame:
+    """Return the rows of the table under the names of the view.
+
+    A name that one stream has stays plain, one of several streams is ``<stream>__<name>``, and the ``as`` of
+    a stream gives any of its columns another name. A stream's columns are null if it has no event for the key
+    or if its newest event is a tombstone. A row in which no stream is alive is left out.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
+
+    Returns:
+        A lazy frame: each action reads the table as of its newest commit.
+
+    Raises:
+        SpecError: There is no splice table, or nothing is committed to it yet.
+    """
+    table = snapshot(spec, spark)
+    alive = reduce(or_, (_alive(stream) for stream in spec.streams))
+    plain = [F.col(name) for name in spec.table.shared_columns]
+    names = spec.view_names()
+    for stream in spec.streams:
+        plain += [
+            F.when(_alive(stream), F.col(physical)).alias(names[physical])
+            for physical in map(stream.physical, stream.owned(spec.table))
+            if physical in names
+        ]
+    return table.where(alive).select(*plain)
+
+
+def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> DataFrame:
+    """Return every row of the table with its physical columns, merged as of its newest commit.
+
+    Columns of a stream that has not committed yet are null. Columns that the spec does not name are left out.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session with Hudi and the merger.
+        as_of: Merge only what was committed up to this completion time of an instant.
+    """
+    timeline = Timeline(spark, spec.table.path)
+    if not timeline.exists():
+        raise _unread(spec, "there is no table yet")
+    reader = spark.read.format("hudi").options(**read_options(spec))
+    if as_of is not None:
+        reader = reader.option(_AS_OF, as_of)
+    timeline.refresh()
+    columns = timeline.columns()
+    if as_of is None and columns and is_behind(timeline.present_columns(), columns):
+        # Hudi would read the table without what a change of its columns has just brought.
+        types = dict.fromkeys((*_HUDI_COLUMNS, RECORD_KEY), "string")
+        types |= {name: stored.kind for name, stored in columns.items()}
+        reader = reader.schema(", ".join(f"`{name}` {kind}" for name, kind in types.items()))
+    stored = reader.load(spec.table.path)
+    present = set(stored.columns)
+    if RECORD_KEY not in present:
+        committed = any(instant.completed for instant in timeline.instants())
+        raise _unread(spec, "the table is not a splice table" if committed else "nothing is committed yet")
+    shown = []
+    for name, kind in physical_types(spec).items():
+        # An older spec shows the wider type that the table has by now.
+        if name in columns and is_wider(columns[name].declared, kind):
+            kind = columns[name].declared  # noqa: PLW2901
+        shown.append((F.col(name) if name in present else F.lit(None)).cast(kind).alias(name))
+    return stored.select(*shown)
+
+
+def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
+    """Return the snapshot of what is committed now, and the newest completion time in it.
+
+    The frame shows the same rows however late it is read, while others commit and compact; the cleaning keeps
+    its files for as long as those of any reader. Hudi's own time travel is refused as soon as a write is in
+    flight that was requested before the instant.
+    """
+    timeline = Timeline(spark, spec.table.path)
+    for _ in range(_PINS):
+        newest = timeline.newest_completion()
+        frame = snapshot(spec, spark)
+        frame.inputFiles()  # lists the files, and Hudi keeps the list
+        if newest is not None and timeline.newest_completion() == newest:
+            return frame, newest
+    raise _unread(spec, f"{_PINS} times in a row something was committed while the files were listed")
+
+
+def physical_columns(spec: Spec) -> list[str]:
+    """Return the names of the stored columns: the shared ones, then stream by stream."""
+    return list(physical_types(spec))
+
+
+def physical_types(spec: Spec) -> dict[str, str]:
+    """Return the stored columns and their types, the shared ones first."""
+    shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
+    groups = {
+        stream.physical(column): column.type for stream in spec.streams for column in stream.owned(spec.table)
+    }
+    return shared | groups
+
+
+def _unread(spec: Spec, what: str) -> SpecError:
+    reason = f"{what}; feed it first (asynclock pipeline run {spec.path}), or correct the path"
+    return misplaced(spec, ("table", "path"), spec.table.path, reason)
+
+
+def _alive(stream: StreamSpec) -> Column:
+    present = F.col(f"{stream.name}__{ORDERING}").isNotNull()
+    if all(column.name != TOMBSTONE for column in stream.columns):
+        return present
+    return present & ~F.coalesce(F.col(f"{stream.name}__{TOMBSTONE}"), F.lit(False))

@@ -1,0 +1,1 @@
+"""Compaction, cleaning and archiving by elected leaders."""

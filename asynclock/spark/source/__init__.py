@@ -1,0 +1,1 @@
+"""The source files of a stream, read into rows and bad rows."""

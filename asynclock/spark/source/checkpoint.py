@@ -1,0 +1,186 @@
+"""A stream's checkpoint: the table that it belongs to, and the files that have been read.
+
+A checkpoint is useful only with the table that holds what was read under it. So the first commit of a stream
+writes the table's id into the checkpoint's folder, and a run with another table, or without one, is refused:
+it would skip every file that has been read and report success.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock.spark.source.files import plain_path
+from asynclock.spark.source.reading import FILE
+from asynclock.spark.spec.load import misplaced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from asynclock.spark.spec.model import Spec, StreamSpec
+
+BATCH: Final = "_asynclock_batch"
+_TABLE_FILE: Final = "asynclock-table.json"
+_READ_AT: Final = "_asynclock_read_at"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnreadChanges:
+    """Files of a source with content that no batch has read, or perhaps not.
+
+    Attributes:
+        changed: Files that were written to after they were read; a file is read only once.
+        hidden: Files that match the source but whose names begin with ``_`` or ``.``; Spark skips them.
+    """
+
+    changed: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+
+class Checkpoint:
+    """The checkpoint of one stream.
+
+    Args:
+        spec: The spec, for errors.
+        stream: The stream.
+        spark: A session.
+    """
+
+    def __init__(self, spec: Spec, stream: StreamSpec, spark: SparkSession) -> None:
+        self._spec = spec
+        self._stream = stream
+        self._spark = spark
+        self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # noqa: SLF001  no public way
+        self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._bound: dict[str, str] | None = None
+
+    def refuse_another_table(self, table_id: Callable[[], str | None]) -> None:
+        """Make sure that the checkpoint belongs to the spec's table, or to no table yet.
+
+        Args:
+            table_id: Returns the current id of the spec's table; None if nothing is committed there.
+
+        Raises:
+            SpecError: The checkpoint belongs to another table, or the table is gone. Nothing was written.
+        """
+        # Read the checkpoint first: a table has commits before a checkpoint names it.
+        self._bound = bound = self._read(_TABLE_FILE)
+        if bound is None or bound["table_id"] == (found := table_id()):
+            return
+        path = self._spec.table.path
+        there = f"{path} has the table {found}" if found else f"there is no table with commits at {path}"
+        reason = (
+            f"this checkpoint belongs to the table {bound['table_id']} at {bound['path']}, but {there}; what "
+            "the stream has read is in the former only. Nothing was written; correct table.path, or name a "
+            "new checkpoint, with which all files are read again"
+        )
+        keys = ("streams", self._stream.name, "checkpoint")
+        raise misplaced(self._spec, keys, self._stream.checkpoint, reason)
+
+    def bind(self, table_id: Callable[[], str | None]) -> None:
+        """Write into the checkpoint that it belongs to the spec's table, unless it says so already.
+
+        Call it after a commit and before Spark records the batch: a process killed in between repeats the
+        batch and binds the checkpoint then.
+
+        Args:
+            table_id: Returns the id of the spec's table.
+        """
+        if self._bound is not None or (found := table_id()) is None:
+            return
+        bound = {"table_id": found, "path": self._spec.table.path}
+        streaming: Any = self._spark._jvm.org.apache.spark.sql.execution.streaming  # noqa: SLF001
+        file = self._path(_TABLE_FILE)
+        manager = streaming.CheckpointFileManager.create(file.getParent(), self._configuration)
+        output = manager.createAtomic(file, True)
+        try:
+            output.write(json.dumps(bound).encode())
+        except BaseException:
+            output.cancel()
+            raise
+        output.close()
+        self._bound = bound
+
+    def query_id(self) -> str | None:
+        """Return the id of the query whose progress this is; None before its first start."""
+        found = self._read("metadata")
+        return None if found is None else found["id"]
+
+    def files(self) -> DataFrame:
+        """Return each file (``FILE``), the batch that read it (``BATCH``) and its modification time, in ms.
+
+        Files arrived in the order of the batches; a file that was touched later has a misleading time.
+        """
+        path = self._path("sources/0")
+        if not self._exists(path):
+            return self._spark.createDataFrame([], f"`{FILE}` string, `{BATCH}` bigint, `{_READ_AT}` bigint")
+        entries = self._spark.read.schema("path string, timestamp bigint, batchId bigint").json(
+            path.toString()
+        )
+        # The first line of each log file is a version, and compaction repeats entries.
+        known = entries.where(F.col("path").isNotNull())
+        return known.groupBy(plain_path(F.col("path")).alias(FILE)).agg(
+            F.min("batchId").alias(BATCH), F.min("timestamp").alias(_READ_AT)
+        )
+
+    def arrivals(self) -> dict[str, tuple[int, int]]:
+        """Return the batch that read each file, and its modification time then, in ms; see ``files``."""
+        return {row[FILE]: (row[BATCH], row[_READ_AT]) for row in self.files().collect()}
+
+    def unread_changes(self) -> UnreadChanges:
+        """Return the files of the source whose present content has not been, or never will be, read."""
+        return UnreadChanges(changed=self._changed(), hidden=self._hidden())
+
+    def _changed(self) -> tuple[str, ...]:
+        try:
+            now = self._spark.read.format("binaryFile").load(self._stream.source)
+        except AnalysisException:  # no file matches any more
+            return ()
+        metadata = F.col("_metadata")
+        times = now.select(
+            plain_path(metadata["file_path"]).alias(FILE),
+            F.unix_millis(metadata["file_modification_time"]).alias("now"),
+        )
+        known = times.join(F.broadcast(self.files()), FILE)
+        return tuple(sorted(row[FILE] for row in known.where(F.col("now") != F.col(_READ_AT)).collect()))
+
+    def _hidden(self) -> tuple[str, ...]:
+        source = self._hadoop.Path(self._stream.source)
+        matches = self._hadoop.GlobPattern(source.getName()).matches
+        beside = [one for one in self._glob(source.getParent(), "[._]*") if matches(one.getPath().getName())]
+        found = {
+            status.getPath().toString()
+            for status in (*beside, *self._glob(source, "[._]*"))
+            # Empty files are marks such as _SUCCESS, and .x.crc is Hadoop's checksum of x.
+            if status.isFile() and status.getLen() and not status.getPath().getName().endswith(".crc")
+        }
+        return tuple(sorted(found))
+
+    def _glob(self, folder: Any, pattern: str) -> list[Any]:  # noqa: ANN401  py4j
+        path = self._hadoop.Path(folder, pattern)
+        return list(path.getFileSystem(self._configuration).globStatus(path) or [])
+
+    def _read(self, name: str) -> dict[str, str] | None:
+        file = self._path(name)
+        if not self._exists(file):
+            return None
+        opened = file.getFileSystem(self._configuration).open(file)
+        try:
+            text = self._spark._jvm.org.apache.commons.io.IOUtils.toString(opened, "UTF-8")  # noqa: SLF001
+        finally:
+            opened.close()
+        content: dict[str, str] = json.loads(text)
+        return content
+
+    def _path(self, below: str) -> Any:  # noqa: ANN401  py4j
+        return self._hadoop.Path(f"{self._stream.checkpoint}/{below}")
+
+    def _exists(self, path: Any) -> bool:  # noqa: ANN401  py4j
+        found: bool = path.getFileSystem(self._configuration).exists(path)
+        return found

@@ -1,0 +1,201 @@
+"""Read parquet files, each by its own schema, with conversions that change no value."""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock.spark.source.files import plain_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Row, SparkSession
+
+_SMALL: Final = ("int8", "int16", "uint8", "uint16")
+_INTEGERS: Final = (*_SMALL, "int32", "uint32", "int64")
+# The types of files, as io.asynclock.source.ParquetFooter names them, that each declared type takes.
+_TAKES: Final[Mapping[str, tuple[str, ...]]] = {
+    "string": ("string", *_INTEGERS, "uint64"),
+    "boolean": ("boolean",),
+    "int": (*_SMALL, "int32"),
+    "bigint": _INTEGERS,
+    "float": ("float",),
+    "double": ("double", "float", *_SMALL, "int32", "uint32"),
+    "date": ("date",),
+    "timestamp": tuple(f"timestamp({unit})" for unit in ("millis", "micros", "nanos", "int96")),
+}
+# The types as which Spark reads them.
+_READ_AS: Final[Mapping[str, str]] = {
+    "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
+    "uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)",
+    "timestamp(millis)": "timestamp", "timestamp(micros)": "timestamp", "timestamp(int96)": "timestamp",
+    "timestamp(nanos)": "bigint",
+}  # fmt: skip
+_DIGITS: Final[Mapping[str, int]] = {
+    "int8": 3, "uint8": 3, "int16": 5, "uint16": 5, "int32": 10, "uint32": 10, "int64": 19, "uint64": 20,
+}  # fmt: skip
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+# With any session: dates are in the Gregorian calendar, and unreadable files are not skipped.
+_OPTIONS: Final = {
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "mergeSchema": "false",
+    "parquet.page.verify-checksum.enabled": "true",
+}
+# What Hadoop takes for a pattern. Spark's own switch against patterns reads files twice where one has these.
+_PATTERN: Final = re.compile(r"[\[\]{}*?\\]")
+_NANOS: Final = "timestamp(nanos)"
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def rows(
+    files: DataFrame,
+    types: Mapping[str, str],
+    required: Sequence[str],
+    unnamed: Any,  # noqa: ANN401  py4j
+    damaged: Mapping[str, str] = _NONE,
+) -> DataFrame:
+    """Return the rows of ``files`` in the columns of ``io.asynclock.source``, with their declared types.
+
+    Args:
+        files: URL and modification time of each.
+        types: The declared types by column.
+        required: The columns that must not be null.
+        unnamed: An ``io.asynclock.source.UnnamedColumns``; takes the names of the files' other columns.
+        damaged: What ``undecodable`` has found: the reasons by URL.
+    """
+    spark = files.sparkSession
+    good: dict[tuple[str, ...], list[str]] = {}
+    bad: list[tuple[str, int, str]] = []
+    for footer in _footers(files, types, unnamed):
+        reason = footer["reason"] or damaged.get(footer["file"])
+        reason = reason or _misfit(dict(zip(types, footer["types"], strict=True)), types)
+        if reason is None:
+            good.setdefault(tuple(footer["types"]), []).append(footer["path"])
+        else:
+            bad.append((footer["file"], footer["modified"], reason))
+    frames = [
+        _read(spark, paths, dict(zip(types, kinds, strict=True)), types, required)
+        for kinds, paths in good.items()
+    ]
+    if bad or not frames:
+        frames.append(_bad_files(spark, bad, types))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def undecodable(files: DataFrame, types: Mapping[str, str], unnamed: Any) -> dict[str, str]:  # noqa: ANN401
+    """The files that cannot be decoded although all their bytes can be had: the reasons by URL.
+
+    Raises:
+        Py4JJavaError: A store does not give all bytes of a file, or the job was cancelled.
+    """
+    spark = files.sparkSession
+    jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
+    good = [(one["file"],) for one in _footers(files, types, unnamed) if not one["reason"]]
+    listed = spark.createDataFrame(good, "file string")
+    found = jvm.io.asynclock.source.SourceFiles.undecodable(listed._jdf, list(types))  # noqa: SLF001
+    return {row["file"]: row["reason"] for row in DataFrame(found, spark).collect()}
+
+
+def _footers(files: DataFrame, types: Mapping[str, str], unnamed: Any) -> list[Row]:  # noqa: ANN401
+    """Return what ``io.asynclock.source`` has found in each file, in the order of arrival."""
+    spark = files.sparkSession
+    jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
+    footers = jvm.io.asynclock.source.SourceFiles.footers(files._jdf, list(types), unnamed)  # noqa: SLF001
+    found = DataFrame(footers, spark)
+    return sorted(found.collect(), key=lambda footer: (footer["modified"], footer["file"]))
+
+
+def converts(found: str, declared: str) -> bool:
+    """Return whether every value of a file's type ``found`` is a value of the type ``declared``."""
+    wanted = _DECIMAL.fullmatch(declared)
+    if wanted is None:
+        return found in _TAKES[declared]
+    before, after = int(wanted[1]) - int(wanted[2]), int(wanted[2])
+    if given := _DECIMAL.fullmatch(found):
+        return int(given[2]) <= after and int(given[1]) - int(given[2]) <= before
+    return _DIGITS.get(found, before + 1) <= before
+
+
+def _misfit(found: Mapping[str, str], types: Mapping[str, str]) -> str | None:
+    wrong = [
+        f"{name} is {found[name]}, which cannot become {declared} without loss"
+        for name, declared in types.items()
+        if not converts(found[name], declared)
+    ]
+    return f"{'; '.join(wrong)}; correct the file or the type in the spec" if wrong else None
+
+
+def _read(
+    spark: SparkSession,
+    paths: Sequence[str],
+    found: Mapping[str, str],
+    types: Mapping[str, str],
+    required: Sequence[str],
+) -> DataFrame:
+    schema = ", ".join(f"`{name}` {_READ_AS.get(kind, kind)}" for name, kind in found.items())
+    frame = (
+        spark.read.schema(schema)
+        .options(**_OPTIONS)
+        .parquet(*(_PATTERN.sub(r"\\\g<0>", path) for path in paths))
+    )
+    complaints = []
+    for name, kind in found.items():
+        value = F.col(name)
+        if name in required:
+            missing = (value.isNull() | (value == "")) if kind == "string" else value.isNull()
+            complaints.append(F.when(missing, F.lit(f"{name} is missing")))
+        if kind == "string":
+            unreadable = ~_is_utf8(value, spark)
+            complaints.append(F.when(unreadable, F.lit(f"{name} has bytes that are not utf-8")))
+        if kind == _NANOS:
+            reason = F.concat(F.lit(f"{name} has nanoseconds: "), value.cast("string"))
+            complaints.append(F.when(value % 1000 != 0, reason))
+    is_bad = F.coalesce(*complaints).isNotNull()
+    metadata = F.col("_metadata")
+    return frame.select(
+        *(_converted(name, kind, types[name]).alias(name) for name, kind in found.items()),
+        plain_path(metadata["file_path"]).alias("_asynclock_file"),
+        F.unix_micros(metadata["file_modification_time"]).alias("_asynclock_modified"),
+        (metadata["row_index"] + 1).alias("_asynclock_line"),
+        metadata["row_index"].alias("_asynclock_row"),
+        F.when(is_bad, F.concat_ws("; ", *complaints)).alias("_asynclock_reason"),
+        F.when(is_bad, F.to_json(F.struct(*found), {"ignoreNullFields": "false"})).alias("_asynclock_record"),
+    )
+
+
+def _is_utf8(text: Column, spark: SparkSession) -> Column:
+    jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
+    # Decoding and comparing each text would take longer than the rest of the reading.
+    return Column(jvm.io.asynclock.source.SourceFiles.isUtf8(text.cast("binary")._jc))  # noqa: SLF001
+
+
+def _converted(name: str, found: str, declared: str) -> Column:
+    if found == _NANOS:
+        return F.expr(f"timestamp_micros(`{name}` div 1000)")
+    return F.col(name).cast(declared)
+
+
+def _bad_files(
+    spark: SparkSession, bad: Sequence[tuple[str, int, str]], types: Mapping[str, str]
+) -> DataFrame:
+    frame = spark.createDataFrame(
+        list(bad), "_asynclock_file string, _asynclock_modified bigint, _asynclock_reason string"
+    )
+    return frame.select(
+        *(F.lit(None).cast(kind).alias(name) for name, kind in types.items()),
+        "_asynclock_file",
+        "_asynclock_modified",
+        F.lit(None).cast("bigint").alias("_asynclock_line"),
+        F.lit(0).cast("bigint").alias("_asynclock_row"),
+        "_asynclock_reason",
+        F.lit(None).cast("string").alias("_asynclock_record"),
+    )

@@ -1,0 +1,223 @@
+"""Read source files into events: typed rows, and for each bad row or file the reason why it is bad.
+
+docs/concepts/splice.md says what a file may say. CSV and JSON are read by ``io.asynclock.source`` in the JVM,
+text by text; parquet by Spark, after a look at the footer of each file.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock.spark.source import parquet
+from asynclock.spark.source.files import plain_path
+from asynclock.spark.spec.keys import refuse_unfit
+from asynclock.spark.spec.load import local_path, misplaced, missing_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.spec.model import Spec, StreamSpec
+
+ARRIVAL: Final = "_asynclock_arrival"
+FILE: Final = "_asynclock_file"
+LINE: Final = "_asynclock_line"
+REASON: Final = "_asynclock_reason"
+RAW: Final = "_asynclock_record"
+_MODIFIED: Final = "_asynclock_modified"
+_PLACE: Final = "_asynclock_row"
+_HEADERS: Final = 20
+# The schema of Spark's format, which a streaming frame must name.
+_BINARY_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
+# The type as which the JVM returns each declared type, and the conversion.
+_STORED: Final = {"date": "date_from_unix_date(`{}`)", "timestamp": "timestamp_micros(`{}`)"}
+# Without this Spark silently skips a new file that is a week older than the newest one it has seen.
+_FOR_EVER: Final = "1000000d"
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Source:
+    """The files of one stream.
+
+    Args:
+        spec: The spec, for key columns and errors.
+        stream: The stream whose source this is.
+        spark: A session with asynclock's jar.
+
+    Raises:
+        SpecError: No file matches, or the first ones all lack a column that the spec names.
+    """
+
+    def __init__(self, spec: Spec, stream: StreamSpec, spark: SparkSession) -> None:
+        self._spec = spec
+        self._stream = stream
+        self._spark = spark
+        shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
+        owned = {column.name: column.type for column in stream.owned(spec.table)}
+        self._types = shared | owned
+        self._dialect = stream.dialect.settings() if stream.dialect else None
+        self._required = [*shared, stream.ordering]
+        self._unnamed: Any = spark._jvm.io.asynclock.source.SourceFiles.unnamed(  # noqa: SLF001  no public way
+            spark._jsparkSession  # noqa: SLF001
+        )
+        self._check_headers(self._files())
+
+    def stream(self) -> DataFrame:
+        """Return the files as a streaming frame of their names."""
+        reader = (
+            self._spark.readStream.format("binaryFile").schema(_BINARY_FILE).option("maxFileAge", _FOR_EVER)
+        )
+        if self._stream.max_files_per_trigger is not None:
+            reader = reader.option("maxFilesPerTrigger", self._stream.max_files_per_trigger)
+        return _located(reader.load(self._stream.source))
+
+    def all(self) -> DataFrame:
+        """Return the names of the files that exist now."""
+        return _located(self._spark.read.format("binaryFile").load(self._stream.source))
+
+    @contextmanager
+    def settled(self, files: DataFrame) -> Iterator[DataFrame]:
+        """Yield the rows of files, read once and kept while the context lasts; a bad file has no good row."""
+        parsed = self.parse(files).persist()
+        try:
+            try:
+                rows = settled(parsed)
+            except Py4JJavaError:
+                parsed.unpersist()
+                damaged = (
+                    parquet.undecodable(files, self._types, self._unnamed)
+                    if self._stream.format == "parquet"
+                    else {}
+                )
+                if not damaged:
+                    raise
+                parsed = self.parse(files, damaged).persist()
+                rows = settled(parsed)
+            yield rows
+        finally:
+            parsed.unpersist()
+
+    def parse(self, files: DataFrame, damaged: Mapping[str, str] = _NONE) -> DataFrame:
+        """Return the rows of files, each with its values or a reason; see ``settled``.
+
+        Args:
+            files: URL and modification time of each.
+            damaged: What else is known to be bad: the reasons by URL (parquet).
+
+        Returns:
+            The key, partition and stream columns in their declared types, ``ARRIVAL``, ``FILE``, ``LINE``,
+            and for bad rows and files ``REASON`` and ``RAW``, null for good ones. ``LINE`` is null for a bad
+            file.
+        """
+        if self._stream.format == "parquet":
+            rows = parquet.rows(files, self._types, self._required, self._unnamed, damaged)
+        else:
+            rows = self._texts(files)
+        # A complete order for any number of tasks: by the age of the file, then by the place in it.
+        arrival = F.struct(
+            F.timestamp_micros(_MODIFIED).alias("modified"),
+            F.col(FILE).alias("file"),
+            F.col(_PLACE).alias("row"),
+        )
+        parsed = rows.select(*self._types, arrival.alias(ARRIVAL), FILE, LINE, REASON, RAW)
+        return refuse_unfit(parsed, self._spec, reason=REASON, record=RAW)
+
+    def unnamed_columns(self) -> list[str]:
+        """Return the columns that the files read so far have and the spec does not name, at most 100."""
+        return list(self._unnamed.value())
+
+    def good(self, parsed: DataFrame) -> DataFrame:
+        """Return the events among parsed rows, in the columns that a splice takes."""
+        return parsed.where(F.col(REASON).isNull()).select(*self._types, ARRIVAL)
+
+    def _texts(self, files: DataFrame) -> DataFrame:
+        jvm: Any = self._spark._jvm  # noqa: SLF001  no public way to call Java
+        rows = jvm.io.asynclock.source.SourceFiles.rows(
+            files._jdf,  # noqa: SLF001
+            self._dialect,
+            list(self._types),
+            list(self._types.values()),
+            self._required,
+            self._unnamed,
+        )
+        values = [
+            F.expr(_STORED[kind].format(name)).alias(name) if kind in _STORED else F.col(name)
+            for name, kind in self._types.items()
+        ]
+        about = (FILE, _MODIFIED, LINE, _PLACE, REASON, RAW)
+        return DataFrame(rows, files.sparkSession).select(*values, *about)
+
+    def _check_headers(self, files: list[str]) -> None:
+        """Refuse a column that none of the first files has; a single file without it is only a bad file."""
+        if self._stream.format == "json":
+            return
+        jvm: Any = self._spark._jvm  # noqa: SLF001
+        conf = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        missing = dict.fromkeys(self._types)
+        first: tuple[str, list[str]] | None = None
+        for file in files[:_HEADERS]:
+            header = list(jvm.io.asynclock.source.SourceFiles.header(file, self._dialect, conf))
+            if header:
+                first = first or (file, header)
+                missing = {name: None for name in missing if name not in header}
+            if not missing:
+                return
+        if first is not None:
+            file, header = first
+            name = next(iter(missing))
+            reason = (
+                f"{file} has no column {name!r} (it has: {', '.join(header)}); correct the spec or the source"
+            )
+            raise misplaced(self._spec, ("streams", self._stream.name, "columns", name), name, reason)
+
+    def _files(self) -> list[str]:
+        """Return the URLs of the files; none before the first delivery."""
+        source = self._stream.source
+        path = self._spark._jvm.org.apache.hadoop.fs.Path(source)  # noqa: SLF001  no public way
+        system = path.getFileSystem(self._spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        found: Any = system.globStatus(path)
+        files = _plain_files(system, found or [])
+        if not files:
+            local = local_path(source)
+            reason = missing_source(source) if local else f"nothing matches {source}; correct the pattern"
+            if reason:
+                raise misplaced(self._spec, ("streams", self._stream.name, "source"), source, reason)
+        return files
+
+
+def bad_files(parsed: DataFrame) -> list[str]:
+    """Return the bad files among parsed rows."""
+    is_bad = F.col(REASON).isNotNull() & F.col(LINE).isNull()
+    # Not a filter: Spark skips the reading if it cannot match, so damage would show too late.
+    found: Any = parsed.agg(F.count("*"), F.collect_set(F.when(is_bad, F.col(FILE)))).first()
+    return list(found[1])
+
+
+def settled(parsed: DataFrame) -> DataFrame:
+    """Return the parsed rows without those of bad files, except the one with the reason.
+
+    A file shows its damage when some of its rows have been read already. Persist ``parsed`` before.
+    """
+    files = bad_files(parsed)
+    return parsed.where(~F.col(FILE).isin(files) | F.col(LINE).isNull()) if files else parsed
+
+
+def _located(frame: DataFrame) -> DataFrame:
+    # The content is not selected and so not read: the files may have any size.
+    modified = F.unix_micros(F.col("_metadata.file_modification_time"))
+    return frame.select(plain_path(F.col("_metadata.file_path")).alias("file"), modified.alias("modified"))
+
+
+def _plain_files(system: Any, found: list[Any]) -> list[str]:  # noqa: ANN401  py4j
+    files = []
+    for status in found:
+        inner = system.listStatus(status.getPath()) if status.isDirectory() else [status]
+        files += [one.getPath().toUri().toString() for one in inner if not one.isDirectory()]
+    return sorted(name for name in files if not name.rpartition("/")[2].startswith(("_", ".")))

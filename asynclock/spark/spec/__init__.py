@@ -1,0 +1,1 @@
+"""The spec of a table: its model, its TOML and its keys."""

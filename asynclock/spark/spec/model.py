@@ -1,0 +1,366 @@
+"""The spec of a splice table: its streams, their source files and its locks.
+
+The dataclasses check every rule about single values and their combinations and raise ``ConfigError``;
+``load_spec`` reads them from TOML and turns that into a ``SpecError`` with file, line and key. Nothing is
+created, locked or written here, and Spark is not needed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from asynclock.backends._url import refuse_credentials
+from asynclock.errors import ConfigError
+from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.spark import SparkSpec
+from asynclock.spark.spec.toml import unknown_name
+from asynclock.spark.spec.view import check_renamed, view_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from asynclock.spark.spec.locks import LocksSpec
+
+SourceFormat = Literal["csv", "parquet", "json"]
+BadRowPolicy = Literal["quarantine", "fail"]
+TableType = Literal["mor", "cow"]
+
+RECORD_KEY: Final = "_asynclock_key"
+"""The column with the whole key; see ``asynclock.spark.spec.keys``."""
+
+COLUMN_TYPES: Final = (
+    "string", "boolean", "int", "bigint", "float", "double", "date", "timestamp", "decimal(p,s)",
+)  # fmt: skip
+ORDERING_TYPES: Final = ("timestamp", "date", "int", "bigint", "string")
+KEY_TYPES: Final = ("string", "int", "bigint", "date")
+TOMBSTONE: Final = "deleted"
+ORDERING: Final = "ts"
+
+_STREAM_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
+_COLUMN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
+_MAX_DECIMAL_DIGITS: Final = 38
+URL: Final = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSpec:
+    """The Hudi table that the streams write together.
+
+    Attributes:
+        path: URL of the table for Hadoop (``file://``, ``s3a://``).
+        key: Columns that identify a row; every stream has them.
+        partition_by: Key columns, or columns that never change for a key; every stream has them.
+        buckets: Hash buckets per partition; fixed for the life of the table.
+        type: Merge-on-read or copy-on-write.
+    """
+
+    path: str
+    key: tuple[str, ...]
+    partition_by: tuple[str, ...] = ()
+    buckets: int = 4
+    type: TableType = "mor"
+
+    def __post_init__(self) -> None:
+        refuse_credentials("path", self.path)
+        if not self.key:
+            raise _wrong("key", self.key, "a splice table needs a key; name the columns that identify a row")
+        for setting, names in (("key", self.key), ("partition_by", self.partition_by)):
+            for name in names:
+                _check_shared_column(setting, name)
+            if len({name.lower() for name in names}) < len(names):
+                raise _wrong(setting, list(names), "a column is named twice; name each once")
+        folded: dict[str, str] = {}
+        for name in (*self.key, *self.partition_by):
+            if folded.setdefault(name.lower(), name) != name:
+                reason = (
+                    f"differs from {folded[name.lower()]!r} in case only; Spark takes them for one column"
+                )
+                raise _wrong("partition_by", name, reason)
+        _check_at_least("buckets", self.buckets, 1)
+
+    @property
+    def shared_columns(self) -> tuple[str, ...]:
+        """Key and partition columns, each once: the columns that every stream writes."""
+        return tuple(dict.fromkeys((*self.key, *self.partition_by)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServicesSpec:
+    """When the table services run, counted in commits.
+
+    Attributes:
+        compact_every_commits: Delta commits after which logs are merged into base files.
+        retain_commits: Commits whose files cleaning keeps for readers.
+        archive_min_commits: Commits that archiving leaves on the active timeline; above ``retain_commits``.
+        archive_max_commits: Commits on the active timeline at which archiving starts.
+    """
+
+    compact_every_commits: int = 10
+    retain_commits: int = 10
+    archive_min_commits: int = 20
+    archive_max_commits: int = 30
+
+    def __post_init__(self) -> None:
+        _check_at_least("compaction.every_commits", self.compact_every_commits, 1)
+        _check_at_least("cleaning.retain_commits", self.retain_commits, 1)
+        if self.archive_min_commits <= self.retain_commits:
+            raise _wrong(
+                "archiving.keep_min_commits",
+                self.archive_min_commits,
+                f"Hudi cleans by the active timeline: keep more than retain_commits ({self.retain_commits})",
+            )
+        if self.archive_max_commits <= self.archive_min_commits:
+            raise _wrong(
+                "archiving.keep_max_commits",
+                self.archive_max_commits,
+                f"must be above keep_min_commits ({self.archive_min_commits})",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column under its plain name, and its Spark type."""
+
+    name: str
+    type: str
+
+    def __post_init__(self) -> None:
+        if not _COLUMN_NAME.fullmatch(self.name):
+            raise _wrong(self.name, self.name, "column names are letters, digits and _, the first a letter")
+        if not _is_column_type(self.type):
+            raise _wrong(self.name, self.type, f"unknown type; use one of {', '.join(COLUMN_TYPES)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSpec:
+    """One source of events and the column group it owns.
+
+    Attributes:
+        name: Name of the stream, of its lease ``stream/<name>``, and prefix of its physical columns.
+        source: Glob of the source files; a local one must match a file or name an empty folder.
+        format: Format of the files; columns are matched by name in all formats.
+        ordering: The column whose newer value wins; stored as ``<name>__ts``.
+        checkpoint: Folder of the query's progress; the quarantine is next to it.
+        columns: The stream's columns, in the order of the view; may also give the types of key columns.
+        csv: Dialect of CSV files; None: RFC 4180.
+        max_files_per_trigger: Most files in one micro-batch; None: all files that exist.
+        on_bad_row: Quarantine bad rows, or fail the batch before anything is written.
+        as_: Names in the view of some of the columns, by their names in the files; in the spec ``as``.
+    """
+
+    name: str
+    source: str
+    format: SourceFormat
+    ordering: str
+    checkpoint: str
+    columns: tuple[Column, ...]
+    csv: CsvDialect | None = None
+    max_files_per_trigger: int | None = None
+    on_bad_row: BadRowPolicy = "fail"
+    as_: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_stream_name(self.name)
+        refuse_credentials("source", self.source)
+        refuse_credentials("checkpoint", self.checkpoint)
+        _check_choice("format", self.format, get_args(SourceFormat))
+        _check_choice("on_bad_row", self.on_bad_row, get_args(BadRowPolicy))
+        if self.csv is not None and self.format != "csv":
+            raise _wrong("csv", self.format, f"a stream of {self.format} files has no CSV dialect; drop it")
+        if self.max_files_per_trigger is not None:
+            _check_at_least("max_files_per_trigger", self.max_files_per_trigger, 1)
+        types: dict[str, str] = {}
+        for column in self.columns:
+            if column.name.lower() in types:
+                raise _wrong(f"columns.{column.name}", column.name, "another column differs only in case")
+            types[column.name.lower()] = column.type
+        if self.ordering not in {column.name for column in self.columns}:
+            known = ", ".join(column.name for column in self.columns) or "none"
+            reason = f"the ordering column is missing; add {self.ordering!r} to columns (there are: {known})"
+            raise _wrong("ordering", self.ordering, reason)
+        ordering_type = types[self.ordering.lower()]
+        if ordering_type not in ORDERING_TYPES:
+            reason = f"cannot order by {ordering_type}; use one of {', '.join(ORDERING_TYPES)}"
+            raise _wrong(f"columns.{self.ordering}", ordering_type, reason)
+        if ORDERING in types and self.ordering.lower() != ORDERING:
+            reason = f"{self.name}__{ORDERING} holds the ordering column {self.ordering!r}; use another name"
+            raise _wrong(f"columns.{ORDERING}", ORDERING, reason)
+        self._check_tombstone()
+        check_renamed(self.as_, [column.name for column in self.columns if column.name != TOMBSTONE])
+
+    @property
+    def quarantine(self) -> str:
+        """The folder of the stream's bad rows."""
+        return self.checkpoint.rstrip("/") + "-quarantine"
+
+    @property
+    def dialect(self) -> CsvDialect | None:
+        """The dialect of the files; None if they are not CSV."""
+        return (self.csv or CsvDialect()) if self.format == "csv" else None
+
+    def owned(self, table: TableSpec) -> tuple[Column, ...]:
+        """Return the columns that only this stream writes, its tombstone included."""
+        return tuple(column for column in self.columns if column.name not in table.shared_columns)
+
+    def physical(self, column: Column) -> str:
+        """Return the physical name of an owned column."""
+        return f"{self.name}__{ORDERING if column.name == self.ordering else column.name}"
+
+    def _check_tombstone(self) -> None:
+        for column in self.columns:
+            if column.name.lower() != TOMBSTONE:
+                continue
+            setting = f"columns.{column.name}"
+            if column.name != TOMBSTONE:
+                reason = f"only {TOMBSTONE!r} in lower case is a tombstone; write it so or use another name"
+                raise _wrong(setting, column.type, reason)
+            if column.type != "boolean":
+                reason = f"{TOMBSTONE!r} is the tombstone of the stream; make it boolean or use another name"
+                raise _wrong(setting, column.type, reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """A splice table, its locks, services and streams.
+
+    Attributes:
+        path: The spec's file; relative paths in the spec start from its folder.
+    """
+
+    path: Path
+    table: TableSpec
+    locks: LocksSpec
+    services: ServicesSpec
+    streams: tuple[StreamSpec, ...]
+    spark: SparkSpec = field(default_factory=SparkSpec)
+
+    def __post_init__(self) -> None:
+        if not self.streams:
+            raise _wrong("streams", None, "a spec needs at least one stream; add a table [streams.NAME]")
+        self._check_checkpoints()
+        self._check_shared_types()
+        self._check_owners()
+        self.view_names()
+
+    def stream(self, name: str) -> StreamSpec:
+        """Return the stream of that name.
+
+        Raises:
+            ConfigError: There is no such stream.
+        """
+        for stream in self.streams:
+            if stream.name == name:
+                return stream
+        raise _wrong("stream", name, unknown_name(name, (stream.name for stream in self.streams)))
+
+    def shared_type(self, column: str) -> str:
+        """Return the type of a key or partition column: as a stream declares it, else string."""
+        return next((found.type for _, found in self._declared(column)), "string")
+
+    def view_names(self) -> dict[str, str]:
+        """Return the names in the view by the physical names of the columns, stream by stream.
+
+        Key and partition columns keep their names; tombstones are not in the view.
+
+        Raises:
+            ConfigError: Two columns would have one name.
+        """
+        own = {
+            (stream.name, column.name): stream.physical(column)
+            for stream in self.streams
+            for column in stream.owned(self.table)
+            if column.name != TOMBSTONE
+        }
+        renamed = {
+            (stream.name, name): shown for stream in self.streams for name, shown in stream.as_.items()
+        }
+        names = view_names(own, renamed, self.table.shared_columns)
+        return {physical: names[column] for column, physical in own.items()}
+
+    def _declared(self, name: str) -> Iterator[tuple[StreamSpec, Column]]:
+        for stream in self.streams:
+            for column in stream.columns:
+                if column.name == name:
+                    yield stream, column
+
+    def _check_checkpoints(self) -> None:
+        owners: dict[str, str] = {}
+        for stream in self.streams:
+            checkpoint = stream.checkpoint.rstrip("/")
+            if checkpoint in owners:
+                reason = f"shared by streams {owners[checkpoint]!r} and {stream.name!r}; give each its own"
+                raise _wrong(f"streams.{stream.name}.checkpoint", checkpoint, reason)
+            owners[checkpoint] = stream.name
+
+    def _check_shared_types(self) -> None:
+        for name in self.table.shared_columns:
+            expected = self.shared_type(name)
+            for stream, column in self._declared(name):
+                setting = f"streams.{stream.name}.columns.{name}"
+                if column.type not in KEY_TYPES:
+                    reason = f"no type for a key or partition column; use one of {', '.join(KEY_TYPES)}"
+                    raise _wrong(setting, column.type, reason)
+                if column.type != expected:
+                    reason = f"another stream declares it {expected}; give it one type everywhere"
+                    raise _wrong(setting, column.type, reason)
+                if name == stream.ordering:
+                    reason = "a key or partition column cannot order a stream; choose another column"
+                    raise _wrong(f"streams.{stream.name}.ordering", name, reason)
+
+    def _check_owners(self) -> None:
+        shared = {name.lower(): name for name in self.table.shared_columns}
+        for stream in self.streams:
+            for column in stream.owned(self.table):
+                if column.name.lower() in shared:
+                    reason = (
+                        f"differs from the key or partition column {shared[column.name.lower()]!r} in case "
+                        "only; write it in the same way or use another name"
+                    )
+                    raise _wrong(f"streams.{stream.name}.columns.{column.name}", column.type, reason)
+            for name in stream.as_:
+                if name in self.table.shared_columns:
+                    reason = "a key or partition column keeps its name in the view; drop it from as"
+                    raise _wrong(f"streams.{stream.name}.as.{name}", stream.as_[name], reason)
+
+
+def check_stream_name(name: str) -> None:
+    """Refuse a stream name that would make the names of physical columns ambiguous.
+
+    Raises:
+        ConfigError: The name is refused; the setting is empty, for the caller to fill in.
+    """
+    if not _STREAM_NAME.fullmatch(name) or "__" in name or name.endswith("_"):
+        reason = "stream names are a-z, 0-9 and single inner _, the first a letter; rename the stream"
+        raise _wrong("", name, reason)
+
+
+def _check_shared_column(setting: str, name: str) -> None:
+    if not _COLUMN_NAME.fullmatch(name) or "__" in name:
+        reason = "key and partition columns are letters, digits and _, no double _, the first a letter"
+        raise _wrong(setting, name, reason)
+    if name.lower() == TOMBSTONE:
+        raise _wrong(setting, name, f"{TOMBSTONE!r} is the tombstone of a stream; use another name")
+
+
+def _check_choice(setting: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise _wrong(setting, value, unknown_name(value, known))
+
+
+def _check_at_least(setting: str, value: int, least: int) -> None:
+    if value < least:
+        raise _wrong(setting, value, f"must be a whole number, {least} or more")
+
+
+def _is_column_type(name: str) -> bool:
+    if digits := _DECIMAL.fullmatch(name):
+        return 0 <= int(digits[2]) <= int(digits[1]) <= _MAX_DECIMAL_DIGITS and int(digits[1]) > 0
+    return name in COLUMN_TYPES[:-1]
+
+
+def _wrong(setting: str, value: object, reason: str) -> ConfigError:
+    return ConfigError(setting=setting, value=value, reason=reason)

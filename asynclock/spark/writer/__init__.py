@@ -1,0 +1,1 @@
+"""A batch on its way into the table: fitted, merged, committed under the lease of its stream."""

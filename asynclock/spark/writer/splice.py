@@ -1,0 +1,312 @@
+"""Append the batches of a stream to the splice table, each exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock._text import printable
+from asynclock.errors import ConfigError
+from asynclock.hudi import hoodie
+from asynclock.hudi.held_tables import refuse_if_held
+from asynclock.spark.hudi.columns import (
+    check_change,
+    check_columns,
+    columns_to_write,
+    floats_among,
+    is_behind,
+    removed_columns,
+)
+from asynclock.spark.hudi.fit import check_commit, check_properties
+from asynclock.spark.hudi.instants import BatchCommit
+from asynclock.spark.hudi.options import write_options
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.source.reading import ARRIVAL
+from asynclock.spark.spec.keys import record_key, unfit
+from asynclock.spark.spec.model import RECORD_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from asynclock import sync
+    from asynclock.spark.hudi.columns import Stored
+    from asynclock.spark.spec.model import Spec, StreamSpec
+
+log = logging.getLogger(__name__)
+
+DIRECT_QUERY: Final = "direct"
+CREATION_LOCK: Final = "service/creation"
+_QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
+_GROUP: Final = "_asynclock_group"
+_RANK: Final = "_asynclock_rank"
+
+
+def stream_lock(stream: str) -> str:
+    """Return the name of the lock that allows ``stream`` one writer at a time."""
+    return f"stream/{stream}"
+
+
+def declare_columns(spec: Spec, spark: SparkSession, timeline: Timeline) -> None:
+    """Make Hudi take the union of all commits' columns for those of the table, by an empty commit if needed.
+
+    Hudi takes those of the commit that was requested last. Its writer may have requested it before a change
+    of the columns was committed. Called after that change, this ends it: every writer that decides on its
+    columns from now on sees the change.
+    """
+    timeline.refresh()
+    columns = timeline.columns()
+    if not columns or not is_behind(timeline.present_columns(), columns):
+        return
+    types = {RECORD_KEY: "string"} | {name: one.kind for name, one in columns.items()}
+    empty = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name, kind in types.items()))
+    name = timeline.properties().get(hoodie.TABLE_NAME)
+    options = write_options(spec, tasks=spark.sparkContext.defaultParallelism, name=name)
+    empty.write.format("hudi").options(**options).mode("append").save(spec.table.path)
+    log.info("the columns of the table at %s are declared again", spec.table.path)
+
+
+class Splice:
+    """Appends batches of events to the splice table of a spec.
+
+    A batch is appended to the logs with the stream's own columns, those of other streams null; Hudi merges
+    where records meet. Events with equal ordering values keep their order of arrival, also within a batch.
+    Other drivers may add columns and streams and widen types meanwhile: what the table has is written along.
+
+    Not thread-safe: each stream and thread needs its own.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
+
+    Raises:
+        SpecError: The table exists with another key, partitioning, merger or number of buckets, or with
+            types that the spec's cannot hold. Nothing was written.
+        ClusteringPlanError: The table has a clustering plan, with which every write fails.
+    """
+
+    def __init__(self, spec: Spec, spark: SparkSession) -> None:
+        self._spec = spec
+        self._spark = spark
+        self._timeline = Timeline(spark, spec.table.path)
+        self._properties: dict[str, str] = {}
+        self._checked = False
+        self._opened: frozenset[str] | None = None
+        self._announced: set[object] = set()
+        self._timeline.refresh()
+        self._timeline.refuse_clustering()
+        self._check_table()
+
+    def table_id(self) -> str | None:
+        """Return the id of the table, or None if nothing is committed yet."""
+        self._timeline.refresh()
+        commit = self._timeline.any_commit()
+        return commit.table_id if commit else None
+
+    def committed(self, stream: str, batch_id: int, *, query_id: str | None = None) -> bool:
+        """Return whether that batch is on the timeline, the archived one included."""
+        self._timeline.refresh()
+        return self._timeline.find(stream, query_id or self._query_id(), batch_id) is not None
+
+    def write(
+        self,
+        df: DataFrame,
+        stream: str,
+        *,
+        batch_id: int | None = None,
+        query_id: str | None = None,
+        lease: sync.Lease | None = None,
+    ) -> bool:
+        """Append the events of ``df``.
+
+        Args:
+            df: The key and partition columns and every column of the stream, under their plain names and
+                with their declared types. Of rows with equal key and ordering value the later one wins:
+                later by the column ``_asynclock_arrival`` if the frame has it, else later in the frame.
+            stream: Name of the stream.
+            batch_id: Number of the batch in its query; a committed batch is not written again. None:
+                always written.
+            query_id: The query the batch belongs to; default: the running streaming query, else ``direct``.
+            lease: The stream's lease, held by the caller; None: acquired for this write.
+
+        Returns:
+            True if this call committed the batch; False if it was committed before, so nothing was written.
+
+        Raises:
+            ConfigError: No such stream, or a column is missing, unknown or of another type, or this process
+                holds the table's own lock. Nothing was written.
+            SpecError: Another driver has changed the columns of the stream in a way that this writer cannot
+                follow; nothing was written.
+            LeaseLostError: The lease ended before the write began; nothing was written.
+        """
+        spec = self._spec.stream(stream)
+        refuse_if_held(self._spec.table.path)
+        self._check_columns(df, spec)
+        with contextlib.ExitStack() as held:
+            if lease is None:
+                lease = held.enter_context(self._hold(stream_lock(stream)))
+            if self._timeline.any_commit() is None:
+                # Two writers that create the table at once would overwrite each other's properties, and
+                # neither would see a commit to compare its number of buckets with.
+                held.enter_context(self._hold(CREATION_LOCK))
+            return self._write(df, spec, batch_id, query_id or self._query_id(), lease)
+
+    @contextlib.contextmanager
+    def _hold(self, lock: str) -> Iterator[sync.Lease]:
+        with self._spec.locks.connect() as client, client.lock(lock).hold() as lease:
+            yield lease
+
+    def _write(
+        self, df: DataFrame, stream: StreamSpec, batch_id: int | None, query_id: str, lease: sync.Lease
+    ) -> bool:
+        self._timeline.refresh()
+        self._check_table(stream)
+        if batch_id is not None and self._timeline.find(stream.name, query_id, batch_id):
+            log.info("batch %d of stream %s is committed already: skipped", batch_id, stream.name)
+            return False
+        self._announce(stream.name, query_id)
+        first = self._timeline.any_commit()
+        table = self._timeline.columns()
+        columns = columns_to_write(self._spec, stream, table)
+        commit = BatchCommit(
+            requested="",
+            completed="",
+            stream=stream.name,
+            query_id=query_id,
+            batch_id=-1 if batch_id is None else batch_id,
+            fencing_token=lease.fencing_token,
+            owner=lease.owner,
+            buckets=self._spec.table.buckets,
+            key=self._spec.table.key,
+            table_id=first.table_id if first else str(uuid.uuid4()),
+            columns=_read_with(stream, self._spec),
+            floats=tuple(sorted(floats_among(columns))),
+        )
+        options = self._options() | commit.metadata()
+        wide = self._widen(self._newest(df, stream), stream, columns)
+        lease.check()
+        wide.write.format("hudi").options(**options).mode("append").save(self._spec.table.path)
+        if self._opened is None:
+            self._opened = frozenset(columns)
+        if table and is_behind(table, columns):
+            declare_columns(self._spec, self._spark, self._timeline)
+        return True
+
+    def _newest(self, df: DataFrame, stream: StreamSpec) -> DataFrame:
+        """Return one row per key, with its newest event as the struct ``_GROUP``.
+
+        Hudi would reduce the batch too, but in whatever order its shuffle gives.
+        """
+        # SQL text, because building each column by hand costs several calls to the JVM.
+        table = self._spec.table
+        arrival = _quoted(ARRIVAL) if ARRIVAL in df.columns else "monotonically_increasing_id()"
+        own = ", ".join(_quoted(column.name) for column in stream.owned(table))
+        events = df.selectExpr(
+            *(f"{self._fit(name)} AS {_quoted(name)}" for name in table.shared_columns),
+            f"struct({own}) AS {_GROUP}",
+            f"struct({_required(stream.ordering)}, {arrival}) AS {_RANK}",
+        )
+        return events.groupBy(*table.shared_columns).agg(F.expr(f"max_by({_GROUP}, {_RANK}) AS {_GROUP}"))
+
+    def _fit(self, name: str) -> str:
+        """Return SQL for the value of a key or partition column, which fails on an unfit value."""
+        complaints = unfit(self._spec.table, name, self._spec.shared_type(name))
+        return _required(name, f"CAST({_quoted(name)} AS STRING) = ''", complaints)
+
+    def _widen(self, newest: DataFrame, stream: StreamSpec, columns: Mapping[str, Stored]) -> DataFrame:
+        table = self._spec.table
+        own = {stream.physical(column): column.name for column in stream.owned(table)}
+        values = [_nullable(record_key(table), RECORD_KEY)]
+        for name, stored in columns.items():
+            value = f"{_GROUP}.{_quoted(own[name])}" if name in own else "NULL"
+            shared = name in table.shared_columns
+            values.append(_nullable(_quoted(name) if shared else f"CAST({value} AS {stored.kind})", name))
+        return newest.selectExpr(*values)
+
+    def _options(self) -> dict[str, str]:
+        tasks = self._spark.sparkContext.defaultParallelism
+        return write_options(self._spec, tasks=tasks, name=self._properties.get(hoodie.TABLE_NAME))
+
+    def _check_columns(self, df: DataFrame, stream: StreamSpec) -> None:
+        expected = {name: self._spec.shared_type(name) for name in self._spec.table.shared_columns}
+        expected.update((column.name, column.type) for column in stream.owned(self._spec.table))
+        found = {field.name: field.dataType.simpleString() for field in df.schema if field.name != ARRIVAL}
+        for name in sorted(expected.keys() | found.keys()):
+            wanted, given = expected.get(name), found.get(name)
+            if wanted != given:
+                reason = (
+                    f"stream {stream.name!r} "
+                    + (f"needs {name} as {wanted}" if wanted else "has no such column")
+                    + f", the frame has it {f'as {given}' if given else 'not'}; nothing was written"
+                )
+                raise ConfigError(setting="df", value=name, reason=reason)
+
+    def _check_table(self, stream: StreamSpec | None = None) -> None:
+        if not self._checked:  # properties, key and buckets never change
+            self._properties = self._timeline.properties()
+            check_properties(self._spec, self._properties)
+            if commit := self._timeline.any_commit():
+                check_commit(self._spec, commit)
+                self._checked = True
+        columns = self._timeline.columns()
+        if self._opened is None and columns:
+            check_columns(self._spec, columns)
+            self._opened = frozenset(columns)
+        if stream is not None and self._opened is not None:
+            check_change(self._spec, stream, self._opened, columns)
+
+    def _announce(self, stream: str, query_id: str) -> None:
+        known = self._timeline.query_ids(stream)
+        if known and query_id not in known and query_id not in self._announced:
+            log.warning(
+                "stream %s was written by query %s and is now written by query %s: a new checkpoint reads "
+                "all sources again, which the merge makes harmless, but for equal ordering values",
+                stream,
+                printable(known[-1]),
+                printable(query_id),
+            )
+            self._announced.add(query_id)
+        removed = removed_columns(self._spec, self._spec.stream(stream), self._timeline.columns())
+        if removed and stream not in self._announced:
+            log.warning(
+                "stream %s: the spec does not name %s, which the table has: the values stay, but those of a "
+                "key become null with its next event",
+                stream,
+                ", ".join(removed),
+            )
+            self._announced.add(stream)
+
+    def _query_id(self) -> str:
+        return self._spark.sparkContext.getLocalProperty(_QUERY_ID_PROPERTY) or DIRECT_QUERY
+
+
+def _read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
+    """Return the stream's own columns and their types, the ordering column first."""
+    owned = sorted(stream.owned(spec.table), key=lambda column: column.name != stream.ordering)
+    return tuple((column.name, column.type) for column in owned)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"  # column names have no backticks
+
+
+def _required(name: str, empty: str = "false", complaints: Iterable[tuple[str, str]] = ()) -> str:
+    """Return SQL for the value of a required column, which fails if the value is missing or unfit."""
+    column = _quoted(name)
+    cases = [(f"{column} IS NULL OR {empty}", f"'{name} is missing'"), *complaints]
+    whens = " ".join(
+        f"WHEN {wrong} THEN raise_error(concat('a row cannot be written: ', {reason}, '; nothing was'))"
+        for wrong, reason in cases
+    )
+    return f"CASE {whens} ELSE {column} END"
+
+
+def _nullable(value: str, name: str) -> str:
+    # Without an ELSE Spark treats the value as nullable, and so does the commit's schema, which becomes the
+    # table's. It has to: a column that one stream always fills is null in the other streams' records.
+    return f"CASE WHEN true THEN {value} END AS {_quoted(name)}"

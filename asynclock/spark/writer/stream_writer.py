@@ -1,0 +1,307 @@
+"""One stream: its lease, its streaming query, and what happens to each micro-batch."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock._text import printable
+from asynclock.errors import AcquireTimeoutError
+from asynclock.spark.cancel import Cancellable
+from asynclock.spark.errors import BadRowsError
+from asynclock.spark.report import BatchReport, StreamReport
+from asynclock.spark.source.checkpoint import Checkpoint
+from asynclock.spark.source.reading import FILE, LINE, RAW, REASON, Source
+from asynclock.spark.writer.splice import Splice, stream_lock
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from asynclock import sync
+    from asynclock.errors import LeaseLostError
+    from asynclock.spark.spec.model import Spec, StreamSpec
+
+log = logging.getLogger(__name__)
+
+RESERVATION_LOCK: Final = "reservation/table"
+# How often a waiting standby or an idle query looks for a stop.
+_STOP_SECONDS: Final = 0.5
+_SAMPLE: Final = 500
+# Spark looks for new files this often, and at once after a batch that took longer.
+_TRIGGER: Final = "500 milliseconds"
+# How long a stop lets the running batch go on before cancelling it; the next run writes it again.
+PATIENCE_SECONDS: Final = 60.0
+# How often an endless run looks for files that were changed after they were read, or that Spark skips.
+_LOOK_SECONDS: Final = 600.0
+_CHANGED: Final = "has changed after it was read, and a file is read once: deliver what is new as a new file"
+_HIDDEN: Final = "is never read, because its name begins with _ or .: rename it"
+
+
+class _Stopping(Exception):  # noqa: N818  ends the query, not an error
+    """The batch is left to the next run."""
+
+
+class StreamWriter:
+    """Writes one stream from its files to the table; run ``work`` in a thread of its own.
+
+    Args:
+        spec: The table and its locks.
+        stream: The stream to write.
+        spark: The session, shared by all stream writers of a run.
+        client: The locks.
+        stop: Ends this writer when set; the writer sets it when it fails.
+        once: End once every file that exists now is committed.
+        on_batch: Called after each batch.
+
+    Attributes:
+        name: Name of the stream.
+        report: What has been done so far.
+        error: What ended the writer; None if it ended well.
+
+    Raises:
+        SpecError: The source, the table or the checkpoint does not fit the spec; nothing was written.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        stream: StreamSpec,
+        spark: SparkSession,
+        client: sync.LockClient,
+        *,
+        stop: threading.Event,
+        once: bool,
+        on_batch: Callable[[BatchReport], object] | None,
+    ) -> None:
+        self.name = stream.name
+        self.report = StreamReport(stream=stream.name)
+        self.error: BaseException | None = None
+        self._spec = spec
+        self._stream = stream
+        self._spark = spark
+        self._client = client
+        self._stop = stop
+        self._once = once
+        self._on_batch = on_batch
+        self._source = Source(spec, stream, spark)
+        self._splice = Splice(spec, spark)
+        self._checkpoint = Checkpoint(spec, stream, spark)
+        self._checkpoint.refuse_another_table(self._splice.table_id)
+        self._reported: set[str] = set()
+        self._cut_off = False
+        self._batches = Cancellable(spark, f"asynclock stream {stream.name} {uuid.uuid4()}")
+        self._failure: BaseException | None = None
+
+    def work(self) -> None:
+        """Wait for the lease, write the stream, release; ``error`` then says how it ended."""
+        try:
+            lease = self._acquire()
+            if lease is not None:
+                with lease:
+                    self._write(lease)
+                if self._once and not self._stop.is_set():
+                    self._tell_unread_changes()
+        except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
+            self.error = error
+            self._stop.set()
+
+    def _acquire(self) -> sync.Lease | None:
+        started = time.monotonic()
+        lock = self._client.lock(stream_lock(self.name))
+        while not self._stop.is_set():
+            try:
+                lease = lock.acquire(timeout=_STOP_SECONDS)
+            except AcquireTimeoutError:
+                continue
+            waited = time.monotonic() - started
+            self.report = dataclasses.replace(
+                self.report, lock_wait_seconds=waited, fencing_token=lease.fencing_token
+            )
+            log.info("stream %s: lease %d held after %.1f s", self.name, lease.fencing_token, waited)
+            return lease
+        return None
+
+    def _write(self, lease: sync.Lease) -> None:
+        started = time.monotonic()
+        self._checkpoint.refuse_another_table(self._splice.table_id)  # another process may have led meanwhile
+        try:
+            query = self._start(lease)
+            lease.on_lost(lambda loss: self._abandon(query, loss))
+            self._await_end(query)
+        finally:
+            # A stopped query counts as ended while its batch is still running.
+            self._batches.settle()
+            self.report = dataclasses.replace(self.report, seconds=time.monotonic() - started)
+        if lease.lost is not None:
+            raise lease.lost
+
+    def _start(self, lease: sync.Lease) -> StreamingQuery:
+        writer = self._source.stream().writeStream.queryName(f"asynclock {self.name}")
+        writer = writer.option("checkpointLocation", self._stream.checkpoint)
+        writer = writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime=_TRIGGER)
+        return writer.foreachBatch(lambda frame, batch_id: self._batch(frame, batch_id, lease)).start()
+
+    def _await_end(self, query: StreamingQuery) -> None:
+        looked = time.monotonic()
+        try:
+            while not query.awaitTermination(_STOP_SECONDS):
+                if self._stop.is_set():
+                    self._end_batch()  # the next batch sees the stop and ends
+                    query.stop()
+                elif time.monotonic() - looked > _LOOK_SECONDS:
+                    self._tell_unread_changes()
+                    looked = time.monotonic()
+        except StreamingQueryException:
+            # Spark passes on only the text of an exception that a batch raised in Python.
+            if self._failure is None:
+                raise
+        if self._failure is not None and not isinstance(self._failure, _Stopping):
+            raise self._failure
+
+    def _end_batch(self) -> None:
+        if self._batches.settle(PATIENCE_SECONDS):
+            return
+        log.warning(
+            "stream %s: the batch has not ended %g s after the stop and is cancelled; the next run writes it",
+            self.name,
+            PATIENCE_SECONDS,
+        )
+        self._cut_off = True
+        self._batches.cancel()
+
+    def _tell_unread_changes(self) -> None:
+        """Warn once of each file that Spark will not read, or not read again."""
+        try:
+            found = self._checkpoint.unread_changes()
+        except Exception:  # a failed look is no reason to stop
+            log.warning("stream %s: cannot look over the source", self.name, exc_info=True)
+            return
+        for files, what in ((found.changed, _CHANGED), (found.hidden, _HIDDEN)):
+            for file in files:
+                if file not in self._reported:
+                    log.warning("stream %s: %s %s", self.name, file, what)
+        self._reported.update(found.changed, found.hidden)
+
+    def _tell_unnamed_columns(self) -> None:
+        """Warn once of each column that the files have and the spec does not name."""
+        known = self.report.unnamed_columns
+        found = tuple(name for name in self._source.unnamed_columns() if name not in known)
+        if found:
+            names = ", ".join(map(printable, found))
+            log.warning("stream %s: the spec does not name %s of its files: left out", self.name, names)
+            self.report = dataclasses.replace(self.report, unnamed_columns=known + found)
+
+    def _abandon(self, query: StreamingQuery, loss: LeaseLostError) -> None:
+        """Stop at once, because another writer may have started."""
+        log.error("stream %s: %s", self.name, loss)
+        # The jobs first: query.stop() only interrupts the driver, which Hudi may ignore.
+        self._batches.cancel()
+        query.stop()
+
+    def _batch(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> None:
+        try:
+            waited = self._await_reservation(lease)
+            with self._batches.running():
+                self._proceed(lease)
+                done = self._commit(frame, batch_id, lease, waited)
+        except BaseException as error:
+            self._failure = _Stopping() if self._cut_off else error if lease.lost is None else lease.lost
+            raise
+        self._count(done)
+
+    def _proceed(self, lease: sync.Lease) -> None:
+        if self._stop.is_set():
+            raise _Stopping
+        lease.check()
+
+    def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease, waited: float) -> BatchReport:
+        started = time.monotonic()
+        rows = bad = 0
+        skipped = self._splice.committed(self.name, batch_id)
+        if not skipped:
+            with self._source.settled(frame) as parsed:
+                rows, bad = self._inspect(parsed)
+                self._tell_unnamed_columns()
+                if bad:
+                    self._put_aside(parsed, batch_id, bad)
+                if rows > bad:
+                    events = self._source.good(parsed)
+                    self._splice.write(events, self.name, batch_id=batch_id, lease=lease)
+        if skipped or rows > bad:
+            self._checkpoint.bind(self._splice.table_id)
+        return BatchReport(
+            stream=self.name,
+            batch_id=batch_id,
+            rows=rows,
+            quarantined=bad,
+            skipped=skipped,
+            seconds=time.monotonic() - started,
+            reservation_seconds=waited,
+        )
+
+    def _inspect(self, parsed: DataFrame) -> tuple[int, int]:
+        counts: Any = parsed.agg(F.count("*"), F.count(REASON)).first()
+        return counts[0], counts[1]
+
+    def _put_aside(self, parsed: DataFrame, batch_id: int, rows: int) -> None:
+        bad = parsed.where(F.col(REASON).isNotNull()).select(
+            F.col(FILE).alias("file"),
+            F.col(LINE).alias("line"),
+            F.col(REASON).alias("reason"),
+            F.col(RAW).alias("record"),
+        )
+        if self._stream.on_bad_row == "fail":
+            first: Any = bad.sort("file", F.col("line").asc_nulls_first()).first()
+            sample = f"{first['file']}: {first['reason']}"
+            if first["line"] is not None:
+                place = f"{first['file']}, line {first['line']}"
+                sample = f"{place}: {first['reason']}, in {first['record'][:_SAMPLE]}"
+            raise BadRowsError(stream=self.name, batch_id=batch_id, rows=rows, sample=sample)
+        query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        folder = f"{self._stream.quarantine}/query={query_id}/batch={batch_id}"
+        bad.write.mode("overwrite").json(folder)  # a repeated batch overwrites it with the same rows
+        log.warning("stream %s: %d bad rows of batch %d are in %s", self.name, rows, batch_id, folder)
+
+    def _await_reservation(self, lease: sync.Lease) -> float:
+        """Wait while the table is reserved for a job that cannot merge."""
+        started = time.monotonic()
+        reservation = self._client.lock(RESERVATION_LOCK)
+        poll_interval = self._spec.locks.settings.poll_interval
+        announced = False
+        while (status := reservation.status()).state == "held" and not self._stop.wait(poll_interval):
+            lease.check()
+            if not announced:
+                log.info("stream %s waits: the table is reserved by %s", self.name, printable(status.holder))
+                announced = True
+        return time.monotonic() - started if announced else 0.0
+
+    def _count(self, done: BatchReport) -> None:
+        before = self.report
+        self.report = dataclasses.replace(
+            before,
+            batches=before.batches + 1,
+            rows=before.rows + done.rows,
+            skipped=before.skipped + done.skipped,
+            quarantined=before.quarantined + done.quarantined,
+            reservation_wait_seconds=before.reservation_wait_seconds + done.reservation_seconds,
+        )
+        log.info(
+            "stream %s: batch %d, %d rows in %.1f s%s",
+            self.name,
+            done.batch_id,
+            done.rows,
+            done.seconds,
+            ", committed before" if done.skipped else "",
+        )
+        if self._on_batch is not None:
+            self._on_batch(done)

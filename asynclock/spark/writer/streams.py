@@ -1,0 +1,107 @@
+"""Write streams of files into the splice table, batch by batch, each stream under its own lease."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from asynclock.spark.hudi.session import session
+from asynclock.spark.report import RunReport
+from asynclock.spark.writer.stream_writer import StreamWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.report import BatchReport
+    from asynclock.spark.spec.model import Spec
+
+log = logging.getLogger(__name__)
+
+_WAKE_SECONDS = 0.2
+
+
+def run(
+    spec: Spec,
+    *,
+    streams: Iterable[str] | None = None,
+    once: bool = False,
+    spark: SparkSession | None = None,
+    on_batch: Callable[[BatchReport], object] | None = None,
+    stop: threading.Event | None = None,
+) -> RunReport:
+    """Write streams into the table until the run is stopped.
+
+    Each stream waits for its lease ``stream/<name>`` and holds it across its batches, so a second run of
+    the same spec is a warm standby. On SIGINT and SIGTERM (in the main thread) and when ``stop`` is set,
+    every stream finishes its batch and releases its lease; a batch that takes longer than a minute is
+    cancelled, and the next run writes it. The first stream that fails stops the others.
+
+    Args:
+        spec: The table, its locks and streams.
+        streams: Names of the streams to write; None: all.
+        once: End once every file that exists now is committed.
+        spark: A session with Hudi and the merger; None: the run starts one and stops it at the end.
+        on_batch: Called after each batch, in the thread of its stream; must be quick.
+        stop: Set it to end the run.
+
+    Raises:
+        ConfigError: There is no such stream, or the table was made for another spec. Nothing was written.
+        SpecError: A source does not exist or lacks a column, or a checkpoint belongs to another table.
+            Nothing was written.
+        LeaseLostError: A stream's lease was lost; its jobs were cancelled, its unfinished batch is not
+            committed and will be rolled back by the cleaning service.
+        BadRowsError: A batch has bad rows where ``on_bad_row`` is ``fail``; nothing of it was written.
+    """
+    chosen = [stream.name for stream in spec.streams] if streams is None else list(dict.fromkeys(streams))
+    for name in chosen:
+        spec.stream(name)
+    started = time.monotonic()
+    stop = stop or threading.Event()
+    with contextlib.ExitStack() as resources:
+        if spark is None:
+            spark = session(f"asynclock {' '.join(chosen)}")
+            resources.callback(spark.stop)
+        client = resources.enter_context(spec.locks.connect())
+        resources.enter_context(stopped_by_signals(stop))
+        writers = [
+            StreamWriter(spec, spec.stream(name), spark, client, stop=stop, once=once, on_batch=on_batch)
+            for name in chosen
+        ]
+        threads = [threading.Thread(target=writer.work, name=f"stream-{writer.name}") for writer in writers]
+        for thread in threads:
+            thread.start()
+        # Join in short steps, because a signal handler runs only between two of them.
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(_WAKE_SECONDS)
+    errors = [writer.error for writer in writers if writer.error is not None]
+    for error in errors[1:]:
+        errors[0].add_note(f"another stream of this run failed as well: {error}")
+    if errors:
+        raise errors[0]
+    return RunReport(streams=tuple(writer.report for writer in writers), seconds=time.monotonic() - started)
+
+
+@contextlib.contextmanager
+def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Make SIGINT and SIGTERM set ``stop``; has no effect outside of the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, _frame: Any) -> None:  # noqa: ANN401  as signal wants it
+        log.info("%s: each stream finishes its batch", signal.Signals(number).name)
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
