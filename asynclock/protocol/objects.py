@@ -178,9 +178,10 @@ class LockObjects:
 
     async def pace(self, key: str) -> None:
         """Wait until the store takes another write of this object (GCS: one a second)."""
-        wait = self._next_write.get(key, 0.0) - asyncio.get_running_loop().time()
-        if wait > 0:
-            await asyncio.sleep(wait)
+        if self._backend.min_write_interval > 0:
+            wait = self._next_write.get(key, 0.0) - asyncio.get_running_loop().time()
+            if wait > 0:
+                await asyncio.sleep(wait)
 
     async def write(self, key: str, attempt: Attempt, *, timeout: float | None = None) -> BackendError | None:
         """Send one attempt; a cancelled call waits for its end first, within the request timeout.
