@@ -2,8 +2,8 @@
 """``python -m tests.laboratory.fuzz_data.mutants``: take out one mend after the other; each must be found.
 
 A mutant is a patch of a copy of the source, in Python or in Java; the copy is built, and a process of its own
-feeds generated files with it until something is wrong: files of further seeds, if those of the first do not show
-it. The source as it is passes the first ones.
+feeds generated files with it until something is wrong: files of further seeds, if the first do not show it.
+The source as it is passes the first ones.
 """
 
 from __future__ import annotations
