@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
+import random
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -24,6 +26,7 @@ from asynclock.spark.reader.second_reader.rows import Good
 from asynclock.spark.spec.load import load_spec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from asynclock.spark.spec.model import Spec
@@ -71,6 +74,7 @@ def types(spec: Spec, stream: str) -> dict[str, str]:
         (["nan", "1.5"], "double"),
         (["9223372036854775808"], "decimal(38,0)"),
         (["1234567890123456.78", "1.5"], "decimal(38,2)"),
+        (["0.12345678901234568", "1e-7"], "double"),
         (["1" * 39], "string"),
         (["true", "False"], "boolean"),
         (["true", "1"], "string"),
@@ -358,6 +362,88 @@ def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
         take(tmp_path / "none")
     with pytest.raises(ConfigError, match="wildcard"):
         take(folder(tmp_path, "a[1]", one__csv=EVENTS))
+
+
+WORDS = (
+    "",
+    "a",
+    "Ünï",
+    'say "hi"',
+    "x,y",
+    "line\nend",
+    "NULL",
+    "nan",
+    "007",
+    "+1",
+    " 1",
+    "1,5",
+    "10:00",
+    "-",
+)
+
+
+def texts_of(rng: random.Random, rows: int) -> list[str]:
+    """A column of one kind of text, with or without gaps and words in between."""
+    kinds: list[Callable[[], str]] = [
+        lambda: str(rng.randrange(-(10 ** rng.randrange(1, 25)), 10 ** rng.randrange(1, 25))),
+        lambda: f"{rng.uniform(-1e6, 1e6):.{rng.randrange(8)}f}",
+        lambda: repr(rng.uniform(-1, 1) * 10.0 ** rng.randrange(-300, 300)),
+        lambda: f"{rng.randrange(1, 9999):04}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}",
+        lambda: f"2024-01-{rng.randrange(1, 29):02} {rng.randrange(24):02}:00:00.{rng.randrange(10**6):06}",
+        lambda: rng.choice(("true", "false", "TRUE")),
+        lambda: f"{rng.randrange(1000):03}",
+        lambda: rng.choice(WORDS),
+    ]
+    kind = rng.choice(kinds)
+    gap = rng.choice((0.0, 0.3))
+    word = rng.choice((0.0, 0.0, 0.05))
+    return [
+        rng.choice(WORDS) if rng.random() < word else "" if rng.random() < gap else kind()
+        for _ in range(rows)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_the_strict_reader_takes_what_is_inferred(tmp_path: Path, seed: int, form: str) -> None:
+    """No row of a file is bad under the spec that was drafted from it, and numbers keep their value."""
+    rng = random.Random(seed)
+    size = rng.randrange(1, 30)
+    columns = {"id": [str(number) for number in range(size)], "at": ["2024-01-01"] * size}
+    columns |= {f"c{number}": texts_of(rng, size) for number in range(8)}
+    lines = list(zip(*columns.values(), strict=True))
+    source = folder(tmp_path, "a")
+    with (source / f"1.{form}").open("w", newline="", encoding="utf-8") as file:
+        if form == "csv":
+            writer = csv.writer(file, quoting=rng.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL)))
+            writer.writerows([list(columns), *lines])
+        else:
+            file.writelines(json.dumps(dict(zip(columns, line, strict=True))) + "\n" for line in lines)
+
+    spec, text = drafted(tmp_path, source, key=["id"])
+
+    assert f"# 1 of 1 files read, {size} rows, 0 of them bad." in text
+    stream = spec.stream("a")
+    layout = layout_of(spec, stream)
+    found = list(rows(source / f"1.{form}", stream, layout))
+    for place, name in enumerate(layout.names):
+        for row, given in zip(found, columns[name], strict=True):
+            assert isinstance(row, Good)
+            value = row.values[place]
+            if layout.types[name] == "string":
+                assert value == given or (value is None and given in {"", text_for_null(spec)})
+            elif isinstance(value, int | Decimal) and layout.types[name] not in {
+                "date",
+                "timestamp",
+                "boolean",
+            }:
+                assert Decimal(given) == value
+
+
+def text_for_null(spec: Spec) -> str:
+    """What stands for null in the files of the stream."""
+    dialect = spec.stream("a").dialect
+    return dialect.null if dialect else ""
 
 
 def test_drafting_needs_no_spark(tmp_path: Path) -> None:

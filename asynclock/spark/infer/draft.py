@@ -98,7 +98,11 @@ class _Draft:
         if format_of(sample.pattern) != sample.format:
             yield f"format = {_quoted(sample.format)}"
         if sample.csv is not None and sample.csv != CsvDialect():
-            yield "# A guess from the first file. docs/concepts/splice.md lists the other keys."
+            yield "# Guessed; docs/concepts/splice.md lists the other keys."
+            if sample.csv.null:
+                yield _comment(
+                    f"{sample.csv.null} without quotes is null, in text as well, where an empty field is not"
+                )
             yield f"csv = {{ {', '.join(_dialect(sample.csv))} }}"
         yield _comment(self.orderings[stream].reason)
         yield f"ordering = {_quoted(self.orderings[stream].names[0])}"

@@ -32,7 +32,7 @@ ROWS: Final = 10_000
 """Of each file at most so many rows are looked at."""
 _TABS: Final = ".tsv"
 _SEPARATORS: Final = (",", ";", "\t", "|")
-_NULLS: Final = (r"\N", "NULL", "null", "NA", "N/A", "n/a", "None", "nil", "-")
+_NULLS: Final = frozenset({r"\N", "NULL", "null", "NA", "N/A", "n/a", "None", "nil", "-"})
 _DIALECT_RECORDS: Final = 200
 _ENCODING_BYTES: Final = 1 << 20
 _WILD: Final = re.compile(r"[*?\[\]{}\\]")
@@ -220,7 +220,8 @@ def _columns(
 
 def _csv(files: Iterable[Path], dialect: CsvDialect) -> tuple[Found, CsvDialect]:
     """Return the columns, and the dialect with the text that stands for null."""
-    columns: dict[str, dict[str, TextColumn]] = {}
+    columns: dict[str, TextColumn] = {}
+    nulls: dict[str, set[str]] = {}
     headers: list[list[str]] = []
     for file in files:
         with opened(file) as content:
@@ -230,17 +231,37 @@ def _csv(files: Iterable[Path], dialect: CsvDialect) -> tuple[Found, CsvDialect]
             if isinstance(header, csv_records.Record):
                 headers.append(header.fields)
                 for name in header.fields:
-                    columns.setdefault(name, {null: TextColumn() for null in ("", *_NULLS)})
+                    columns.setdefault(name, TextColumn())
+                    nulls.setdefault(name, set())
                 for record in islice(records, ROWS):
                     if isinstance(record, csv_records.Record) and len(record.fields) == len(header.fields):
-                        _add(columns, header.fields, record)
+                        _add(columns, nulls, header.fields, record)
             text.detach()
-    typed = {
-        null: sum(kinds[null].kind() != "string" for kinds in columns.values()) for null in ("", *_NULLS)
+    # No such text is a value of another type than string: a column with two of them is text.
+    typed = Counter(
+        next(iter(seen))
+        for name, seen in nulls.items()
+        if len(seen) == 1 and columns[name].kind() != "string"
+    )
+    null = max(typed, key=lambda one: typed[one], default="")
+    found = {
+        name: (
+            column.kind() if nulls[name] <= {null} else "string",
+            column.values + len(nulls[name] - {null}),
+        )
+        for name, column in columns.items()
     }
-    null = max(typed, key=lambda one: typed[one])  # the first of equals: the empty text
-    found = {name: (kinds[null].kind(), kinds[null].values) for name, kinds in columns.items()}
     return found | _unsteady(headers), replace(dialect, null=null)
+
+
+def _add(
+    columns: dict[str, TextColumn], nulls: dict[str, set[str]], header: list[str], record: csv_records.Record
+) -> None:
+    for place, (name, text) in enumerate(zip(header, record.fields, strict=True)):
+        if text in _NULLS and (record.quoted is None or not record.quoted[place]):
+            nulls[name].add(text)
+        elif text:  # an empty field is null in every type but string
+            columns[name].add(text)
 
 
 def _unsteady(headers: list[list[str]]) -> Found:
@@ -248,15 +269,6 @@ def _unsteady(headers: list[list[str]]) -> Found:
     names = dict.fromkeys(name for header in headers for name in header)
     twice = {name: (_TWICE, 0) for name in names if any(header.count(name) > 1 for header in headers)}
     return {name: (_SOMETIMES, 0) for name in names if any(name not in header for header in headers)} | twice
-
-
-def _add(columns: dict[str, dict[str, TextColumn]], header: list[str], record: csv_records.Record) -> None:
-    for place, (name, text) in enumerate(zip(header, record.fields, strict=True)):
-        bare = record.quoted is None or not record.quoted[place]
-        for null, column in columns[name].items():
-            # An empty field is null in every type but string, whatever else stands for null.
-            if text and not (bare and text == null):
-                column.add(text)
 
 
 def _json(files: Iterable[Path]) -> Found:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import suppress
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.reader.second_reader.values import reader
@@ -14,8 +16,7 @@ if TYPE_CHECKING:
 # A number that is more than its value: the text 007 would come back as 7.
 _CODE: Final = re.compile(r"\+.*|-?0[0-9].*")
 _DIGITS: Final = re.compile(r"[+-]?0*([0-9]*)\.?([0-9]*)")
-_EXACT_DIGITS: Final = 15
-"""Every decimal number of so many digits survives as a double."""
+_EXACT_DIGITS: Final = 15  # so many survive in any double
 _MOST_DIGITS: Final = 38
 _KINDS: Final = ("boolean", "bigint", "date", "timestamp", "double")
 _READERS: Final[dict[str, Callable[[str], Any]]] = {kind: reader(kind) for kind in _KINDS}
@@ -32,7 +33,7 @@ class TextColumn:
     def __init__(self, kinds: Iterable[str] = _KINDS) -> None:
         self._kinds = [kind for kind in _KINDS if kind in set(kinds)]
         self._before = self._after = 0
-        self._exponents = self._numbers = False
+        self._exponents = self._numbers = self._inexact = False
         self.values = 0
 
     def add(self, text: str) -> None:
@@ -45,6 +46,7 @@ class TextColumn:
             if any(character in "0123456789" for character in text):
                 self._numbers = True
             self._exponents = self._exponents or "e" in text.lower()
+            self._inexact = self._inexact or not _survives(text)
             if digits := _DIGITS.fullmatch(text):
                 self._before = max(self._before, len(digits[1]))
                 self._after = max(self._after, len(digits[2]))
@@ -58,10 +60,18 @@ class TextColumn:
             return kind
         if not self._numbers:
             return "string"  # nan and inf alone are words
-        if self._exponents or self._before + self._after <= _EXACT_DIGITS:
+        if self._exponents or not self._inexact:
             return kind
         fits = self._before + self._after <= _MOST_DIGITS
         return f"decimal({_MOST_DIGITS},{self._after})" if fits else "string"
+
+
+def _survives(text: str) -> bool:
+    """Whether a number comes back from a double as it was written, but for zeros at its ends."""
+    if len(text) <= _EXACT_DIGITS:
+        return True
+    value = float(text)
+    return not math.isfinite(value) or Decimal(repr(value)) == Decimal(text)
 
 
 def _takes(kind: str, text: str) -> bool:
