@@ -6,6 +6,7 @@ can be read here. Commits are cached: after the first read only new instants are
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -37,6 +38,8 @@ class Timeline:
         self._batches: dict[tuple[str, str, int], BatchCommit] = {}
         self._queries: dict[str, dict[str, str]] = {}
         self._schemas: dict[str, None] = {}
+        self._view: dict[str, str] = {}
+        self._locked: BatchCommit | None = None
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
 
@@ -48,6 +51,35 @@ class Timeline:
     def any_commit(self) -> BatchCommit | None:
         """Return one of the commits, or None if there is none."""
         return next(iter(self._commits.values()), None)
+
+    def locked(self) -> BatchCommit | None:
+        """Return the newest known commit that carries the URL of its locks, else any, or None."""
+        return self._locked or self.any_commit()
+
+    def view_names(self) -> Mapping[str, str]:
+        """Return the names of the view that commits carry; see ``BatchCommit.view``."""
+        return MappingProxyType(self._view)
+
+    def newest(self) -> BatchCommit | None:
+        """Return the newest batch commit of the active timeline, read now, and no other; None if none.
+
+        One that carries the URL of its locks goes before one that does not.
+        """
+        meta = self._meta_client()
+        if meta is None:
+            return None
+        active = meta.reloadActiveTimeline()
+        completed = active.getDeltaCommitTimeline().filterCompletedInstants().getInstants()
+        newest = None
+        for instant in sorted(completed, key=lambda one: str(one.getCompletionTime()), reverse=True):
+            metadata = dict(active.readCommitMetadata(instant).getExtraMetadata())
+            if METADATA_PREFIX + "stream" not in metadata:
+                continue
+            commit = BatchCommit.parse(instant.requestedTime(), instant.getCompletionTime(), metadata)
+            if commit.locks:
+                return commit
+            newest = newest or commit
+        return newest
 
     def schemas(self) -> list[Mapping[str, str]]:
         """Return each distinct set of columns and types that the table has had, oldest first."""
@@ -179,6 +211,9 @@ class Timeline:
             commit = BatchCommit.parse(requested, completed, metadata)
             self._commits[requested] = commit
             self._batches.setdefault(commit.batch, commit)
+            self._view = dict(commit.view) | self._view  # the first commit that has a column names it
+            if commit.locks and (self._locked is None or completed > self._locked.completed):
+                self._locked = commit
             self._schemas.setdefault(metadata.get("schema", ""))  # Hudi's own entry
             queries = self._queries.setdefault(commit.stream, {})
             queries[commit.query_id] = max(completed, queries.get(commit.query_id, ""))
@@ -200,6 +235,14 @@ class Timeline:
                     raise
                 return None  # the file exists, but its first writer has not filled it yet
         return self._meta
+
+
+def is_table(spark: SparkSession, path: str) -> bool:
+    """Return whether there is a Hudi table at a path, or may be: a path that cannot be read counts as one."""
+    try:
+        return Timeline(spark, path).exists()
+    except Py4JJavaError:
+        return True
 
 
 def _instant(found: Any) -> Instant:  # noqa: ANN401  py4j

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.keys import RECORD_KEY
@@ -36,9 +37,13 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
         A lazy frame: each action reads the table as of its newest commit.
 
     Raises:
-        SpecError: There is no splice table, or nothing is committed to it yet.
+        SpecError: There is no splice table, nothing is committed to it yet, or the spec would rename a column
+            of the view.
     """
-    table = snapshot(spec, spark)
+    stored, timeline = _load(spec, spark)
+    newest = timeline.newest()
+    check_names(spec, stored.columns, newest.view if newest else {})
+    table = _complete(spec, stored)
     alive = reduce(or_, (_alive(stream) for stream in spec.streams))
     plain = [F.col(name) for name in spec.table.shared_columns]
     names = spec.view_names()
@@ -56,14 +61,22 @@ def snapshot(spec: Spec, spark: SparkSession) -> DataFrame:
 
     Columns of a stream that has not committed yet are null.
     """
+    return _complete(spec, _load(spec, spark)[0])
+
+
+def _load(spec: Spec, spark: SparkSession) -> tuple[DataFrame, Timeline]:
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
         raise _unread(spec, "there is no table yet")
     stored = spark.read.format("hudi").options(**read_options()).load(spec.table.path)
-    present = set(stored.columns)
-    if RECORD_KEY not in present:
+    if RECORD_KEY not in stored.columns:
         committed = any(instant.completed for instant in timeline.instants())
         raise _unread(spec, "the table is not a splice table" if committed else "nothing is committed yet")
+    return stored, timeline
+
+
+def _complete(spec: Spec, stored: DataFrame) -> DataFrame:
+    present = set(stored.columns)
     return stored.select(
         *(
             F.col(name) if name in present else F.lit(None).cast(kind).alias(name)
