@@ -117,6 +117,8 @@ def test_an_older_driver_does_not_forget_the_names_of_a_newer_one(pipeline: Pipe
     renamed = pipeline.spec({', deleted = "boolean" }': ' }\nas = { y = "size" }'})
     pipeline.place("b", "csv", "k,seen,y\nk1,2024-01-01,2.5\n")
     pipeline.run(renamed)
+    pipeline.deliver("a", {"k": "k2", "at": 2, "x": 2, "note": "n"})
+    pipeline.run(old)
 
     newest = pipeline.timeline(old).newest()
 

@@ -50,6 +50,9 @@ class BatchCommit:
         table_id: Id of the table, chosen by its first writer and kept by all others.
         locks: URL of the locks that the writer held; empty in commits from before it was kept.
         view: The names of columns in the view by their physical names, where those do not tell them.
+        columns: The columns of the stream that the batch was read with, by their names in the spec, and their
+            types; the ordering column first. Empty in commits from before it was kept.
+        floats: The stored columns that hold floats as doubles.
     """
 
     requested: str
@@ -62,6 +65,8 @@ class BatchCommit:
     buckets: int
     key: tuple[str, ...]
     table_id: str
+    columns: tuple[tuple[str, str], ...] = ()
+    floats: tuple[str, ...] = ()
     locks: str = ""
     view: Mapping[str, str] = field(default_factory=dict)
 
@@ -74,7 +79,12 @@ class BatchCommit:
         """Return the entries for the commit's metadata; ``parse`` reads them."""
         names = ("stream", "query_id", "batch_id", "fencing_token", "owner", "buckets", "table_id", "locks")
         said = {name: str(getattr(self, name)) for name in names}
-        said |= {"key": ",".join(self.key), "view": json.dumps(self.view, separators=(",", ":"))}
+        said |= {
+            "key": ",".join(self.key),
+            "columns": json.dumps(dict(self.columns), separators=(",", ":")),
+            "floats": ",".join(self.floats),
+            "view": json.dumps(self.view, separators=(",", ":")),
+        }
         return {METADATA_PREFIX + name: text for name, text in said.items()}
 
     @classmethod
@@ -93,4 +103,6 @@ class BatchCommit:
             table_id=metadata.get(METADATA_PREFIX + "table_id", ""),
             locks=metadata.get(METADATA_PREFIX + "locks", ""),
             view=json.loads(metadata.get(METADATA_PREFIX + "view", "{}")),
+            columns=tuple(json.loads(metadata.get(METADATA_PREFIX + "columns", "{}")).items()),
+            floats=tuple(filter(None, metadata.get(METADATA_PREFIX + "floats", "").split(","))),
         )

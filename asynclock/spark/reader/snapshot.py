@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.spark.hudi.columns import is_behind, is_wider
 from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.spec.keys import RECORD_KEY
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.spec.model import ORDERING, TOMBSTONE
+from asynclock.spark.spec.model import ORDERING, RECORD_KEY, TOMBSTONE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from asynclock.errors import SpecError
     from asynclock.spark.spec.model import Spec, StreamSpec
+
+_AS_OF: Final = "as.of.instant"
+_PINS: Final = 50
+_HUDI_COLUMNS: Final = (
+    "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path",
+    "_hoodie_file_name",
+)  # fmt: skip
 
 
 def read(spec: Spec, spark: SparkSession) -> DataFrame:
@@ -40,10 +47,8 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
         SpecError: There is no splice table, nothing is committed to it yet, or the spec would rename a column
             of the view.
     """
-    stored, timeline = _load(spec, spark)
-    newest = timeline.newest()
-    check_names(spec, stored.columns, newest.view if newest else {})
-    table = _complete(spec, stored)
+    table, timeline = _snapshot(spec, spark, None)
+    check_names(spec, timeline.columns(), timeline.view_names())
     alive = reduce(or_, (_alive(stream) for stream in spec.streams))
     plain = [F.col(name) for name in spec.table.shared_columns]
     names = spec.view_names()
@@ -56,33 +61,62 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
     return table.where(alive).select(*plain)
 
 
-def snapshot(spec: Spec, spark: SparkSession) -> DataFrame:
+def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> DataFrame:
     """Return every row of the table with its physical columns, merged as of its newest commit.
 
-    Columns of a stream that has not committed yet are null.
+    Columns of a stream that has not committed yet are null. Columns that the spec does not name are left out.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session with Hudi and the merger.
+        as_of: Merge only what was committed up to this completion time of an instant.
     """
-    return _complete(spec, _load(spec, spark)[0])
+    return _snapshot(spec, spark, as_of)[0]
 
 
-def _load(spec: Spec, spark: SparkSession) -> tuple[DataFrame, Timeline]:
+def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataFrame, Timeline]:
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
         raise _unread(spec, "there is no table yet")
-    stored = spark.read.format("hudi").options(**read_options()).load(spec.table.path)
-    if RECORD_KEY not in stored.columns:
+    reader = spark.read.format("hudi").options(**read_options(spec))
+    if as_of is not None:
+        reader = reader.option(_AS_OF, as_of)
+    timeline.refresh()
+    columns = timeline.columns()
+    if as_of is None and columns and is_behind(timeline.present_columns(), columns):
+        # Hudi would read the table without what a change of its columns has just brought.
+        types = dict.fromkeys((*_HUDI_COLUMNS, RECORD_KEY), "string")
+        types |= {name: stored.kind for name, stored in columns.items()}
+        reader = reader.schema(", ".join(f"`{name}` {kind}" for name, kind in types.items()))
+    stored = reader.load(spec.table.path)
+    present = set(stored.columns)
+    if RECORD_KEY not in present:
         committed = any(instant.completed for instant in timeline.instants())
         raise _unread(spec, "the table is not a splice table" if committed else "nothing is committed yet")
-    return stored, timeline
+    shown = []
+    for name, kind in physical_types(spec).items():
+        # An older spec shows the wider type that the table has by now.
+        if name in columns and is_wider(columns[name].declared, kind):
+            kind = columns[name].declared  # noqa: PLW2901
+        shown.append((F.col(name) if name in present else F.lit(None)).cast(kind).alias(name))
+    return stored.select(*shown), timeline
 
 
-def _complete(spec: Spec, stored: DataFrame) -> DataFrame:
-    present = set(stored.columns)
-    return stored.select(
-        *(
-            F.col(name) if name in present else F.lit(None).cast(kind).alias(name)
-            for name, kind in physical_types(spec).items()
-        )
-    )
+def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
+    """Return the snapshot of what is committed now, and the newest completion time in it.
+
+    The frame shows the same rows however late it is read, while others commit and compact; the cleaning keeps
+    its files for as long as those of any reader. Hudi's own time travel is refused as soon as a write is in
+    flight that was requested before the instant.
+    """
+    timeline = Timeline(spark, spec.table.path)
+    for _ in range(_PINS):
+        newest = timeline.newest_completion()
+        frame = snapshot(spec, spark)
+        frame.inputFiles()  # lists the files, and Hudi keeps the list
+        if newest is not None and timeline.newest_completion() == newest:
+            return frame, newest
+    raise _unread(spec, f"{_PINS} times in a row something was committed while the files were listed")
 
 
 def physical_columns(spec: Spec) -> list[str]:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
-from asynclock.hudi import hoodie
 from asynclock.spark.cancel import Cancellable
+from asynclock.spark.hudi.columns import is_behind, stored_columns
 from asynclock.spark.hudi.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
 from asynclock.spark.hudi.locks import check_url, refuse_other_locks
-from asynclock.spark.hudi.options import cleaning_options, compaction_options
+from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, compaction_options
 from asynclock.spark.hudi.session import exact_times, session
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import ServicesReport
-from asynclock.spark.spec.keys import RECORD_KEY
+from asynclock.spark.writer.splice import declare_columns
 from asynclock.spark.writer.streams import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 COMPACTION_LOCK: Final = "service/compaction"
 CLEANING_LOCK: Final = "service/cleaning"
+_SCHEMA: Final = "schema"  # in the metadata of Hudi's commits
 _LOOK_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 0.5
 
@@ -130,11 +131,8 @@ class Compaction:
         since = _count_since(instants, DELTA_COMMIT, COMPACTED)
         if not planned and since < self._spec.services.compact_every_commits:
             return
-        options = compaction_options(
-            base_path=self._spec.table.path,
-            key=[RECORD_KEY],
-            every_commits=self._spec.services.compact_every_commits,
-        )
+        options = compaction_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
+        declare_columns(self._spec, self._spark, self._timeline)
         with _write_client(self._spec, self._spark, options) as client:
             empty = self._spark._jvm.org.apache.hudi.common.util.Option.empty  # noqa: SLF001  no public way
             if not planned:
@@ -143,9 +141,18 @@ class Compaction:
             for instant in planned:
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 result = client.compact(instant)
+                if self._lacks_columns(result):
+                    _tell(self._on_event, f"compaction {instant} began before a change of columns: once more")
+                    return
                 client.commitCompaction(instant, result, empty())
                 self.done.append(instant)
                 _tell(self._on_event, f"compacted {since} commits at instant {instant}")
+
+    def _lacks_columns(self, result: Any) -> bool:  # noqa: ANN401  py4j
+        """Return whether Hudi has compacted without some columns of the table, whose values would be lost."""
+        self._timeline.refresh()
+        schema = result.getCommitMetadata().get().getMetadata(_SCHEMA)
+        return is_behind(stored_columns(schema), self._timeline.columns())
 
 
 class Cleaning:
@@ -167,17 +174,7 @@ class Cleaning:
         self._spark = spark
         self._on_event = on_event
         self._timeline = Timeline(spark, spec.table.path)
-        services = spec.services
-        self._options = {
-            **cleaning_options(
-                base_path=spec.table.path, key=[RECORD_KEY], retain_commits=services.retain_commits
-            ),
-            hoodie.KEEP_MIN_COMMITS: str(services.archive_min_commits),
-            hoodie.KEEP_MAX_COMMITS: str(services.archive_max_commits),
-            hoodie.COMPACT_INLINE_MAX_DELTA_COMMITS: str(services.compact_every_commits),
-        }
-        interval = int(self._options[hoodie.CLIENT_HEARTBEAT_INTERVAL_IN_MS])
-        self._silence_ms = interval * int(self._options[hoodie.CLIENT_HEARTBEAT_TOLERABLE_MISSES])
+        self._options = cleaning_options(spec, tasks=spark.sparkContext.defaultParallelism)
 
     def step(self) -> None:
         """Do what is due.
@@ -186,7 +183,7 @@ class Cleaning:
             ClusteringPlanError: The table has a clustering plan.
         """
         self._timeline.refuse_clustering()
-        dead = [instant.requested for instant in self._timeline.silent(self._silence_ms)]
+        dead = [instant.requested for instant in self._timeline.silent(SILENCE_MS)]
         instants = self._timeline.instants()
         services = self._spec.services
         clean = _count_since(instants, COMPACTED, CLEAN) > 0

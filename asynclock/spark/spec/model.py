@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 SourceFormat = Literal["csv", "parquet", "json"]
 BadRowPolicy = Literal["quarantine", "fail"]
+TableType = Literal["mor", "cow"]
+
+RECORD_KEY: Final = "_asynclock_key"
+"""The column with the whole key; see ``asynclock.spark.spec.keys``."""
 
 COLUMN_TYPES: Final = (
     "string", "boolean", "int", "bigint", "float", "double", "date", "timestamp", "decimal(p,s)",
@@ -50,12 +54,14 @@ class TableSpec:
         key: Columns that identify a row; every stream has them.
         partition_by: Key columns, or columns that never change for a key; every stream has them.
         buckets: Hash buckets per partition; fixed for the life of the table.
+        type: Merge-on-read or copy-on-write.
     """
 
     path: str
     key: tuple[str, ...]
     partition_by: tuple[str, ...] = ()
     buckets: int = 4
+    type: TableType = "mor"
 
     def __post_init__(self) -> None:
         refuse_credentials("path", self.path)
