@@ -87,7 +87,8 @@ def test_an_overwrite_of_the_table_does_not_free_its_locks(pipeline: Pipeline) -
         rows = pipeline.spark.range(3)
         rows.write.format("hudi").options(**other).mode("overwrite").save(spec.table.path)
 
-        assert client.lock("stream/a").try_acquire() is None
+        with spec.locks.connect() as another:
+            assert another.lock("stream/a").try_acquire() is None
         lease.confirm()
 
     assert pipeline.spark.read.format("hudi").load(spec.table.path).count() == 3

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from asynclock.spark.spec.model import Spec
 
-BOTH_X = {"y = ": "x = "}
+BOTH_X = {", y = ": ", x = "}
 ROW_A = {"k": "k1", "at": 1, "x": 1, "note": "n"}
 ROW_B = "k,seen,x\nk1,2024-01-01,2.5\n"
 WITHOUT_B = "[streams.b]"
@@ -62,7 +62,7 @@ def test_streams_may_use_the_same_column_name(pipeline: Pipeline) -> None:
 
 def test_as_renames_in_the_view_alone(pipeline: Pipeline) -> None:
     """A renamed column is read and stored under its name in the files."""
-    spec = pipeline.spec({"y = ": "x = ", ', deleted = "boolean" }': ' }\nas = { x = "size" }'})
+    spec = pipeline.spec({**BOTH_X, ', deleted = "boolean" }': ' }\nas = { x = "size" }'})
     pipeline.deliver("a", ROW_A)
     pipeline.place("b", "csv", ROW_B)
     pipeline.run(spec)
