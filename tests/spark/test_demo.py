@@ -98,8 +98,9 @@ def test_changed_cell_is_reported(played: tuple[str, Path], tmp_path: Path, spar
     _, folder = played
     shutil.copytree(folder / "table", tmp_path / "table")
     text = (folder / "fleet.toml").read_text()
-    for moved in ("table", "locks"):
-        text = text.replace(f"file://{folder}/{moved}", f"file://{tmp_path}/{moved}")
+    locks = splice.load_spec(folder / "fleet.toml").locks.url
+    text = text.replace(f"file://{folder}/table", f"file://{tmp_path}/table")
+    text = text.replace("[locks]", f'[locks]\nmoved_from = "{locks}"')
     path = tmp_path / "fleet.toml"
     path.write_text(text)
     spec = splice.load_spec(path)

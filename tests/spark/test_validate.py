@@ -53,7 +53,8 @@ def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
 def copy_of(pipeline: Pipeline, spec: Spec) -> Spec:
     """A spec of a copy of the table, over the same sources."""
     shutil.copytree(spec.table.path.removeprefix("file://"), pipeline.folder / "copy")
-    return pipeline.spec({'path = "table"': 'path = "copy"'}, name="copy.toml")
+    locks = 'url = "copy-locks"\nmoved_from = "locks"'
+    return pipeline.spec({'path = "table"': 'path = "copy"', 'url = "locks"': locks}, name="copy.toml")
 
 
 def test_spliced_table_is_what_its_sources_say(pipeline: Pipeline) -> None:

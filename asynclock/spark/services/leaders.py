@@ -17,6 +17,7 @@ from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.hudi.columns import is_behind, stored_columns
 from asynclock.spark.hudi.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
+from asynclock.spark.hudi.locks import check_url, refuse_other_locks
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, compaction_options
 from asynclock.spark.hudi.session import exact_times, session
 from asynclock.spark.hudi.timeline import Timeline
@@ -64,6 +65,8 @@ def run_services(
         stop: Set it to end the run; SIGINT and SIGTERM also set it, in the main thread.
 
     Raises:
+        SpecError: The table was written under other locks, or they belong to another table. Nothing was
+            written.
         ClusteringPlanError: The table has a clustering plan, with which every write fails.
     """
     started = time.monotonic()
@@ -72,6 +75,7 @@ def run_services(
         if spark is None:
             spark = session("asynclock services")
             resources.callback(spark.stop)
+        refuse_other_locks(spec, spark)
         client = resources.enter_context(spec.locks.connect())
         resources.enter_context(stopped_by_signals(stop))
         compaction = Compaction(spec, spark, on_event)
@@ -256,6 +260,7 @@ class _Leader:
 
 @contextlib.contextmanager
 def _write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> Iterator[Any]:
+    check_url(spec, Timeline(spark, spec.table.path).newest())  # it may have moved since the start
     jvm: Any = spark._jvm  # noqa: SLF001  no public way
     client = jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
         spark._jsparkSession,  # noqa: SLF001

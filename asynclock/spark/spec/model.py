@@ -16,7 +16,7 @@ from asynclock.errors import ConfigError
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
-from asynclock.spark.spec.view import check_renamed, view_names
+from asynclock.spark.spec.view import COLUMN_NAME, check_renamed, view_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,7 +40,6 @@ TOMBSTONE: Final = "deleted"
 ORDERING: Final = "ts"
 
 _STREAM_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
-_COLUMN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _MAX_DECIMAL_DIGITS: Final = 38
 URL: Final = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
@@ -129,7 +128,7 @@ class Column:
     type: str
 
     def __post_init__(self) -> None:
-        if not _COLUMN_NAME.fullmatch(self.name):
+        if not COLUMN_NAME.fullmatch(self.name):
             raise _wrong(self.name, self.name, "column names are letters, digits and _, the first a letter")
         if not _is_column_type(self.type):
             raise _wrong(self.name, self.type, f"unknown type; use one of {', '.join(COLUMN_TYPES)}")
@@ -339,7 +338,7 @@ def check_stream_name(name: str) -> None:
 
 
 def _check_shared_column(setting: str, name: str) -> None:
-    if not _COLUMN_NAME.fullmatch(name) or "__" in name:
+    if not COLUMN_NAME.fullmatch(name) or "__" in name:
         reason = "key and partition columns are letters, digits and _, no double _, the first a letter"
         raise _wrong(setting, name, reason)
     if name.lower() == TOMBSTONE:

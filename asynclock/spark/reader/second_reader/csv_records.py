@@ -62,7 +62,7 @@ def rows(file: io.BufferedReader, layout: Layout, dialect: CsvDialect) -> Iterat
     Raises:
         BadFileError: It gives none, though some may have been yielded.
     """
-    text = _decoded(file, dialect.encoding)
+    text = decoded(file, dialect.encoding)
     try:
         yield from _rows(Splitter(dialect).records(text), layout, dialect.null)
     finally:
@@ -201,7 +201,12 @@ class Splitter:
             read = "".join(pieces)
 
 
-def _decoded(file: io.BufferedReader, encoding: str) -> io.TextIOWrapper:
+def decoded(file: io.BufferedReader, encoding: str) -> io.TextIOWrapper:
+    """The text of a file; ``UNDECODABLE`` stands for what is none.
+
+    Raises:
+        BadFileError: It is UTF-16 without a byte order mark.
+    """
     if encoding == "utf-16":
         start = file.peek(2)[:2]
         if start and start not in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}:

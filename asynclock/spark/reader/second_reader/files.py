@@ -57,7 +57,7 @@ def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
         yield from parquet_records.rows(path, layout)
         return
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             if stream.format == "json":
                 yield from json_records.rows(cast("IO[bytes]", file), layout)
             else:
@@ -67,7 +67,12 @@ def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[io.BufferedReader]:
+def opened(path: Path) -> Iterator[io.BufferedReader]:
+    """The bytes of a local file, unpacked by its suffix.
+
+    Raises:
+        ConfigError: It is compressed in a way that only Hadoop can read.
+    """
     if path.suffix in _OTHERS:
         reason = "no reader of this package knows this compression; store the file as .gz, .bz2 or .zst"
         raise ConfigError(setting="source", value=str(path), reason=reason)

@@ -46,13 +46,10 @@ def _rows(path: Path, layout: Layout) -> Iterator[Row]:
         pq.ParquetFile(path, coerce_int96_timestamp_unit="ns", page_checksum_verification=True) as finer,
     ):
         layout.places(file.schema_arrow.names)
-        leaves = {leaf.path: leaf for leaf in (file.schema.column(i) for i in range(len(file.schema)))}
-        by_spark = _SPARK in (file.metadata.metadata or {})
+        leaves = _leaves(file)
         converters = []
         for name, kind in layout.types.items():
-            leaf = leaves.get(name)
-            known = leaf and leaf.max_repetition_level == 0 and (by_spark or leaf.physical_type != "INT96")
-            made = known and _converter(leaf, kind)
+            made = _known(file, leaf := leaves.get(name)) and _converter(leaf, kind)
             if not made:
                 raise BadFileError(f"its column {name!r} is {_shown(leaf)}, which is not always {kind}")
             converters.append(made)
@@ -79,6 +76,36 @@ def _rows(path: Path, layout: Layout) -> Iterator[Row]:
                     yield Bad(number, str(error))
                 else:
                     yield layout.complete(number, values)
+
+
+def types(path: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
+    """Which of ``kinds`` each column of a file can be read as.
+
+    Raises:
+        BadFileError: It is no parquet file.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            leaves = _leaves(file)
+            return {
+                name: [
+                    kind
+                    for kind in kinds
+                    if _known(file, leaves.get(name)) and _converter(leaves[name], kind)
+                ]
+                for name in file.schema_arrow.names
+            }
+    except (pa.ArrowException, OSError) as error:
+        raise BadFileError(f"it cannot be read: {error}") from error
+
+
+def _leaves(file: pq.ParquetFile) -> dict[str, Any]:
+    return {leaf.path: leaf for leaf in (file.schema.column(i) for i in range(len(file.schema)))}
+
+
+def _known(file: pq.ParquetFile, leaf: Any) -> bool:  # noqa: ANN401  pyarrow has no types
+    by_spark = _SPARK in (file.metadata.metadata or {})
+    return leaf is not None and leaf.max_repetition_level == 0 and (by_spark or leaf.physical_type != "INT96")
 
 
 def _batches(file: pq.ParquetFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
