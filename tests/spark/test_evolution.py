@@ -363,6 +363,20 @@ def test_validation_reads_each_file_with_the_columns_of_its_batch(pipeline: Pipe
     ]  # fmt: skip
 
 
+def test_column_that_only_new_files_have_may_join_the_spec(pipeline: Pipeline) -> None:
+    """Old files without it may stay in the source, however many."""
+    for number in range(21):
+        pipeline.place("a", "csv", f"k,at,x\nN{number},1,1\n")
+    many = {"max_files_per_trigger = 1": "max_files_per_trigger = 30"}
+    pipeline.run(pipeline.spec({STORED: WITHOUT_NOTE, **many}), streams=["a"])
+    pipeline.place("a", "csv", "k,at,x,note\nN1,2,2,new\n")
+
+    pipeline.run(pipeline.spec(), streams=["a"])
+
+    assert [row.note for row in read(pipeline.spec(), pipeline.spark).where("x = 2").collect()] == ["new"]
+    assert validate(pipeline.spec(), pipeline.spark).ok
+
+
 @pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
 def test_column_that_the_spec_does_not_name_is_announced_once(
     pipeline: Pipeline, suffix: str, caplog: pytest.LogCaptureFixture

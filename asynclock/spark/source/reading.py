@@ -155,14 +155,14 @@ class Source:
         return DataFrame(rows, files.sparkSession).select(*values, *about)
 
     def _check_headers(self, files: list[str]) -> None:
-        """Refuse a column that none of the first files has; a single file without it is only a bad file."""
+        """Refuse a column that neither the newest files have nor the oldest; one without it is only bad."""
         if self._stream.format == "json":
             return
         jvm: Any = self._spark._jvm  # noqa: SLF001
         conf = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
         missing = dict.fromkeys(self._types)
         first: tuple[str, list[str]] | None = None
-        for file in files[:_HEADERS]:
+        for file in dict.fromkeys((*files[:_HEADERS], *files[-_HEADERS:])):
             header = list(jvm.io.asynclock.source.SourceFiles.header(file, self._dialect, conf))
             if header:
                 first = first or (file, header)
@@ -178,7 +178,7 @@ class Source:
             raise misplaced(self._spec, ("streams", self._stream.name, "columns", name), name, reason)
 
     def _files(self) -> list[str]:
-        """Return the URLs of the files; none before the first delivery."""
+        """Return the URLs of the files, the newest first; none before the first delivery."""
         source = self._stream.source
         path = self._spark._jvm.org.apache.hadoop.fs.Path(source)  # noqa: SLF001  no public way
         system = path.getFileSystem(self._spark._jsc.hadoopConfiguration())  # noqa: SLF001
@@ -219,5 +219,9 @@ def _plain_files(system: Any, found: list[Any]) -> list[str]:  # noqa: ANN401  p
     files = []
     for status in found:
         inner = system.listStatus(status.getPath()) if status.isDirectory() else [status]
-        files += [one.getPath().toUri().toString() for one in inner if not one.isDirectory()]
-    return sorted(name for name in files if not name.rpartition("/")[2].startswith(("_", ".")))
+        files += [
+            (-one.getModificationTime(), one.getPath().toUri().toString())
+            for one in inner
+            if not one.isDirectory() and not one.getPath().getName().startswith(("_", "."))
+        ]
+    return [name for _, name in sorted(files)]
