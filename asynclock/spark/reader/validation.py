@@ -147,7 +147,10 @@ def validate(
         size = sum(file.size for files in sources.values() for file in files)
         one_key_in = max(1, -(-size // READ_WHOLE))
     shared = [(name, spec.shared_type(name)) for name in spec.table.shared_columns]
-    with tempfile.TemporaryDirectory(prefix="asynclock-validate-") as folder:
+    with (
+        table.rows(one_key_in) as stored,
+        tempfile.TemporaryDirectory(prefix="asynclock-validate-") as folder,
+    ):
         expected = Expected(
             Path(folder), table.groups, one_key_in=one_key_in, key_columns=len(spec.table.key)
         )
@@ -156,7 +159,7 @@ def validate(
                 _Sources(spec, number, spark, Path(folder), table).read(sources[stream.name], expected)
                 for number, stream in enumerate(spec.streams)
             ]
-            expected.compare(table.rows(one_key_in))
+            expected.compare(stored)
             differences = [
                 Difference(
                     key={
