@@ -49,7 +49,7 @@ class BatchCommit:
         key: The key columns of the table.
         table_id: Id of the table, chosen by its first writer and kept by all others.
         columns: The columns of the stream that the batch was read with, by their names in the spec, and their
-            types; the ordering column first. Empty in commits from before it was kept.
+            types, with ``?`` if optional; the ordering column first. Empty in commits without it.
         floats: The stored columns that hold floats as doubles.
     """
 

@@ -219,13 +219,19 @@ class _Sources:
             if batch > self._committed.last and not self._may_be_of_another_query(file):
                 unread.append(file.url)
                 continue
-            columns = self._committed.columns_of(batch) if batch <= self._committed.last else ()
+            committed = batch <= self._committed.last
+            columns = self._committed.columns.get(batch) if committed else ()
             before = self._events, self._bad
             with file.local(self._spark, self._folder) as path:
                 try:
-                    expected.add(self._number, self._events_of(path, columns))
+                    if columns is None:  # without a commit: every row was bad
+                        self._bad += sum(1 for _ in self._events_of(path, ()))
+                    else:
+                        expected.add(self._number, self._events_of(path, columns))
                 except BadFileError:
                     self._events, self._bad = before[0], before[1] + 1
+            if columns is None:
+                self._events = before[0]
         changes = self._checkpoint.unread_changes()
         return StreamValidation(
             stream=self._stream.name,
