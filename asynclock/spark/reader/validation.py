@@ -221,17 +221,8 @@ class _Sources:
                 continue
             committed = batch <= self._committed.last
             columns = self._committed.columns.get(batch) if committed else ()
-            before = self._events, self._bad
             with file.local(self._spark, self._folder) as path:
-                try:
-                    if columns is None:  # without a commit: every row was bad
-                        self._bad += sum(1 for _ in self._events_of(path, ()))
-                    else:
-                        expected.add(self._number, self._events_of(path, columns))
-                except BadFileError:
-                    self._events, self._bad = before[0], before[1] + 1
-            if columns is None:
-                self._events = before[0]
+                self._take(path, columns, expected)
         changes = self._checkpoint.unread_changes()
         return StreamValidation(
             stream=self._stream.name,
@@ -242,6 +233,17 @@ class _Sources:
             changed_files=changes.changed,
             hidden_files=changes.hidden,
         )
+
+    def _take(self, path: Path, columns: NamedTypes | None, expected: Expected) -> None:
+        before = self._events, self._bad
+        try:
+            if columns is None:  # a batch without a commit had no good row
+                good = sum(1 for _ in self._events_of(path, ()))
+                self._events, self._bad = before[0], self._bad + good
+            else:
+                expected.add(self._number, self._events_of(path, columns))
+        except BadFileError:
+            self._events, self._bad = before[0], before[1] + 1
 
     def _may_be_of_another_query(self, file: SourceFile) -> bool:
         """Return whether the file is old enough to have been read under an earlier checkpoint."""
