@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
@@ -104,9 +105,10 @@ class State:
     def was_changed_by(self, commit: BatchCommit) -> bool:
         """Return whether a commit changed what the table says; False if that cannot be known any more."""
         earlier = [time for time in self._times if time < commit.completed]
+        if not earlier:  # archived, for the first commit of a table is neither stale nor repeated
+            return False
         try:
-            after = self._as_of(commit.completed)
-            changed = after.exceptAll(self._as_of(earlier[-1])) if earlier else after
+            changed = self._as_of(commit.completed).exceptAll(self._as_of(earlier[-1]))
         except ConfigError:
             return False
         return not changed.isEmpty()
@@ -115,9 +117,9 @@ class State:
         try:
             frame = snapshot(self._spec, self._spark, as_of=instant)
             frame.inputFiles()
-        except Py4JJavaError as error:
+        except (Py4JJavaError, PySparkException) as error:
             for what, reason in _REFUSED.items():
-                if what in str(error.java_exception):
+                if what in str(error):
                     raise ConfigError(setting="as_of", value=instant, reason=reason) from error
             raise
         return frame
