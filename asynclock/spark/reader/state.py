@@ -52,8 +52,8 @@ class State:
         self._times = times
         self._frame: DataFrame | None = None
         if as_of is not None and not (times and _INSTANT.fullmatch(as_of) and times[0] <= as_of):
-            first = f"the first instant on the timeline is {times[0]}" if times else "there is no instant yet"
-            reason = f"nothing was committed by then: {first}"
+            first = f"the active timeline begins at {times[0]}" if times else "there is no instant yet"
+            reason = f"nothing was committed by then, or it is archived: {first}"
             raise ConfigError(setting="as_of", value=as_of, reason=reason)
         self.as_of: str | None = None
         if as_of is not None and as_of < times[-1]:
