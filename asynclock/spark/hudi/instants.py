@@ -51,7 +51,7 @@ class BatchCommit:
         locks: URL of the locks that the writer held; empty in commits from before it was kept.
         view: The names of columns in the view by their physical names, where those do not tell them.
         columns: The columns of the stream that the batch was read with, by their names in the spec, and their
-            types; the ordering column first. Empty in commits from before it was kept.
+            types, with ``?`` if optional; the ordering column first. Empty in commits without it.
         floats: The stored columns that hold floats as doubles.
     """
 

@@ -142,6 +142,8 @@ class Compaction:
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 result = client.compact(instant)
                 if self._lacks_columns(result):
+                    # Else Hudi would take this process for one that is still at work on the plan.
+                    client.getTableServiceClient().getHeartbeatClient().stop(instant)
                     _tell(self._on_event, f"compaction {instant} began before a change of columns: once more")
                     return
                 client.commitCompaction(instant, result, empty())

@@ -148,6 +148,7 @@ class StreamSpec:
         csv: Dialect of CSV files; None: RFC 4180.
         max_files_per_trigger: Most files in one micro-batch; None: all files that exist.
         on_bad_row: Quarantine bad rows, or fail the batch before anything is written.
+        optional: Columns that a file need not have, since they joined the stream later; null in its events.
         as_: Names in the view of some of the columns, by their names in the files; in the spec ``as``.
     """
 
@@ -160,6 +161,7 @@ class StreamSpec:
     csv: CsvDialect | None = None
     max_files_per_trigger: int | None = None
     on_bad_row: BadRowPolicy = "fail"
+    optional: tuple[str, ...] = ()
     as_: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -189,6 +191,7 @@ class StreamSpec:
             reason = f"{self.name}__{ORDERING} holds the ordering column {self.ordering!r}; use another name"
             raise _wrong(f"columns.{ORDERING}", ORDERING, reason)
         self._check_tombstone()
+        self._check_optional()
         check_renamed(self.as_, [column.name for column in self.columns if column.name != TOMBSTONE])
 
     @property
@@ -208,6 +211,14 @@ class StreamSpec:
     def physical(self, column: Column) -> str:
         """Return the physical name of an owned column."""
         return f"{self.name}__{ORDERING if column.name == self.ordering else column.name}"
+
+    def _check_optional(self) -> None:
+        names = [column.name for column in self.columns]
+        for name in self.optional:
+            if name not in names:
+                raise _wrong("optional", name, unknown_name(name, names))
+            if name == self.ordering:
+                raise _wrong("optional", name, "the ordering column cannot be missing; take it out")
 
     def _check_tombstone(self) -> None:
         for column in self.columns:
@@ -306,6 +317,9 @@ class Spec:
                 if column.type != expected:
                     reason = f"another stream declares it {expected}; give it one type everywhere"
                     raise _wrong(setting, column.type, reason)
+                if name in stream.optional:
+                    reason = "a key or partition column cannot be missing; take it out"
+                    raise _wrong(f"streams.{stream.name}.optional", name, reason)
                 if name == stream.ordering:
                     reason = "a key or partition column cannot order a stream; choose another column"
                     raise _wrong(f"streams.{stream.name}.ordering", name, reason)

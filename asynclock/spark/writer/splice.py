@@ -311,9 +311,10 @@ class Splice:
 
 
 def _read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
-    """Return the stream's own columns and their types, the ordering column first."""
+    """Return the stream's own columns and their types, with ``?`` if optional; the ordering column first."""
     owned = sorted(stream.owned(spec.table), key=lambda column: column.name != stream.ordering)
-    return tuple((column.name, column.type) for column in owned)
+    marks = dict.fromkeys(stream.optional, "?")
+    return tuple((column.name, column.type + marks.get(column.name, "")) for column in owned)
 
 
 def _quoted(name: str) -> str:

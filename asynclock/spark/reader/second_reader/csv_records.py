@@ -89,6 +89,9 @@ def _rows(records: Iterator[Record | Bad], layout: Layout, null: str) -> Iterato
         else:
             texts: list[str | None] = []
             for place, text_column in zip(places, is_text, strict=True):
+                if place is None:
+                    texts.append(None)
+                    continue
                 text = record.fields[place]
                 bare = record.quoted is None or not record.quoted[place]
                 is_null = (bare and text == null) or (not text and not text_column)

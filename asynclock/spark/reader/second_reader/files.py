@@ -37,13 +37,15 @@ def layout_of(spec: Spec, stream: StreamSpec, columns: Sequence[tuple[str, str]]
     Args:
         spec: The spec.
         stream: The stream.
-        columns: Its own columns and their types when the file was read, the ordering column first; none:
-            those of the spec.
+        columns: Its own columns and their types when the file was read, with ``?`` if optional, the ordering
+            column first; none: those of the spec.
     """
     shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
-    owned = dict(columns) or {column.name: column.type for column in stream.owned(spec.table)}
+    owned = {name: kind.rstrip("?") for name, kind in columns}
+    owned = owned or {column.name: column.type for column in stream.owned(spec.table)}
+    optional = [name for name, kind in columns if kind.endswith("?")] if columns else stream.optional
     ordering = columns[0][0] if columns else stream.ordering
-    return Layout(shared | owned, (*shared, ordering), spec.table.partition_by)
+    return Layout(shared | owned, (*shared, ordering), spec.table.partition_by, optional)
 
 
 def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
