@@ -102,14 +102,11 @@ def validate_table(spec: str, as_of: str | None, *, as_json: bool) -> int:
 
     Streams may run meanwhile: what is committed after the start does not count.
     """
-    from asynclock.spark import load_spec, session, validate  # noqa: PLC0415  needs the extra
+    from asynclock.spark import load_spec, session_for, validate  # noqa: PLC0415  needs the extra
 
     loaded = load_spec(spec)
-    spark = session("asynclock validate")
-    try:
+    with session_for(loaded, "asynclock validate") as spark:
         report = validate(loaded, spark, as_of=as_of)
-    finally:
-        spark.stop()
     print_json(report) if as_json else _print_validation(report)
     return DONE if report.ok else NO
 

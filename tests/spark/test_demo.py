@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock import spark as splice
 from examples import demo
 from examples.demo_children import DemoError, run_folder
-from examples.demo_table import TableFiles
+from examples.demo_table import LocalFolder, TableFiles
 from examples.demo_validation import validate
 from examples.fleet_oracle import Difference
 
@@ -85,7 +85,7 @@ def test_killed_instant_is_rolled_back(played: tuple[str, Path]) -> None:
 
     killed = re.search(r"kill -9 .* instant (\d{17}) is in flight", output)
     assert killed
-    table = TableFiles(folder / "table")
+    table = TableFiles(LocalFolder(folder / "table"))
     assert table.rollback_of(killed[1]) is not None
     assert not table.is_completed(killed[1])
     assert table.log_files(killed[1]) == []
@@ -205,7 +205,7 @@ def test_only_unfinished_instants_are_in_flight(tmp_path: Path) -> None:
     timeline = tmp_path / ".hoodie" / "timeline"
     timeline.mkdir(parents=True)
     (timeline / "20261121060404384.deltacommit.inflight").touch()
-    table = TableFiles(tmp_path)
+    table = TableFiles(LocalFolder(tmp_path))
     assert table.is_in_flight("20261121060404384")
 
     (timeline / "20261121060404384_20261121060405000.deltacommit").touch()

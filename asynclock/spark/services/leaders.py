@@ -19,7 +19,8 @@ from asynclock.spark.hudi.columns import is_behind, stored_columns
 from asynclock.spark.hudi.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
 from asynclock.spark.hudi.locks import check_url, refuse_other_locks
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, compaction_options
-from asynclock.spark.hudi.session import exact_times, session
+from asynclock.spark.hudi.running import session_for
+from asynclock.spark.hudi.session import exact_times
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import ServicesReport
 from asynclock.spark.writer.splice import declare_columns
@@ -60,7 +61,7 @@ def run_services(
     Args:
         spec: The table, its locks and services.
         once: Do what is due now, and end.
-        spark: A session with Hudi and the merger; None: one is started, and stopped at the end.
+        spark: A session with Hudi and the merger; None: as ``session_for`` gives it.
         on_event: Called with a sentence after each piece of work, in the thread that did it.
         stop: Set it to end the run; SIGINT and SIGTERM also set it, in the main thread.
 
@@ -72,11 +73,9 @@ def run_services(
     started = time.monotonic()
     stop = stop or threading.Event()
     with contextlib.ExitStack() as resources:
-        if spark is None:
-            spark = session("asynclock services")
-            resources.callback(spark.stop)
-        refuse_other_locks(spec, spark)
         client = resources.enter_context(spec.locks.connect())
+        spark = resources.enter_context(session_for(spec, "asynclock services", spark=spark))
+        refuse_other_locks(spec, spark)
         resources.enter_context(stopped_by_signals(stop))
         compaction = Compaction(spec, spark, on_event)
         cleaning = Cleaning(spec, spark, on_event)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.source.files import plain_path
+from asynclock.spark.source.files import frame_of, plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,7 +101,7 @@ def undecodable(files: DataFrame, types: Mapping[str, str], footers: Sequence[Ro
     spark = files.sparkSession
     jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
     good = [(one["file"],) for one in footers if not one["reason"]]
-    listed = spark.createDataFrame(good, "file string")
+    listed = frame_of(spark, good, "file string")
     found = jvm.io.asynclock.source.SourceFiles.undecodable(listed._jdf, list(types))  # noqa: SLF001
     return {row["file"]: row["reason"] for row in DataFrame(found, spark).collect()}
 
@@ -206,8 +206,8 @@ def _converted(name: str, found: str, declared: str) -> Column:
 def _bad_files(
     spark: SparkSession, bad: Sequence[tuple[str, int, str]], types: Mapping[str, str]
 ) -> DataFrame:
-    frame = spark.createDataFrame(
-        list(bad), "_asynclock_file string, _asynclock_modified bigint, _asynclock_reason string"
+    frame = frame_of(
+        spark, bad, "_asynclock_file string, _asynclock_modified bigint, _asynclock_reason string"
     )
     return frame.select(
         *(F.lit(None).cast(kind).alias(name) for name, kind in types.items()),

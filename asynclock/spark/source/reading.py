@@ -190,11 +190,22 @@ class Source:
         found: Any = system.globStatus(path)
         files = _plain_files(system, found or [])
         if not files:
-            local = local_path(source)
-            reason = missing_source(source) if local else f"nothing matches {source}; correct the pattern"
+            reason = missing_source(source) if local_path(source) else _missing_remote(path, system)
             if reason:
                 raise misplaced(self._spec, ("streams", self._stream.name, "source"), source, reason)
         return files
+
+
+def _missing_remote(path: Any, system: Any) -> str | None:  # noqa: ANN401  py4j
+    """Return why there is nothing to wait for, or None: an empty folder may still get files."""
+    while not path.isRoot() and any(wildcard in path.getName() for wildcard in "*?[{"):
+        path = path.getParent()
+    if not system.exists(path):
+        remedy = "create it (in an object store, an empty object whose name ends in /) or correct the path"
+        return f"the source does not exist: there is no {path.toString()}; {remedy}"
+    if not system.listStatus(path):
+        return None
+    return f"the source does not exist: nothing in {path.toString()} matches; correct the pattern"
 
 
 def bad_files(parsed: DataFrame) -> list[str]:

@@ -65,7 +65,8 @@ def declare_columns(spec: Spec, spark: SparkSession, timeline: Timeline) -> None
     if not columns or not is_behind(timeline.present_columns(), columns):
         return
     types = {RECORD_KEY: "string"} | {name: one.kind for name, one in columns.items()}
-    empty = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name, kind in types.items()))
+    # Not createDataFrame, which needs Python on the executors.
+    empty = spark.range(0).selectExpr(*(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in types.items()))
     name = timeline.properties().get(hoodie.TABLE_NAME)
     options = write_options(spec, tasks=spark.sparkContext.defaultParallelism, name=name)
     empty.write.format("hudi").options(**options).mode("append").save(spec.table.path)
