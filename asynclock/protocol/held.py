@@ -159,9 +159,11 @@ class HeldLock:
 
     def start_renewal(self) -> asyncio.Task[BackendError | None] | None:
         """Start a renewal or return the one that is under way; None if the lock is not held any more."""
-        if self.renewal is None and self.remaining() > 0:
-            self._renewal = self._in_flight.spawn(self._renew())
-        return self.renewal
+        renewal = self.renewal
+        if renewal is None and self.remaining() > 0:
+            # Done already where tasks start eagerly and the store answers at once.
+            renewal = self._renewal = self._in_flight.spawn(self._renew())
+        return renewal
 
     @property
     def renewal(self) -> asyncio.Task[BackendError | None] | None:
