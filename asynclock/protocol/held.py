@@ -246,7 +246,9 @@ class HeldLock:
         await asyncio.wait([renewal])
         landed_late = self.head.sent is not self._sent
         if landed_late or self._attempts.open_on(self.head.version):
-            await self._free("reaped", None)
+            freed = await free(self._objects, self.key, head=self.head, attempts=self._attempts)
+            if isinstance(freed, Attempt):
+                self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
     # Release.
 
@@ -267,8 +269,8 @@ class HeldLock:
         self._attempts.doubtful |= doubtful
         with self._in_flight.protect():
             await self.settle()
-            if not await self._free("released", 2 * self._objects.timing.request_timeout):
-                self._in_flight.spawn(self._free("released", None))
+            if not await self._free(2 * self._objects.timing.request_timeout):
+                self._in_flight.spawn(self._free(None))
 
     async def release_through(self, objects: LockObjects) -> None:
         """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
@@ -282,14 +284,14 @@ class HeldLock:
         if (renewal := self.renewal) is not None:
             await asyncio.wait([renewal], timeout=self._objects.timing.request_timeout)
 
-    async def _free(self, kind: Kind, limit: float | None) -> bool:
+    async def _free(self, limit: float | None) -> bool:
         """Write the free record; False if it is not known after ``limit`` whether that has landed."""
         freed = await free(self._objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
         if freed is None and limit is not None:
             return False
         if isinstance(freed, Attempt):
             self.freed = freed
-            self._released(kind)
+            self._released("released")
         elif freed is None:
             self._released("release_unconfirmed", "the store did not answer")
         else:
