@@ -83,6 +83,11 @@ class Attempts:
         """Return the store time at which no token of these is from the future any more; None: none is."""
         return max((each.settled_at for each in self._by_nonce.values() if each.settled_at), default=None)
 
+    def note_settled(self) -> None:
+        """Note that store time has reached every token of these."""
+        for each in self._by_nonce.values():
+            each.settled_at = None
+
     def forget(self) -> None:
         """Forget all: their base is gone."""
         self._by_nonce.clear()

@@ -110,7 +110,9 @@ class HeldLock:
         """Return seconds until store time has reached the token (rule 11), else 0.0."""
         wait = self._objects.until_settled(self.head.settled_at)
         if wait <= 0:
-            self.head.settled_at = None  # for good, also where no Date is carried any more
+            # For good, also where no Date is carried any more: a renewal in flight has the same token.
+            self.head.settled_at = None
+            self._attempts.note_settled()
         return wait
 
     def end_belief(self, loss: str | None = None) -> bool:
