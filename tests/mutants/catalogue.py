@@ -263,7 +263,7 @@ MUTANTS: Final = (
     Mutant(
         "do not release at all",
         RELEASE,
-        'if not await self._free($limit): $go_on',
+        "if not await self._free($limit): $go_on",
         "self._end()",
         LEFT,
         "single-faults",

@@ -92,7 +92,7 @@ async def test_a_clean_up_without_an_answer_tells_nothing_after_the_loss(world: 
 
 @in_virtual_time
 async def test_a_clean_up_that_proves_no_loss_tells_no_release(world: World) -> None:
-    """Its free record may have landed before another took the lock; the lease was lost all the same (rule 6)."""
+    """Its free record may have landed before another took the lock; the lease was lost (rule 6)."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         faulty(client).inject(Fault.REQUEST_LOST, times=ALWAYS)

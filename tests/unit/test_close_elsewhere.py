@@ -65,7 +65,7 @@ def test_a_client_whose_loop_has_stopped_says_that_nothing_was_released(
     client = connected(tmp_path)
     lease = loop.run_until_complete(held(client))
 
-    with pytest.raises(ConfigError, match="nothing was released.*stopped"):
+    with pytest.raises(ConfigError, match=r"nothing was released.*stopped"):
         asyncio.run(client.aclose())
 
     assert lease.held
@@ -82,7 +82,7 @@ def test_a_client_whose_backend_cannot_be_opened_again_says_so(
     lease = loop.run_until_complete(held(client))
     loop.close()
 
-    with pytest.raises(ConfigError, match="nothing was released.*cannot be opened"):
+    with pytest.raises(ConfigError, match=r"nothing was released.*cannot be opened"):
         asyncio.run(client.aclose())
 
     assert lease.held
