@@ -20,6 +20,7 @@ from asynclock.spark.spec.load import load_spec as load_spec
 from asynclock.spark.spec.model import Spec as Spec
 
 if TYPE_CHECKING:
+    from asynclock.spark.hudi.running import session_for as session_for
     from asynclock.spark.reader.snapshot import read as read
     from asynclock.spark.reader.validation import validate as validate
     from asynclock.spark.services.leaders import run_services as run_services
@@ -39,6 +40,7 @@ __all__ = [
     "run_services",
     "session",
     "session_conf",
+    "session_for",
     "validate",
 ]
 
@@ -47,6 +49,7 @@ _NEEDS_SPARK: Final = {
     "read": "reader.snapshot",
     "run": "writer.streams",
     "run_services": "services.leaders",
+    "session_for": "hudi.running",
     "validate": "reader.validation",
 }
 

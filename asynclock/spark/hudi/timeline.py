@@ -37,6 +37,8 @@ class Timeline:
         self._batches: dict[tuple[str, str, int], BatchCommit] = {}
         self._queries: dict[str, dict[str, str]] = {}
         self._columns: dict[str, Stored] = {}
+        self._view: dict[str, str] = {}
+        self._locked: BatchCommit | None = None
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
 
@@ -48,6 +50,35 @@ class Timeline:
     def any_commit(self) -> BatchCommit | None:
         """Return one of the commits, or None if there is none."""
         return next(iter(self._commits.values()), None)
+
+    def locked(self) -> BatchCommit | None:
+        """Return the newest known commit that carries the URL of its locks, else any, or None."""
+        return self._locked or self.any_commit()
+
+    def view_names(self) -> Mapping[str, str]:
+        """Return the names of the view that commits carry; see ``BatchCommit.view``."""
+        return MappingProxyType(self._view)
+
+    def newest(self) -> BatchCommit | None:
+        """Return the newest batch commit of the active timeline, read now, and no other; None if none.
+
+        One that carries the URL of its locks goes before one that does not.
+        """
+        meta = self._meta_client()
+        if meta is None:
+            return None
+        active = meta.reloadActiveTimeline()
+        completed = active.getDeltaCommitTimeline().filterCompletedInstants().getInstants()
+        newest = None
+        for instant in sorted(completed, key=lambda one: str(one.getCompletionTime()), reverse=True):
+            metadata = dict(active.readCommitMetadata(instant).getExtraMetadata())
+            if METADATA_PREFIX + "stream" not in metadata:
+                continue
+            commit = BatchCommit.parse(instant.requestedTime(), instant.getCompletionTime(), metadata)
+            if commit.locks:
+                return commit
+            newest = newest or commit
+        return newest
 
     def columns(self) -> Mapping[str, Stored]:
         """Return the union of the columns of all known commits; empty before the first."""
@@ -197,6 +228,9 @@ class Timeline:
                 continue
             self._commits[requested] = commit
             self._batches.setdefault(commit.batch, commit)
+            self._view = dict(commit.view) | self._view  # the first commit that has a column names it
+            if commit.locks and (self._locked is None or completed > self._locked.completed):
+                self._locked = commit
             queries = self._queries.setdefault(commit.stream, {})
             queries[commit.query_id] = max(completed, queries.get(commit.query_id, ""))
         return newest
@@ -217,6 +251,14 @@ class Timeline:
                     raise
                 return None  # the file exists, but its first writer has not filled it yet
         return self._meta
+
+
+def is_table(spark: SparkSession, path: str) -> bool:
+    """Return whether there is a Hudi table at a path, or may be: a path that cannot be read counts as one."""
+    try:
+        return Timeline(spark, path).exists()
+    except Py4JJavaError:
+        return True
 
 
 def _instant(found: Any) -> Instant:  # noqa: ANN401  py4j

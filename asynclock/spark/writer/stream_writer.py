@@ -15,6 +15,7 @@ from asynclock._text import printable
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.errors import BadRowsError
+from asynclock.spark.hudi.running import spread
 from asynclock.spark.report import BatchReport, StreamReport
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.reading import FILE, LINE, RAW, REASON, Source
@@ -210,6 +211,7 @@ class StreamWriter:
 
     def _batch(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> None:
         try:
+            spread(frame.sparkSession)  # the batch's own
             waited = self._await_reservation(lease)
             with self._batches.running():
                 self._proceed(lease)

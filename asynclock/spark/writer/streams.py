@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from asynclock.spark.hudi.session import session
+from asynclock.spark.hudi.running import session_for
 from asynclock.spark.report import RunReport
 from asynclock.spark.writer.stream_writer import StreamWriter
 
@@ -46,7 +46,7 @@ def run(
         spec: The table, its locks and streams.
         streams: Names of the streams to write; None: all.
         once: End once every file that exists now is committed.
-        spark: A session with Hudi and the merger; None: the run starts one and stops it at the end.
+        spark: A session with Hudi and the merger; None: as ``session_for`` gives it.
         on_batch: Called after each batch, in the thread of its stream; must be quick.
         stop: Set it to end the run.
 
@@ -64,10 +64,9 @@ def run(
     started = time.monotonic()
     stop = stop or threading.Event()
     with contextlib.ExitStack() as resources:
-        if spark is None:
-            spark = session(f"asynclock {' '.join(chosen)}")
-            resources.callback(spark.stop)
         client = resources.enter_context(spec.locks.connect())
+        app = f"asynclock {' '.join(chosen)}"
+        spark = resources.enter_context(session_for(spec, app, spark=spark))
         resources.enter_context(stopped_by_signals(stop))
         writers = [
             StreamWriter(spec, spec.stream(name), spark, client, stop=stop, once=once, on_batch=on_batch)
