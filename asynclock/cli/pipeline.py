@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from asynclock.cli.exit_codes import DONE, NO
+from asynclock.cli.explanation import explanation_lines
 from asynclock.cli.locks import json_option
 from asynclock.cli.output import print_json, tell
 from asynclock.errors import ConfigError
@@ -85,7 +88,7 @@ def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, as_json: bo
 @_once
 @json_option
 def run_table_services(spec: str, *, once: bool, as_json: bool) -> int:
-    """Compact and clean the table of SPEC and roll back dead writers, until SIGINT or SIGTERM."""
+    """Compact, cluster and clean the table of SPEC and roll back dead writers, until SIGINT or SIGTERM."""
     from asynclock.spark import load_spec, run_services  # noqa: PLC0415  needs the extra
 
     report = run_services(load_spec(spec), once=once, on_event=tell if as_json else click.echo)
@@ -111,6 +114,24 @@ def validate_table(spec: str, as_of: str | None, *, as_json: bool) -> int:
     return DONE if report.ok else NO
 
 
+@pipeline_group.command("explain")
+@click.argument("spec")
+@json_option
+def explain_options(spec: str, *, as_json: bool) -> int:
+    """Print every option that Hudi is given for the table of SPEC: its layer, its uses and the reason."""
+    from asynclock.spark import explain, load_spec  # noqa: PLC0415  imports what the spec may name
+
+    explanation = explain(load_spec(spec))
+    if as_json:
+        for option in explanation.options:
+            print_json(option)
+        return DONE
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in explanation_lines(explanation, width):
+        click.echo(line)
+    return DONE
+
+
 def _print_batch(batch: BatchReport) -> None:
     done = "committed before, skipped" if batch.skipped else f"{batch.rows} rows in {batch.seconds:.1f} s"
     aside = f", {batch.quarantined} bad rows put aside" if batch.quarantined else ""
@@ -128,7 +149,8 @@ def _print_run(report: RunReport) -> None:
 
 def _print_services(report: ServicesReport) -> None:
     click.echo(
-        f"{len(report.compactions)} compactions, {report.cleanings} cleanings, "
+        f"{len(report.compactions)} compactions, {len(report.clusterings)} clusterings, "
+        f"{report.cleanings} cleanings, "
         f"{len(report.rolled_back)} dead instants rolled back in {report.seconds:.1f} s"
     )
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.errors import BadRowsError as BadRowsError
 from asynclock.spark.errors import ClusteringPlanError as ClusteringPlanError
+from asynclock.spark.hudi.options.explanation import Explanation as Explanation
+from asynclock.spark.hudi.options.explanation import explain as explain
 from asynclock.spark.hudi.session import session as session
 from asynclock.spark.hudi.session import session_conf as session_conf
 from asynclock.spark.spec.load import load_spec as load_spec
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
 __all__ = [
     "BadRowsError",
     "ClusteringPlanError",
+    "Explanation",
     "Spec",
     "Splice",
+    "explain",
     "load_spec",
     "read",
     "run",

@@ -91,12 +91,14 @@ class ServicesReport:
 
     Attributes:
         compactions: Instants compacted.
+        clusterings: Instants clustered.
         cleanings: Rounds of cleaning.
         rolled_back: Instants of dead writers that were rolled back.
         seconds: From start to end.
     """
 
     compactions: tuple[str, ...]
+    clusterings: tuple[str, ...]
     cleanings: int
     rolled_back: tuple[str, ...]
     seconds: float

@@ -125,7 +125,10 @@ def columns_to_write(spec: Spec, stream: StreamSpec, table: Mapping[str, Stored]
 
 
 def removed_columns(spec: Spec, stream: StreamSpec, table: Mapping[str, Stored]) -> list[str]:
-    """Return the columns of the stream that the table has and the spec does not name."""
+    """Return the columns that the table has, the spec does not name, and newer events turn to null."""
+    if stream.whole_rows:
+        known = {} if spec.table.merge == "partial_update" else table
+        return [name for name in known if name not in spec.physical_types()]
     named = {stream.physical(column) for column in stream.owned(spec.table)}
     mine = [name for name in table if name.partition("__")[0] == stream.name and "__" in name]
     return [name for name in mine if name not in named]

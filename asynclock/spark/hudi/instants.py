@@ -13,7 +13,11 @@ METADATA_PREFIX: Final = "asynclock."
 DELTA_COMMIT: Final = "deltacommit"
 COMPACTION: Final = "compaction"
 COMPACTED: Final = "commit"
+CLUSTERING: Final = "clustering"
+CLUSTERED: Final = "replacecommit"
 CLEAN: Final = "clean"
+WRITES: Final = frozenset({DELTA_COMMIT, COMPACTED})
+"""Actions of a batch: a compaction, which completes as ``commit``, has no batch in its metadata."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,14 +13,13 @@ from py4j.protocol import Py4JJavaError
 
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.hudi.columns import Stored, stored_columns, union
-from asynclock.spark.hudi.instants import DELTA_COMMIT, METADATA_PREFIX, BatchCommit, Instant
+from asynclock.spark.hudi.instants import CLUSTERING, METADATA_PREFIX, WRITES, BatchCommit, Instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
-_CLUSTERING: Final = "clustering"
 _READ_ATTEMPTS: Final = 5
 
 
@@ -141,7 +140,7 @@ class Timeline:
             ClusteringPlanError: There is a clustering plan.
         """
         for instant in self.pending():
-            if instant.action == _CLUSTERING:
+            if instant.action == CLUSTERING:
                 raise ClusteringPlanError(path=self._path, instant=instant.requested, state=instant.state)
 
     def silent(self, timeout_ms: int) -> list[Instant]:
@@ -154,7 +153,7 @@ class Timeline:
         return [
             instant
             for instant in self.pending()
-            if instant.action == DELTA_COMMIT
+            if instant.action in WRITES
             and heartbeats.isHeartbeatExpired(instant.requested, timeout_ms, storage, self._path)
         ]
 
@@ -192,7 +191,7 @@ class Timeline:
 
     def _read(self, meta: Any) -> None:  # noqa: ANN401  py4j objects have no types
         active = meta.reloadActiveTimeline()
-        writes = active.getDeltaCommitTimeline()
+        writes = active.getCommitsTimeline()
         completed = writes.filterCompletedInstants()
         pending = frozenset(
             instant.requestedTime() for instant in writes.filterInflightsAndRequested().getInstants()
@@ -216,7 +215,7 @@ class Timeline:
         for instant in instants:
             requested, completed = instant.requestedTime(), instant.getCompletionTime()
             newest = max(newest, (requested, completed), key=lambda times: times[1])
-            if instant.getAction() != DELTA_COMMIT or requested in self._commits:
+            if instant.getAction() not in WRITES or requested in self._commits:
                 continue
             metadata = dict(timeline.readCommitMetadata(instant).getExtraMetadata())
             is_batch = METADATA_PREFIX + "stream" in metadata

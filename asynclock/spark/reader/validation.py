@@ -21,6 +21,7 @@ from asynclock.spark.reader.second_reader.values import shown
 from asynclock.spark.reader.state import State
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.files import source_files
+from asynclock.spark.spec.load import misplaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,9 +138,13 @@ def validate(
             most 1 GiB, else about as many keys as 1 GiB has.
 
     Raises:
+        SpecError: The table is a plain one.
         ConfigError: A source file has a compression that only Hadoop can read, or the table cannot be read as
             of that instant any more, or not yet.
     """
+    if spec.table.kind == "plain":
+        reason = "only splice tables are compared with their sources, stream by stream; nothing was compared"
+        raise misplaced(spec, ("table", "kind"), spec.table.kind, reason)
     table = State(spec, spark, as_of)
     commits = table.commits
     sources = {stream.name: source_files(spark, stream.source) for stream in spec.streams}

@@ -16,13 +16,22 @@ from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.hudi.columns import is_behind, stored_columns
-from asynclock.spark.hudi.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
+from asynclock.spark.hudi.instants import (
+    CLEAN,
+    CLUSTERED,
+    CLUSTERING,
+    COMPACTED,
+    COMPACTION,
+    DELTA_COMMIT,
+    WRITES,
+)
 from asynclock.spark.hudi.locks import check_url, refuse_other_locks
-from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, compaction_options
+from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, clustering_options, compaction_options
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.session import exact_times
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import ServicesReport
+from asynclock.spark.spec.load import misplaced
 from asynclock.spark.writer.splice import declare_columns
 from asynclock.spark.writer.streams import stopped_by_signals
 
@@ -38,6 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COMPACTION_LOCK: Final = "service/compaction"
+CLUSTERING_LOCK: Final = "service/clustering"
 CLEANING_LOCK: Final = "service/cleaning"
 _SCHEMA: Final = "schema"  # in the metadata of Hudi's commits
 _LOOK_SECONDS: Final = 1.0
@@ -52,10 +62,10 @@ def run_services(
     on_event: Callable[[str], object] | None = None,
     stop: threading.Event | None = None,
 ) -> ServicesReport:
-    """Compact and clean the table, roll back dead writers and archive, until the run is stopped.
+    """Compact, cluster and clean the table, roll back dead writers and archive, until the run is stopped.
 
-    Compaction and cleaning run side by side, each while this process leads it (leases
-    ``service/compaction`` and ``service/cleaning``); services in other processes stand by. A leader that
+    The services run side by side, each while this process leads it (leases ``service/compaction``,
+    ``service/clustering`` and ``service/cleaning``); services in other processes stand by. A leader that
     loses its lease has its Spark jobs cancelled; the next leader finishes its plan.
 
     Args:
@@ -66,12 +76,15 @@ def run_services(
         stop: Set it to end the run; SIGINT and SIGTERM also set it, in the main thread.
 
     Raises:
-        SpecError: The table was written under other locks, or they belong to another table. Nothing was
-            written.
-        ClusteringPlanError: The table has a clustering plan, with which every write fails.
+        SpecError: The services of the table run inside of its writes, the table was written under other
+            locks, or they belong to another table. Nothing was written.
+        ClusteringPlanError: A table with buckets has a clustering plan, with which every write fails.
     """
     started = time.monotonic()
     stop = stop or threading.Event()
+    if spec.services.mode == "inline":
+        reason = "the services of this table run inside of its writes, so there is nothing to run beside them"
+        raise misplaced(spec, ("services", "mode"), spec.services.mode, reason)
     with contextlib.ExitStack() as resources:
         client = resources.enter_context(spec.locks.connect())
         spark = resources.enter_context(session_for(spec, "asynclock services", spark=spark))
@@ -79,9 +92,15 @@ def run_services(
         resources.enter_context(stopped_by_signals(stop))
         compaction = Compaction(spec, spark, on_event)
         cleaning = Cleaning(spec, spark, on_event)
+        clustering = Clustering(spec, spark, on_event)
+        services: dict[str, Compaction | Clustering | Cleaning] = {}
+        if spec.table.type == "mor":
+            services[COMPACTION_LOCK] = compaction
+        if spec.services.cluster_every_commits is not None:
+            services[CLUSTERING_LOCK] = clustering
+        services[CLEANING_LOCK] = cleaning
         leaders = [
-            _Leader(client.lock(lock), service, spark, stop, once=once)
-            for lock, service in ((COMPACTION_LOCK, compaction), (CLEANING_LOCK, cleaning))
+            _Leader(client.lock(lock), service, spark, stop, once=once) for lock, service in services.items()
         ]
         threads = [threading.Thread(target=leader.work, name=f"service-{leader.name}") for leader in leaders]
         for thread in threads:
@@ -94,6 +113,7 @@ def run_services(
             raise leader.error
     return ServicesReport(
         compactions=tuple(compaction.done),
+        clusterings=tuple(clustering.done),
         cleanings=cleaning.rounds,
         rolled_back=tuple(cleaning.rolled_back),
         seconds=time.monotonic() - started,
@@ -124,9 +144,9 @@ class Compaction:
         Raises:
             ClusteringPlanError: The table has a clustering plan.
         """
-        self._timeline.refuse_clustering()
+        _refuse_clustering(self._spec, self._timeline)
         instants = self._timeline.instants()
-        planned = _planned(instants)
+        planned = _planned(instants, COMPACTION)
         since = _count_since(instants, DELTA_COMMIT, COMPACTED)
         if not planned and since < self._spec.services.compact_every_commits:
             return
@@ -136,7 +156,7 @@ class Compaction:
             empty = self._spark._jvm.org.apache.hudi.common.util.Option.empty  # noqa: SLF001  no public way
             if not planned:
                 client.scheduleCompaction(empty())
-                planned = _planned(self._timeline.instants())
+                planned = _planned(self._timeline.instants(), COMPACTION)
             for instant in planned:
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 result = client.compact(instant)
@@ -154,6 +174,47 @@ class Compaction:
         self._timeline.refresh()
         schema = result.getCommitMetadata().get().getMetadata(_SCHEMA)
         return is_behind(stored_columns(schema), self._timeline.columns())
+
+
+class Clustering:
+    """Joins small files of a plain table, and sorts the rows, after a number of commits.
+
+    Attributes:
+        done: The clustered instants.
+    """
+
+    name = "clustering"
+
+    def __init__(
+        self, spec: Spec, spark: SparkSession, on_event: Callable[[str], object] | None = None
+    ) -> None:
+        self.done: list[str] = []
+        self._spec = spec
+        self._spark = spark
+        self._on_event = on_event
+        self._timeline = Timeline(spark, spec.table.path)
+
+    def step(self) -> None:
+        """Plan a clustering if one is due, and carry out what is planned.
+
+        Until a plan is carried out, writes of its files fail and are tried again.
+        """
+        instants = self._timeline.instants()
+        planned = _planned(instants, CLUSTERING)
+        every = self._spec.services.cluster_every_commits
+        since = sum(_count_since(instants, action, CLUSTERED) for action in WRITES)
+        if not planned and (every is None or since < every):
+            return
+        options = clustering_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
+        with _write_client(self._spec, self._spark, options) as client:
+            if not planned:
+                client.scheduleClustering(self._spark._jvm.org.apache.hudi.common.util.Option.empty())  # noqa: SLF001
+                planned = _planned(self._timeline.instants(), CLUSTERING)
+            for instant in planned:
+                # Hudi rolls back and repeats a plan that a dead leader left half done.
+                client.cluster(instant, True)
+                self.done.append(instant)
+                _tell(self._on_event, f"clustered {since} commits at instant {instant}")
 
 
 class Cleaning:
@@ -183,7 +244,7 @@ class Cleaning:
         Raises:
             ClusteringPlanError: The table has a clustering plan.
         """
-        self._timeline.refuse_clustering()
+        _refuse_clustering(self._spec, self._timeline)
         dead = [instant.requested for instant in self._timeline.silent(SILENCE_MS)]
         instants = self._timeline.instants()
         services = self._spec.services
@@ -203,7 +264,7 @@ class Cleaning:
             _tell(self._on_event, f"archived {_completed(instants) - left} commits, {left} are left active")
 
     def _tell_rolled_back(self, dead: list[str]) -> None:
-        left = {instant.requested for instant in self._timeline.instants() if instant.action == DELTA_COMMIT}
+        left = {instant.requested for instant in self._timeline.instants() if instant.action in WRITES}
         for instant in dead:
             if instant not in left:
                 self.rolled_back.append(instant)
@@ -216,7 +277,7 @@ class _Leader:
     def __init__(
         self,
         lock: sync.Lock,
-        service: Compaction | Cleaning,
+        service: Compaction | Clustering | Cleaning,
         spark: SparkSession,
         stop: threading.Event,
         *,
@@ -276,11 +337,14 @@ def _write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> I
         client.close()
 
 
-def _planned(instants: list[Instant]) -> list[str]:
+def _refuse_clustering(spec: Spec, timeline: Timeline) -> None:
+    if spec.table.buckets:
+        timeline.refuse_clustering()
+
+
+def _planned(instants: list[Instant], action: str) -> list[str]:
     return [
-        instant.requested
-        for instant in instants
-        if instant.action == COMPACTION and instant.completed is None
+        instant.requested for instant in instants if instant.action == action and instant.completed is None
     ]
 
 

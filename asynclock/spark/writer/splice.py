@@ -1,4 +1,4 @@
-"""Append the batches of a stream to the splice table, each exactly once."""
+"""Write the batches of a stream to the table, each exactly once."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from asynclock.spark.hudi.timeline import Timeline, is_table
 from asynclock.spark.source.reading import ARRIVAL
 from asynclock.spark.spec.keys import record_key, unfit
 from asynclock.spark.spec.model import RECORD_KEY
+from asynclock.spark.writer.conflicts import until_no_conflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -74,10 +75,12 @@ def declare_columns(spec: Spec, spark: SparkSession, timeline: Timeline) -> None
 
 
 class Splice:
-    """Appends batches of events to the splice table of a spec.
+    """Writes batches of events to the table of a spec.
 
-    A batch is appended to the logs with the stream's own columns, those of other streams null; Hudi merges
-    where records meet. Events with equal ordering values keep their order of arrival, also within a batch.
+    In a splice table a batch is appended to the logs with the stream's own columns, those of other streams
+    null; Hudi merges where records meet. In a plain table it is an upsert of whole rows, written again after
+    a conflict with another writer. Events with equal ordering values keep their order of arrival, also within
+    a batch.
     Other drivers may add columns and streams and widen types meanwhile: what the table has is written along.
 
     Not thread-safe: each stream and thread needs its own.
@@ -104,7 +107,8 @@ class Splice:
         self._opened: frozenset[str] | None = None
         self._announced: set[object] = set()
         self._timeline.refresh()
-        self._timeline.refuse_clustering()
+        if spec.table.buckets:
+            self._timeline.refuse_clustering()
         self._check_table()
         self._claimed = check_locks(spec, self._timeline.locked(), partial(is_table, spark))
 
@@ -160,7 +164,12 @@ class Splice:
                 # Two writers that create the table at once would overwrite each other's properties, and
                 # neither would see a commit to compare its number of buckets with.
                 held.enter_context(self._creation())
-            return self._write(df, spec, batch_id, query_id or self._query_id(), lease)
+            query_id = query_id or self._query_id()
+            if self._spec.table.concurrency == "nbcc":
+                return self._write(df, spec, batch_id, query_id, lease)
+            return until_no_conflict(
+                partial(self._write, df, spec, batch_id, query_id, lease), lease, f"stream {stream}"
+            )
 
     @contextlib.contextmanager
     def _hold(self, lock: str) -> Iterator[sync.Lease]:
@@ -224,18 +233,29 @@ class Splice:
     def _newest(self, df: DataFrame, stream: StreamSpec) -> DataFrame:
         """Return one row per key, with its newest event as the struct ``_GROUP``.
 
-        Hudi would reduce the batch too, but in whatever order its shuffle gives.
+        Hudi would reduce the batch too, but in whatever order its shuffle gives. Where the later commit wins,
+        the later row of a batch does, so that it does not matter how the rows are cut into batches.
         """
         # SQL text, because building each column by hand costs several calls to the JVM.
         table = self._spec.table
         arrival = _quoted(ARRIVAL) if ARRIVAL in df.columns else "monotonically_increasing_id()"
         own = ", ".join(_quoted(column.name) for column in stream.owned(table))
+        by_ordering = table.merge in {"splice", "event_time"}
+        rank = f"{_required(stream.ordering)}, {arrival}" if by_ordering else arrival
         events = df.selectExpr(
             *(f"{self._fit(name)} AS {_quoted(name)}" for name in table.shared_columns),
             f"struct({own}) AS {_GROUP}",
-            f"struct({_required(stream.ordering)}, {arrival}) AS {_RANK}",
+            f"struct({rank}) AS {_RANK}",
         )
-        return events.groupBy(*table.shared_columns).agg(F.expr(f"max_by({_GROUP}, {_RANK}) AS {_GROUP}"))
+        newest = f"max_by({_GROUP}, {_RANK})"
+        if table.merge == "partial_update":
+            names = (_quoted(column.name) for column in stream.owned(table))
+            values = (
+                f"max_by({_GROUP}.{name}, {_RANK}) FILTER (WHERE {_GROUP}.{name} IS NOT NULL) AS {name}"
+                for name in names
+            )
+            newest = f"struct({', '.join(values)})"
+        return events.groupBy(*table.shared_columns).agg(F.expr(f"{newest} AS {_GROUP}"))
 
     def _fit(self, name: str) -> str:
         """Return SQL for the value of a key or partition column, which fails on an unfit value."""
