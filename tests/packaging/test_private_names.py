@@ -30,8 +30,16 @@ HOOKS: Final = {
         "client._ruleset_resolver",
         "client._user_agent_creator",
     },
-    # PySpark has no public way to its JVM.
-    "spark": {"_jvm", "_jsc", "_jdf", "_jc", "_jsparkSession"},
+    # PySpark has no public way to its JVM, nor to the context that runs, if there is one.
+    "spark": {
+        "_jvm",
+        "_jsc",
+        "_jdf",
+        "_jc",
+        "_jsparkSession",
+        "SparkContext._active_spark_context",
+        "SparkContext._ensure_initialized",
+    },
 }
 """By package, or by the module that is in none: what it uses of others that they do not document."""
 
