@@ -198,7 +198,7 @@ class Source:
 
 def _missing_remote(path: Any, system: Any) -> str | None:  # noqa: ANN401  py4j
     """Return why there is nothing to wait for, or None: an empty folder may still get files."""
-    while not path.isRoot() and any(wildcard in path.getName() for wildcard in "*?[{"):
+    while any(wildcard in path.toString() for wildcard in "*?[{"):
         path = path.getParent()
     if not system.exists(path):
         remedy = "create it (in an object store, an empty object whose name ends in /) or correct the path"
