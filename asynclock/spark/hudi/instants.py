@@ -11,9 +11,12 @@ if TYPE_CHECKING:
 
 METADATA_PREFIX: Final = "asynclock."
 DELTA_COMMIT: Final = "deltacommit"
+DELETES: Final = "__deletes"
+"""What a delete's commit has for its stream; no stream can have this name. Its query is the delete's id."""
 COMPACTION: Final = "compaction"
 COMPACTED: Final = "commit"
 CLEAN: Final = "clean"
+SAVEPOINT: Final = "savepoint"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

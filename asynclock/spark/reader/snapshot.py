@@ -128,7 +128,9 @@ def physical_types(spec: Spec) -> dict[str, str]:
     """Return the stored columns and their types, the shared ones first."""
     shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
     groups = {
-        stream.physical(column): column.type for stream in spec.streams for column in stream.owned(spec.table)
+        stream.physical(column): column.type
+        for stream in spec.streams
+        for column in stream.stored(spec.table)
     }
     return shared | groups
 
@@ -140,6 +142,4 @@ def _unread(spec: Spec, what: str) -> SpecError:
 
 def _alive(stream: StreamSpec) -> Column:
     present = F.col(f"{stream.name}__{ORDERING}").isNotNull()
-    if all(column.name != TOMBSTONE for column in stream.columns):
-        return present
     return present & ~F.coalesce(F.col(f"{stream.name}__{TOMBSTONE}"), F.lit(False))

@@ -16,13 +16,15 @@ from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.hudi.columns import is_behind, stored_columns
-from asynclock.spark.hudi.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
+from asynclock.spark.hudi.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT, SAVEPOINT
 from asynclock.spark.hudi.locks import check_url, refuse_other_locks
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, compaction_options
+from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.session import exact_times
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import ServicesReport
+from asynclock.spark.writer.reservation import Gate
 from asynclock.spark.writer.splice import declare_columns
 from asynclock.spark.writer.streams import stopped_by_signals
 
@@ -80,7 +82,7 @@ def run_services(
         compaction = Compaction(spec, spark, on_event)
         cleaning = Cleaning(spec, spark, on_event)
         leaders = [
-            _Leader(client.lock(lock), service, spark, stop, once=once)
+            _Leader(spec, client, service, spark, lock=lock, stop=stop, once=once)
             for lock, service in ((COMPACTION_LOCK, compaction), (CLEANING_LOCK, cleaning))
         ]
         threads = [threading.Thread(target=leader.work, name=f"service-{leader.name}") for leader in leaders]
@@ -132,7 +134,7 @@ class Compaction:
             return
         options = compaction_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
         declare_columns(self._spec, self._spark, self._timeline)
-        with _write_client(self._spec, self._spark, options) as client:
+        with write_client(self._spec, self._spark, options) as client:
             empty = self._spark._jvm.org.apache.hudi.common.util.Option.empty  # noqa: SLF001  no public way
             if not planned:
                 client.scheduleCompaction(empty())
@@ -188,10 +190,10 @@ class Cleaning:
         instants = self._timeline.instants()
         services = self._spec.services
         clean = _count_since(instants, COMPACTED, CLEAN) > 0
-        archive = _completed(instants) > services.archive_max_commits
+        archive = _completed(instants) > services.archive_max_commits and _completed(_unkept(instants)) > 0
         if not (dead or clean or archive):
             return
-        with _write_client(self._spec, self._spark, self._options) as client:
+        with write_client(self._spec, self._spark, self._options) as client:
             if dead or clean:
                 client.clean()  # starts with the rollback of dead writers
             if archive:
@@ -215,16 +217,20 @@ class _Leader:
 
     def __init__(
         self,
-        lock: sync.Lock,
+        spec: Spec,
+        client: sync.LockClient,
         service: Compaction | Cleaning,
         spark: SparkSession,
-        stop: threading.Event,
         *,
+        lock: str,
+        stop: threading.Event,
         once: bool,
     ) -> None:
         self.name = service.name
         self.error: BaseException | None = None
-        self._lock = lock
+        self._spec = spec
+        self._client = client
+        self._lock = client.lock(lock)
         self._service = service
         self._spark = spark
         self._stop = stop
@@ -244,7 +250,14 @@ class _Leader:
         log.info("leading %s, lease %d", self.name, lease.fencing_token)
         steps = Cancellable(self._spark, f"asynclock {self.name} {lease.owner}")
         lease.on_lost(lambda _: steps.cancel())
+        gate = Gate(self._spec, self._client, lease, f"service {self.name}")
+        looked = False
         while True:
+            if gate.wait(self._stop) or not looked:
+                looked = True
+                RestoreMark(self._spec, self._spark).refuse()
+            if self._stop.is_set():
+                return
             with steps.running():
                 lease.check()
                 self._step(lease)
@@ -260,7 +273,8 @@ class _Leader:
 
 
 @contextlib.contextmanager
-def _write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> Iterator[Any]:
+def write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> Iterator[Any]:
+    """Yield Hudi's write client of the table, closed afterwards."""
     check_url(spec, Timeline(spark, spec.table.path).newest())  # it may have moved since the start
     jvm: Any = spark._jvm  # noqa: SLF001  no public way
     client = jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
@@ -292,6 +306,12 @@ def _count_since(instants: list[Instant], action: str, mark: str) -> int:
 
 def _completed(instants: list[Instant]) -> int:
     return sum(_is_done(instant, DELTA_COMMIT) or _is_done(instant, COMPACTED) for instant in instants)
+
+
+def _unkept(instants: list[Instant]) -> list[Instant]:
+    """Return the instants before the oldest savepoint; Hudi archives no later ones."""
+    oldest = min((instant.requested for instant in instants if _is_done(instant, SAVEPOINT)), default=None)
+    return [instant for instant in instants if oldest is None or instant.requested < oldest]
 
 
 def _is_done(instant: Instant, action: str) -> bool:

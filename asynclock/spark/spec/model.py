@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from asynclock.backends._url import refuse_credentials
 from asynclock.errors import ConfigError
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.place import beside
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
 from asynclock.spark.spec.view import COLUMN_NAME, check_renamed, view_names
@@ -80,6 +81,11 @@ class TableSpec:
                 )
                 raise _wrong("partition_by", name, reason)
         _check_at_least("buckets", self.buckets, 1)
+
+    @property
+    def kept(self) -> str:
+        """The folder for what belongs to the table and must outlive its files; beside it."""
+        return beside(self.path)
 
     @property
     def shared_columns(self) -> tuple[str, ...]:
@@ -207,6 +213,16 @@ class StreamSpec:
     def owned(self, table: TableSpec) -> tuple[Column, ...]:
         """Return the columns that only this stream writes, its tombstone included."""
         return tuple(column for column in self.columns if column.name not in table.shared_columns)
+
+    def stored(self, table: TableSpec) -> tuple[Column, ...]:
+        """Return the stream's columns in the table: those it owns, and in any case its tombstone.
+
+        Every record has the tombstone's column, so a delete changes no schema under running streams.
+        """
+        owned = self.owned(table)
+        if any(column.name == TOMBSTONE for column in owned):
+            return owned
+        return (*owned, Column(name=TOMBSTONE, type="boolean"))
 
     def physical(self, column: Column) -> str:
         """Return the physical name of an owned column."""
