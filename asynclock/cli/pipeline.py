@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import shutil
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,12 +17,17 @@ from asynclock.cli.exit_codes import DONE, NO
 from asynclock.cli.explanation import explanation_lines
 from asynclock.cli.locks import json_option
 from asynclock.cli.output import print_json, tell
+from asynclock.cli.run import run_under
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
+    from asynclock.lease import Lease
     from asynclock.spark.reader.validation import ValidationReport
     from asynclock.spark.report import BatchReport, RunReport, ServicesReport
 
+_wait = click.option(
+    "--wait", type=float, metavar="S", help="Longest wait for work in flight; default: no limit."
+)
 _EXISTS: Final = "there is such a file, and init overwrites none; name another one, or remove it"
 
 _once = click.option("--once", is_flag=True, help="Do what is due now, and end.")
@@ -130,6 +139,136 @@ def explain_options(spec: str, *, as_json: bool) -> int:
     for line in explanation_lines(explanation, width):
         click.echo(line)
     return DONE
+
+
+@pipeline_group.command("delete")
+@click.argument("spec")
+@click.option(
+    "--keys", required=True, metavar="FILE", help="CSV or JSON lines with the key and partition columns."
+)
+@click.option("--stream", metavar="NAME", help="Delete this stream's columns only; default: the whole row.")
+@click.option(
+    "--up-to",
+    multiple=True,
+    metavar="[STREAM=]VALUE",
+    help="Erase also against events that come late: all below this ordering value. Of a whole row a time "
+    "for all streams, or STREAM=VALUE for each.",
+)
+@json_option
+def delete_rows(spec: str, keys: str, stream: str | None, up_to: tuple[str, ...], *, as_json: bool) -> int:
+    """Append deletes of the keys in FILE to the table of SPEC, beside running streams.
+
+    Without --up-to an event that is committed later makes a row anew. The values are in no file of the
+    table after the next compaction and cleaning, unless a savepoint keeps them.
+    """
+    from asynclock.spark import Splice, load_spec, session_for  # noqa: PLC0415  needs the extra
+    from asynclock.spark.source.reading import read_keys  # noqa: PLC0415
+
+    loaded = load_spec(spec)
+    limit = _limit(up_to, {one.name for one in loaded.streams} if stream is None else set())
+    with session_for(loaded, "asynclock delete") as spark:
+        frame = read_keys(loaded, spark, keys)
+        report = Splice(loaded, spark).delete(frame, stream=stream, up_to=limit)
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(
+            f"{report.keys} keys, {report.absent} of them with nothing to delete, "
+            f"{report.written} deletes appended"
+        )
+    return DONE
+
+
+def _limit(words: tuple[str, ...], streams: set[str]) -> str | dict[str, str] | None:
+    pairs = dict(word.split("=", 1) for word in words if word.partition("=")[0] in streams and "=" in word)
+    if len(pairs) == len(words):
+        return pairs or None
+    if len(words) == 1:
+        return words[0]
+    raise click.UsageError("--up-to: give one value, or STREAM=VALUE once for each stream")
+
+
+@pipeline_group.command("savepoint")
+@click.argument("spec")
+@click.option("--delete", metavar="SAVEPOINT", help="Delete this savepoint instead of making one.")
+@_wait
+def make_savepoint(spec: str, *, delete: str | None, wait: float | None) -> int:
+    """Keep the table of SPEC and its checkpoints as they are, and print the savepoint's instant.
+
+    Cleaning and archiving keep what a savepoint needs until it is deleted.
+    """
+    from asynclock.spark import delete_savepoint, load_spec, savepoint  # noqa: PLC0415  needs the extra
+
+    loaded = load_spec(spec)
+    if delete is not None:
+        delete_savepoint(loaded, delete, timeout=wait)
+    else:
+        click.echo(savepoint(loaded, timeout=wait))
+    return DONE
+
+
+@pipeline_group.command("restore")
+@click.argument("spec")
+@click.argument("savepoint")
+@_wait
+@json_option
+def restore_table(spec: str, savepoint: str, *, wait: float | None, as_json: bool) -> int:
+    """Set the table of SPEC and its checkpoints back to SAVEPOINT.
+
+    Streams wait meanwhile, and then read again what was dropped. If the restore is killed, streams refuse
+    to run until it has been run again.
+    """
+    from asynclock.spark import load_spec, restore  # noqa: PLC0415  needs the extra
+
+    report = restore(load_spec(spec), savepoint, timeout=wait)
+    if as_json:
+        print_json(report)
+        return DONE
+    click.echo(f"{report.dropped} commits after {report.savepoint} dropped")
+    for delete in report.undone_deletes:
+        click.echo(f"the delete {delete} is undone: what it erased comes back, unless you delete it again")
+    return DONE
+
+
+@pipeline_group.command("reserve")
+@click.argument("spec")
+@click.argument("command", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@_wait
+def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> int:
+    """Run CMD while no stream, service or write is at work on the table of SPEC.
+
+    Streams that run finish their batch, keep their leases and go on when CMD has ended. CMD finds the lease
+    in its environment and is ended if the lease is lost, as under asynclock run; exit codes as there.
+    """
+    from asynclock.spark import load_spec, session_for  # noqa: PLC0415  needs the extra
+    from asynclock.spark.writer.reservation import RESERVATION_LOCK, Reservation  # noqa: PLC0415
+
+    loaded = load_spec(spec)
+    locks = loaded.locks
+    with contextlib.ExitStack() as resources:
+        spark = resources.enter_context(session_for(loaded, "asynclock reserve"))
+        deadline = None if wait is None else time.monotonic() + wait
+
+        async def ready(lease: Lease) -> None:
+            stop = threading.Event()
+
+            def await_quiet() -> None:
+                with resources, Reservation(loaded, spark) as reservation:
+                    reservation.await_quiet(lease, deadline=deadline, timeout=wait, stop=stop)
+
+            waiting = asyncio.ensure_future(asyncio.to_thread(await_quiet))
+            try:
+                await asyncio.shield(waiting)
+            except asyncio.CancelledError:
+                stop.set()
+                await waiting
+                raise
+
+        client = locks.connect().twin
+        target = f"{locks.url.rstrip('/')}/{RESERVATION_LOCK}"
+        return asyncio.run(
+            run_under(client, RESERVATION_LOCK, command, target=target, wait=wait, ready=ready)
+        )
 
 
 def _print_batch(batch: BatchReport) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asynclock.settings import LeaseSettings
+from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.locks import LocksSpec
-from asynclock.spark.spec.model import Column, Spec, StreamSpec, TableSpec
+from asynclock.spark.spec.model import Spec, StreamSpec, TableSpec
 from asynclock.spark.spec.services import ServicesSpec
 
 if TYPE_CHECKING:

@@ -41,6 +41,7 @@ class Timeline:
         self._locked: BatchCommit | None = None
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
+        self._restored = ""
 
     @property
     def commits(self) -> list[BatchCommit]:
@@ -129,6 +130,14 @@ class Timeline:
         pending = meta.reloadActiveTimeline().filterInflightsAndRequested()
         return [_instant(found) for found in pending.getInstants()]
 
+    def savepoints(self) -> list[str]:
+        """Return the instants that have a savepoint now, oldest first."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        found = meta.reloadActiveTimeline().getSavePointTimeline().filterCompletedInstants()
+        return [instant.requestedTime() for instant in found.getInstants()]
+
     def newest_completion(self) -> str | None:
         """Return the latest completion time of an instant now; None if nothing is completed."""
         return max((instant.completed for instant in self.instants() if instant.completed), default=None)
@@ -155,6 +164,19 @@ class Timeline:
             for instant in self.pending()
             if instant.action in WRITES
             and heartbeats.isHeartbeatExpired(instant.requested, timeout_ms, storage, self._path)
+        ]
+
+    def beating(self, timeout_ms: int) -> list[Instant]:
+        """Return the actions in flight that have had a heartbeat within ``timeout_ms`` milliseconds."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        heartbeats = self._spark._jvm.org.apache.hudi.common.heartbeat.HoodieHeartbeatUtils  # noqa: SLF001
+        storage = meta.getStorage()
+        return [
+            instant
+            for instant in self.pending()
+            if not heartbeats.isHeartbeatExpired(instant.requested, timeout_ms, storage, self._path)
         ]
 
     def leftovers(self) -> list[str]:
@@ -191,6 +213,7 @@ class Timeline:
 
     def _read(self, meta: Any) -> None:  # noqa: ANN401  py4j objects have no types
         active = meta.reloadActiveTimeline()
+        self._forget_what_was_restored(active)
         writes = active.getCommitsTimeline()
         completed = writes.filterCompletedInstants()
         pending = frozenset(
@@ -209,6 +232,15 @@ class Timeline:
         newest = self._add(active, (fresh if newest_completed else completed).getInstants())
         self._newest = max(self._newest, newest, key=lambda times: times[1])
         self._pending = pending
+
+    def _forget_what_was_restored(self, active: Any) -> None:  # noqa: ANN401  py4j
+        """Start anew after a restore, which takes commits off the timeline."""
+        restores = [instant.requestedTime() for instant in active.getRestoreTimeline().getInstants()]
+        if (newest := max(restores, default="")) != self._restored:
+            self._restored = newest
+            for known in (self._commits, self._batches, self._queries, self._columns):
+                known.clear()
+            self._newest, self._pending = ("", ""), frozenset()
 
     def _add(self, timeline: Any, instants: Iterable[Any]) -> tuple[str, str]:  # noqa: ANN401  py4j
         newest = ("", "")

@@ -23,16 +23,19 @@ from asynclock.spark.hudi.instants import (
     COMPACTED,
     COMPACTION,
     DELTA_COMMIT,
+    SAVEPOINT,
     WRITES,
 )
 from asynclock.spark.hudi.locks import check_url, refuse_other_locks
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, clustering_options, compaction_options
+from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.session import exact_times
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import ServicesReport
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.writer.splice import declare_columns
+from asynclock.spark.writer.columns import declare_columns
+from asynclock.spark.writer.reservation import Gate
 from asynclock.spark.writer.streams import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -100,7 +103,8 @@ def run_services(
             services[CLUSTERING_LOCK] = clustering
         services[CLEANING_LOCK] = cleaning
         leaders = [
-            _Leader(client.lock(lock), service, spark, stop, once=once) for lock, service in services.items()
+            _Leader(spec, client, service, spark, lock=lock, stop=stop, once=once)
+            for lock, service in services.items()
         ]
         threads = [threading.Thread(target=leader.work, name=f"service-{leader.name}") for leader in leaders]
         for thread in threads:
@@ -152,7 +156,7 @@ class Compaction:
             return
         options = compaction_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
         declare_columns(self._spec, self._spark, self._timeline)
-        with _write_client(self._spec, self._spark, options) as client:
+        with write_client(self._spec, self._spark, options) as client:
             empty = self._spark._jvm.org.apache.hudi.common.util.Option.empty  # noqa: SLF001  no public way
             if not planned:
                 client.scheduleCompaction(empty())
@@ -206,7 +210,7 @@ class Clustering:
         if not planned and (every is None or since < every):
             return
         options = clustering_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
-        with _write_client(self._spec, self._spark, options) as client:
+        with write_client(self._spec, self._spark, options) as client:
             if not planned:
                 client.scheduleClustering(self._spark._jvm.org.apache.hudi.common.util.Option.empty())  # noqa: SLF001
                 planned = _planned(self._timeline.instants(), CLUSTERING)
@@ -249,10 +253,10 @@ class Cleaning:
         instants = self._timeline.instants()
         services = self._spec.services
         clean = _count_since(instants, COMPACTED, CLEAN) > 0
-        archive = _completed(instants) > services.archive_max_commits
+        archive = _completed(instants) > services.archive_max_commits and _completed(_unkept(instants)) > 0
         if not (dead or clean or archive):
             return
-        with _write_client(self._spec, self._spark, self._options) as client:
+        with write_client(self._spec, self._spark, self._options) as client:
             if dead or clean:
                 client.clean()  # starts with the rollback of dead writers
             if archive:
@@ -276,16 +280,20 @@ class _Leader:
 
     def __init__(
         self,
-        lock: sync.Lock,
+        spec: Spec,
+        client: sync.LockClient,
         service: Compaction | Clustering | Cleaning,
         spark: SparkSession,
-        stop: threading.Event,
         *,
+        lock: str,
+        stop: threading.Event,
         once: bool,
     ) -> None:
         self.name = service.name
         self.error: BaseException | None = None
-        self._lock = lock
+        self._spec = spec
+        self._client = client
+        self._lock = client.lock(lock)
         self._service = service
         self._spark = spark
         self._stop = stop
@@ -305,7 +313,14 @@ class _Leader:
         log.info("leading %s, lease %d", self.name, lease.fencing_token)
         steps = Cancellable(self._spark, f"asynclock {self.name} {lease.owner}")
         lease.on_lost(lambda _: steps.cancel())
+        gate = Gate(self._spec, self._client, lease, f"service {self.name}")
+        looked = False
         while True:
+            if gate.wait(self._stop) or not looked:
+                looked = True
+                RestoreMark(self._spec, self._spark).refuse()
+            if self._stop.is_set():
+                return
             with steps.running():
                 lease.check()
                 self._step(lease)
@@ -321,7 +336,8 @@ class _Leader:
 
 
 @contextlib.contextmanager
-def _write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> Iterator[Any]:
+def write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> Iterator[Any]:
+    """Yield Hudi's write client of the table, closed afterwards."""
     check_url(spec, Timeline(spark, spec.table.path).newest())  # it may have moved since the start
     jvm: Any = spark._jvm  # noqa: SLF001  no public way
     client = jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
@@ -356,6 +372,12 @@ def _count_since(instants: list[Instant], action: str, mark: str) -> int:
 
 def _completed(instants: list[Instant]) -> int:
     return sum(_is_done(instant, DELTA_COMMIT) or _is_done(instant, COMPACTED) for instant in instants)
+
+
+def _unkept(instants: list[Instant]) -> list[Instant]:
+    """Return the instants before the oldest savepoint; Hudi archives no later ones."""
+    oldest = min((instant.requested for instant in instants if _is_done(instant, SAVEPOINT)), default=None)
+    return [instant for instant in instants if oldest is None or instant.requested < oldest]
 
 
 def _is_done(instant: Instant, action: str) -> bool:

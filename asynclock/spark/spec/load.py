@@ -15,13 +15,13 @@ from asynclock.backends._url import refuse_credentials
 from asynclock.client import connect
 from asynclock.errors import BackendNotInstalledError, ConfigError, SpecError
 from asynclock.settings import LeaseSettings
+from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.environment import FromEnvironment, from_environment
 from asynclock.spark.spec.kinds import DEFAULTS
 from asynclock.spark.spec.locks import LocksSpec
 from asynclock.spark.spec.model import (
     URL,
-    Column,
     SourceFormat,
     Spec,
     StreamSpec,

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from asynclock.backends._url import refuse_credentials
 from asynclock.errors import ConfigError
+from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.kinds import CHOICES, check_combination, check_whole_rows
+from asynclock.spark.spec.place import beside
 from asynclock.spark.spec.services import ServicesSpec, check_at_least
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
@@ -33,17 +35,12 @@ BadRowPolicy = Literal["quarantine", "fail"]
 RECORD_KEY: Final = "_asynclock_key"
 """The column with the whole key; see ``asynclock.spark.spec.keys``."""
 
-COLUMN_TYPES: Final = (
-    "string", "boolean", "int", "bigint", "float", "double", "date", "timestamp", "decimal(p,s)",
-)  # fmt: skip
 ORDERING_TYPES: Final = ("timestamp", "date", "int", "bigint", "string")
 KEY_TYPES: Final = ("string", "int", "bigint", "date")
 TOMBSTONE: Final = "deleted"
 ORDERING: Final = "ts"
 
 _STREAM_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
-_DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
-_MAX_DECIMAL_DIGITS: Final = 38
 URL: Final = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 
 
@@ -93,23 +90,14 @@ class TableSpec:
         check_at_least("buckets", self.buckets, 1 if self.kind == "splice" else 0)
 
     @property
+    def kept(self) -> str:
+        """The folder for what belongs to the table and must outlive its files; beside it."""
+        return beside(self.path)
+
+    @property
     def shared_columns(self) -> tuple[str, ...]:
         """Key and partition columns, each once: the columns that every stream writes."""
         return tuple(dict.fromkeys((*self.key, *self.partition_by)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """A column under its plain name, and its Spark type."""
-
-    name: str
-    type: str
-
-    def __post_init__(self) -> None:
-        if not COLUMN_NAME.fullmatch(self.name):
-            raise _wrong(self.name, self.name, "column names are letters, digits and _, the first a letter")
-        if not _is_column_type(self.type):
-            raise _wrong(self.name, self.type, f"unknown type; use one of {', '.join(COLUMN_TYPES)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +175,16 @@ class StreamSpec:
     def owned(self, table: TableSpec) -> tuple[Column, ...]:
         """Return the columns that only this stream writes, its tombstone included."""
         return tuple(column for column in self.columns if column.name not in table.shared_columns)
+
+    def stored(self, table: TableSpec) -> tuple[Column, ...]:
+        """Return the stream's columns in the table: those it owns, and in any case its tombstone.
+
+        Every record has the tombstone's column, so a delete changes no schema under running streams.
+        """
+        owned = self.owned(table)
+        if self.whole_rows or any(column.name == TOMBSTONE for column in owned):
+            return owned
+        return (*owned, Column(name=TOMBSTONE, type="boolean"))
 
     def physical(self, column: Column) -> str:
         """Return the physical name of an owned column."""
@@ -285,7 +283,7 @@ class Spec:
         groups = {
             stream.physical(column): column.type
             for stream in self.streams
-            for column in stream.owned(self.table)
+            for column in stream.stored(self.table)
         }
         return shared | groups
 
@@ -385,12 +383,6 @@ def _check_shared_column(setting: str, name: str) -> None:
 def _check_choice(setting: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise _wrong(setting, value, unknown_name(value, known))
-
-
-def _is_column_type(name: str) -> bool:
-    if digits := _DECIMAL.fullmatch(name):
-        return 0 <= int(digits[2]) <= int(digits[1]) <= _MAX_DECIMAL_DIGITS and int(digits[1]) > 0
-    return name in COLUMN_TYPES[:-1]
 
 
 def _wrong(setting: str, value: object, reason: str) -> ConfigError:
