@@ -13,14 +13,13 @@ from py4j.protocol import Py4JJavaError
 
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.hudi.columns import Stored, stored_columns, union
-from asynclock.spark.hudi.instants import DELTA_COMMIT, METADATA_PREFIX, BatchCommit, Instant
+from asynclock.spark.hudi.instants import CLUSTERING, METADATA_PREFIX, WRITES, BatchCommit, Instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
-_CLUSTERING: Final = "clustering"
 _READ_ATTEMPTS: Final = 5
 
 
@@ -42,6 +41,7 @@ class Timeline:
         self._locked: BatchCommit | None = None
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
+        self._restored = ""
 
     @property
     def commits(self) -> list[BatchCommit]:
@@ -130,6 +130,14 @@ class Timeline:
         pending = meta.reloadActiveTimeline().filterInflightsAndRequested()
         return [_instant(found) for found in pending.getInstants()]
 
+    def savepoints(self) -> list[str]:
+        """Return the instants that have a savepoint now, oldest first."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        found = meta.reloadActiveTimeline().getSavePointTimeline().filterCompletedInstants()
+        return [instant.requestedTime() for instant in found.getInstants()]
+
     def newest_completion(self) -> str | None:
         """Return the latest completion time of an instant now; None if nothing is completed."""
         return max((instant.completed for instant in self.instants() if instant.completed), default=None)
@@ -141,7 +149,7 @@ class Timeline:
             ClusteringPlanError: There is a clustering plan.
         """
         for instant in self.pending():
-            if instant.action == _CLUSTERING:
+            if instant.action == CLUSTERING:
                 raise ClusteringPlanError(path=self._path, instant=instant.requested, state=instant.state)
 
     def silent(self, timeout_ms: int) -> list[Instant]:
@@ -154,8 +162,21 @@ class Timeline:
         return [
             instant
             for instant in self.pending()
-            if instant.action == DELTA_COMMIT
+            if instant.action in WRITES
             and heartbeats.isHeartbeatExpired(instant.requested, timeout_ms, storage, self._path)
+        ]
+
+    def beating(self, timeout_ms: int) -> list[Instant]:
+        """Return the actions in flight that have had a heartbeat within ``timeout_ms`` milliseconds."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        heartbeats = self._spark._jvm.org.apache.hudi.common.heartbeat.HoodieHeartbeatUtils  # noqa: SLF001
+        storage = meta.getStorage()
+        return [
+            instant
+            for instant in self.pending()
+            if not heartbeats.isHeartbeatExpired(instant.requested, timeout_ms, storage, self._path)
         ]
 
     def leftovers(self) -> list[str]:
@@ -192,7 +213,8 @@ class Timeline:
 
     def _read(self, meta: Any) -> None:  # noqa: ANN401  py4j objects have no types
         active = meta.reloadActiveTimeline()
-        writes = active.getDeltaCommitTimeline()
+        self._forget_what_was_restored(active)
+        writes = active.getCommitsTimeline()
         completed = writes.filterCompletedInstants()
         pending = frozenset(
             instant.requestedTime() for instant in writes.filterInflightsAndRequested().getInstants()
@@ -211,12 +233,21 @@ class Timeline:
         self._newest = max(self._newest, newest, key=lambda times: times[1])
         self._pending = pending
 
+    def _forget_what_was_restored(self, active: Any) -> None:  # noqa: ANN401  py4j
+        """Start anew after a restore, which takes commits off the timeline."""
+        restores = [instant.requestedTime() for instant in active.getRestoreTimeline().getInstants()]
+        if (newest := max(restores, default="")) != self._restored:
+            self._restored = newest
+            for known in (self._commits, self._batches, self._queries, self._columns):
+                known.clear()
+            self._newest, self._pending = ("", ""), frozenset()
+
     def _add(self, timeline: Any, instants: Iterable[Any]) -> tuple[str, str]:  # noqa: ANN401  py4j
         newest = ("", "")
         for instant in instants:
             requested, completed = instant.requestedTime(), instant.getCompletionTime()
             newest = max(newest, (requested, completed), key=lambda times: times[1])
-            if instant.getAction() != DELTA_COMMIT or requested in self._commits:
+            if instant.getAction() not in WRITES or requested in self._commits:
                 continue
             metadata = dict(timeline.readCommitMetadata(instant).getExtraMetadata())
             is_batch = METADATA_PREFIX + "stream" in metadata

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
@@ -12,13 +13,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._text import printable
-from asynclock.errors import AcquireTimeoutError
+from asynclock.errors import AcquireTimeoutError, BackendError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.errors import BadRowsError
+from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import spread
 from asynclock.spark.report import BatchReport, StreamReport
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.reading import FILE, LINE, RAW, REASON, Source
+from asynclock.spark.writer.reservation import Gate
 from asynclock.spark.writer.splice import Splice, stream_lock
 
 if TYPE_CHECKING:
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RESERVATION_LOCK: Final = "reservation/table"
 # How often a waiting standby or an idle query looks for a stop.
 _STOP_SECONDS: Final = 0.5
 _SAMPLE: Final = 500
@@ -50,6 +52,10 @@ _HIDDEN: Final = "is never read, because its name begins with _ or .: rename it"
 
 class _Stopping(Exception):  # noqa: N818  ends the query, not an error
     """The batch is left to the next run."""
+
+
+class _MakingWay(_Stopping):
+    """The table is reserved; the batch is left to the next query."""
 
 
 class StreamWriter:
@@ -100,6 +106,9 @@ class StreamWriter:
         self._checkpoint.refuse_another_table(self._splice.table_id)
         self._reported: set[str] = set()
         self._cut_off = False
+        self._making_way = False
+        self._waited = 0.0
+        self._query: StreamingQuery | None = None
         self._batches = Cancellable(spark, f"asynclock stream {stream.name} {uuid.uuid4()}")
         self._failure: BaseException | None = None
 
@@ -134,11 +143,11 @@ class StreamWriter:
 
     def _write(self, lease: sync.Lease) -> None:
         started = time.monotonic()
-        self._checkpoint.refuse_another_table(self._splice.table_id)  # another process may have led meanwhile
+        gate = Gate(self._spec, self._client, lease, f"stream {self.name}")
+        lease.on_lost(self._abandon)
         try:
-            query = self._start(lease)
-            lease.on_lost(lambda loss: self._abandon(query, loss))
-            self._await_end(query)
+            while self._pass(gate) and self._run_query(lease, gate):
+                pass
         finally:
             # A stopped query counts as ended while its batch is still running.
             self._batches.settle()
@@ -146,28 +155,56 @@ class StreamWriter:
         if lease.lost is not None:
             raise lease.lost
 
-    def _start(self, lease: sync.Lease) -> StreamingQuery:
+    def _pass(self, gate: Gate) -> bool:
+        """Wait while the table is reserved, then look at the table anew; return whether to go on."""
+        waited = gate.wait(self._stop)
+        self._waited += waited
+        self.report = dataclasses.replace(
+            self.report, reservation_wait_seconds=self.report.reservation_wait_seconds + waited
+        )
+        if self._stop.is_set():
+            return False
+        self._making_way = False
+        self._failure = None
+        RestoreMark(self._spec, self._spark).refuse()
+        # The reserving job, or another process that led meanwhile, may have made another table.
+        self._checkpoint.refuse_another_table(self._splice.table_id)
+        return True
+
+    def _run_query(self, lease: sync.Lease, gate: Gate) -> bool:
+        """Run a query to its end; return whether it ended only to make way for a reservation."""
         writer = self._source.stream().writeStream.queryName(f"asynclock {self.name}")
         writer = writer.option("checkpointLocation", self._stream.checkpoint)
         writer = writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime=_TRIGGER)
-        return writer.foreachBatch(lambda frame, batch_id: self._batch(frame, batch_id, lease)).start()
-
-    def _await_end(self, query: StreamingQuery) -> None:
-        looked = time.monotonic()
+        batches = writer.foreachBatch(lambda frame, batch_id: self._batch(frame, batch_id, lease, gate))
+        self._query = query = batches.start()
+        made_way = False
+        looked = reservation_looked = time.monotonic()
         try:
             while not query.awaitTermination(_STOP_SECONDS):
-                if self._stop.is_set():
+                now = time.monotonic()
+                if self._stop.is_set() or lease.lost is not None:
                     self._end_batch()  # the next batch sees the stop and ends
                     query.stop()
-                elif time.monotonic() - looked > _LOOK_SECONDS:
+                    continue
+                if now - reservation_looked > self._spec.locks.settings.poll_interval:
+                    # Between batches, too: an idle stream has to make way as well.
+                    with contextlib.suppress(BackendError):  # the next look may get an answer
+                        self._making_way = self._making_way or gate.reserved() is not None
+                    reservation_looked = now
+                if self._making_way and self._batches.settle(0):
+                    query.stop()
+                    made_way = True
+                if now - looked > _LOOK_SECONDS:
                     self._tell_unread_changes()
-                    looked = time.monotonic()
+                    looked = now
         except StreamingQueryException:
             # Spark passes on only the text of an exception that a batch raised in Python.
             if self._failure is None:
                 raise
         if self._failure is not None and not isinstance(self._failure, _Stopping):
             raise self._failure
+        return made_way or isinstance(self._failure, _MakingWay)
 
     def _end_batch(self) -> None:
         if self._batches.settle(PATIENCE_SECONDS):
@@ -202,32 +239,36 @@ class StreamWriter:
             log.warning("stream %s: the spec does not name %s of its files: left out", self.name, names)
             self.report = dataclasses.replace(self.report, unnamed_columns=known + found)
 
-    def _abandon(self, query: StreamingQuery, loss: LeaseLostError) -> None:
+    def _abandon(self, loss: LeaseLostError) -> None:
         """Stop at once, because another writer may have started."""
         log.error("stream %s: %s", self.name, loss)
         # The jobs first: query.stop() only interrupts the driver, which Hudi may ignore.
         self._batches.cancel()
-        query.stop()
+        if self._query is not None:
+            self._query.stop()
 
-    def _batch(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> None:
+    def _batch(self, frame: DataFrame, batch_id: int, lease: sync.Lease, gate: Gate) -> None:
         try:
             spread(frame.sparkSession)  # the batch's own
-            waited = self._await_reservation(lease)
             with self._batches.running():
-                self._proceed(lease)
-                done = self._commit(frame, batch_id, lease, waited)
+                self._proceed(lease, gate)
+                done = self._commit(frame, batch_id, lease)
         except BaseException as error:
             self._failure = _Stopping() if self._cut_off else error if lease.lost is None else lease.lost
             raise
         self._count(done)
 
-    def _proceed(self, lease: sync.Lease) -> None:
+    def _proceed(self, lease: sync.Lease, gate: Gate) -> None:
         if self._stop.is_set():
             raise _Stopping
+        if self._making_way or gate.reserved():
+            self._making_way = True
+            raise _MakingWay
         lease.check()
 
-    def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease, waited: float) -> BatchReport:
+    def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> BatchReport:
         started = time.monotonic()
+        waited, self._waited = self._waited, 0.0
         rows = bad = 0
         skipped = self._splice.committed(self.name, batch_id)
         if not skipped:
@@ -274,19 +315,6 @@ class StreamWriter:
         bad.write.mode("overwrite").json(folder)  # a repeated batch overwrites it with the same rows
         log.warning("stream %s: %d bad rows of batch %d are in %s", self.name, rows, batch_id, folder)
 
-    def _await_reservation(self, lease: sync.Lease) -> float:
-        """Wait while the table is reserved for a job that cannot merge."""
-        started = time.monotonic()
-        reservation = self._client.lock(RESERVATION_LOCK)
-        poll_interval = self._spec.locks.settings.poll_interval
-        announced = False
-        while (status := reservation.status()).state == "held" and not self._stop.wait(poll_interval):
-            lease.check()
-            if not announced:
-                log.info("stream %s waits: the table is reserved by %s", self.name, printable(status.holder))
-                announced = True
-        return time.monotonic() - started if announced else 0.0
-
     def _count(self, done: BatchReport) -> None:
         before = self.report
         self.report = dataclasses.replace(
@@ -295,7 +323,6 @@ class StreamWriter:
             rows=before.rows + done.rows,
             skipped=before.skipped + done.skipped,
             quarantined=before.quarantined + done.quarantined,
-            reservation_wait_seconds=before.reservation_wait_seconds + done.reservation_seconds,
         )
         log.info(
             "stream %s: batch %d, %d rows in %.1f s%s",
