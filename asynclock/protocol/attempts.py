@@ -96,8 +96,8 @@ class Attempts:
         """Whether an attempt on ``base`` may still land."""
         return any(each.version is None and each.base == base for each in self._by_nonce.values())
 
-    def find(self, seen: Seen) -> Attempt | None:
-        """Return the attempt that ``seen`` shows to have landed and not to be released yet, or None."""
+    def recognise(self, seen: Seen) -> Attempt | None:
+        """Return the attempt that ``seen`` shows to have landed, and note its version; else None."""
         if seen.record is None or seen.record.expired or seen.record.nonce is None:
             return None
         attempt = self._by_nonce.get(seen.record.nonce)

@@ -206,7 +206,7 @@ class HeldLock:
         if (left := self.remaining()) <= 0:
             return error
         seen = await self._objects.read(self.key, timeout=left)
-        mine = self._attempts.find(seen)
+        mine = self._attempts.recognise(seen)
         if mine is not None and mine is not self.head:
             self._extend(mine)
             return None
@@ -313,7 +313,7 @@ class HeldLock:
 
     def shown_by(self, seen: Seen) -> bool:
         """Whether ``seen`` is a live record of this lease, perhaps of a renewal that was thought lost."""
-        mine = self._attempts.find(seen)
+        mine = self._attempts.recognise(seen)
         if mine is not None:
             self.head = mine
         return mine is not None
