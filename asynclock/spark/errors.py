@@ -78,6 +78,27 @@ class ClusteringPlanError(AsyncLockError):
         self.path, self.instant, self.state = path, instant, state
 
 
+class StrayFilesError(AsyncLockError):
+    """The table has files outside of its buckets, with which every write fails; nothing was written.
+
+    Attributes:
+        path: The table.
+        commits: Instant times of the commits that wrote them.
+        files: Paths of the files, below the table.
+    """
+
+    _fields = ("path", "commits", "files")
+
+    def __init__(self, *, path: str, commits: tuple[str, ...], files: tuple[str, ...]) -> None:
+        super().__init__(
+            f"the splice table {path} has {len(files)} files outside of its buckets, such as {files[0]}: "
+            "every write fails with them; nothing was written. Something wrote them without the table's "
+            f"options in commit {', '.join(commits)}. Stop it, and run asynclock pipeline repair, which "
+            "moves their rows into the buckets"
+        )
+        self.path, self.commits, self.files = path, commits, files
+
+
 class TableBusyError(AcquireTimeoutError):
     """A reservation gave up, because work on the table did not end in time.
 

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
-from asynclock.spark.errors import ClusteringPlanError
+from asynclock.spark.errors import ClusteringPlanError, StrayFilesError
 from asynclock.spark.hudi.columns import Stored, stored_columns, union
 from asynclock.spark.hudi.instants import CLUSTERING, METADATA_PREFIX, WRITES, BatchCommit, Instant
+from asynclock.spark.hudi.strays import existing, stray_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyspark.sql import SparkSession
+
+    from asynclock.spark.hudi.strays import StrayFile
 
 _READ_ATTEMPTS: Final = 5
 
@@ -37,6 +40,7 @@ class Timeline:
         self._batches: dict[tuple[str, str, int], BatchCommit] = {}
         self._queries: dict[str, dict[str, str]] = {}
         self._columns: dict[str, Stored] = {}
+        self._strays: list[StrayFile] = []
         self._view: dict[str, str] = {}
         self._locked: BatchCommit | None = None
         self._newest: tuple[str, str] = ("", "")
@@ -152,6 +156,20 @@ class Timeline:
             if instant.action == CLUSTERING:
                 raise ClusteringPlanError(path=self._path, instant=instant.requested, state=instant.state)
 
+    def strays(self) -> list[StrayFile]:
+        """Return the files outside of the buckets that known commits wrote and that still exist."""
+        return existing(self._spark, self._path, self._strays)
+
+    def refuse_strays(self) -> None:
+        """Make sure that no file is outside of the buckets, with which every write of a bucket table fails.
+
+        Raises:
+            StrayFilesError: There are such files.
+        """
+        if strays := self.strays():
+            commits = tuple(sorted({stray.instant for stray in strays}))
+            raise StrayFilesError(path=self._path, commits=commits, files=tuple(one.path for one in strays))
+
     def silent(self, timeout_ms: int) -> list[Instant]:
         """Return the writes in flight whose writer has sent no heartbeat for ``timeout_ms`` milliseconds."""
         meta = self._meta_client()
@@ -257,6 +275,7 @@ class Timeline:
             stored = stored_columns(metadata.get("schema", ""), floats)
             self._columns = union(self._columns, stored)
             if commit is None:
+                self._strays += stray_files(timeline.readCommitMetadata(instant), requested)
                 continue
             self._commits[requested] = commit
             self._batches.setdefault(commit.batch, commit)
@@ -271,8 +290,10 @@ class Timeline:
         if self._meta is None:
             jvm = self._spark._jvm  # noqa: SLF001  the only way to Hudi's classes
             configuration = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
-            properties = jvm.org.apache.hadoop.fs.Path(f"{self._path}/.hoodie/hoodie.properties")
-            if not properties.getFileSystem(configuration).exists(properties):
+            # While the properties are rewritten there is only their copy, which Hudi then reads.
+            names = ("hoodie.properties", "hoodie.properties.backup")
+            paths = [jvm.org.apache.hadoop.fs.Path(f"{self._path}/.hoodie/{name}") for name in names]
+            if not any(path.getFileSystem(configuration).exists(path) for path in paths):
                 return None
             storage = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
             builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()

@@ -83,7 +83,7 @@ def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> Da
 def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataFrame, Timeline]:
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
-        raise _unread(spec, "there is no table yet")
+        raise unread(spec, "there is no table yet")
     reader = spark.read.format("hudi").options(**read_options(spec))
     if as_of is not None:
         reader = reader.option(_AS_OF, as_of)
@@ -99,7 +99,7 @@ def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataF
     if RECORD_KEY not in present:
         committed = any(instant.completed for instant in timeline.instants())
         what = f"the table is not a {spec.table.kind} table of asynclock" if committed else _NOT_YET
-        raise _unread(spec, what)
+        raise unread(spec, what)
     check_properties(spec, timeline.properties())
     shown = []
     for name, kind in spec.physical_types().items():
@@ -124,7 +124,7 @@ def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
         frame.inputFiles()  # lists the files, and Hudi keeps the list
         if newest is not None and timeline.newest_completion() == newest:
             return frame, newest
-    raise _unread(spec, f"{_PINS} times in a row something was committed while the files were listed")
+    raise unread(spec, f"{_PINS} times in a row something was committed while the files were listed")
 
 
 def physical_columns(spec: Spec) -> list[str]:
@@ -132,7 +132,8 @@ def physical_columns(spec: Spec) -> list[str]:
     return list(spec.physical_types())
 
 
-def _unread(spec: Spec, what: str) -> SpecError:
+def unread(spec: Spec, what: str) -> SpecError:
+    """Return the error of a table that cannot be read."""
     reason = f"{what}; feed it first (asynclock pipeline run {spec.path}), or correct the path"
     return misplaced(spec, ("table", "path"), spec.table.path, reason)
 

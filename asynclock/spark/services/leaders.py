@@ -82,6 +82,7 @@ def run_services(
         SpecError: The services of the table run inside of its writes, the table was written under other
             locks, or they belong to another table. Nothing was written.
         ClusteringPlanError: A table with buckets has a clustering plan, with which every write fails.
+        StrayFilesError: The table has files outside of its buckets, with which every write fails.
     """
     started = time.monotonic()
     stop = stop or threading.Event()
@@ -147,8 +148,12 @@ class Compaction:
 
         Raises:
             ClusteringPlanError: The table has a clustering plan.
+            StrayFilesError: The table has files outside of its buckets.
         """
+        self._timeline.refresh()
         _refuse_clustering(self._spec, self._timeline)
+        if self._spec.table.kind == "splice":
+            self._timeline.refuse_strays()
         instants = self._timeline.instants()
         planned = _planned(instants, COMPACTION)
         since = _count_since(instants, DELTA_COMMIT, COMPACTED)

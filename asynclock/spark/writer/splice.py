@@ -24,15 +24,16 @@ from asynclock.spark.hudi.columns import (
     removed_columns,
 )
 from asynclock.spark.hudi.fit import check_commit, check_properties
+from asynclock.spark.hudi.guard import is_guarded
 from asynclock.spark.hudi.instants import DELETES, BatchCommit
-from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks
+from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks, guard_table
 from asynclock.spark.hudi.names import carried_names, check_names
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.timeline import Timeline, is_table
 from asynclock.spark.source.reading import ARRIVAL
 from asynclock.spark.spec.keys import record_key, unfit
 from asynclock.spark.spec.model import RECORD_KEY
-from asynclock.spark.writer.columns import declare_columns
+from asynclock.spark.writer.columns import declare_columns, read_with
 from asynclock.spark.writer.conflicts import until_no_conflict
 from asynclock.spark.writer.deletion import DELETE_LOCK, Deletion, key_frame
 from asynclock.spark.writer.reservation import working
@@ -82,6 +83,7 @@ class Splice:
             that the spec's cannot hold, under other locks, or with another name for a column of the view.
             Nothing was written.
         ClusteringPlanError: The table has a clustering plan, with which every write fails.
+        StrayFilesError: The table has files outside of its buckets, with which every write fails.
     """
 
     def __init__(self, spec: Spec, spark: SparkSession) -> None:
@@ -89,7 +91,7 @@ class Splice:
         self._spark = spark
         self._timeline = Timeline(spark, spec.table.path)
         self._properties: dict[str, str] = {}
-        self._checked = False
+        self._checked = self._guarded = False
         self._claimed = False
         self._table_id = ""
         self._opened: frozenset[str] | None = None
@@ -151,16 +153,21 @@ class Splice:
             if lease is None:
                 worker = f"a write to stream {stream}"
                 lease = held.enter_context(working(self._spec, self._spark, stream_lock(stream), worker))
-            if not self._claimed:
+            creates = not self._claimed
+            if creates:
                 # Two writers that create the table at once would overwrite each other's properties, and
                 # neither would see a commit to compare its number of buckets with.
                 held.enter_context(self._creation())
             query_id = query_id or self._query_id()
-            if self._spec.table.concurrency == "nbcc":
-                return self._write(df, spec, batch_id, query_id, lease)
-            return until_no_conflict(
-                partial(self._write, df, spec, batch_id, query_id, lease), lease, f"stream {stream}"
-            )
+            if self._spec.table.concurrency != "nbcc":
+                return until_no_conflict(
+                    partial(self._write, df, spec, batch_id, query_id, lease), lease, f"stream {stream}"
+                )
+            written = self._write(df, spec, batch_id, query_id, lease)
+            if not self._guarded:
+                guard_table(self._spec, self._spark, alone=creates)
+                self._guarded = True
+            return written
 
     def delete(
         self,
@@ -227,11 +234,6 @@ class Splice:
         return report
 
     @contextlib.contextmanager
-    def _hold(self, lock: str) -> Iterator[sync.Lease]:
-        with self._spec.locks.connect() as client, client.lock(lock).hold() as lease:
-            yield lease
-
-    @contextlib.contextmanager
     def _creation(self) -> Iterator[None]:
         """Bind the locks to the table; until the body has ended, no other writer creates the table."""
         with self._spec.locks.connect() as client, client.lock(CREATION_LOCK).hold() as lease:
@@ -270,7 +272,7 @@ class Splice:
             buckets=self._spec.table.buckets,
             key=self._spec.table.key,
             table_id=first.table_id if first else self._table_id,
-            columns=_read_with(stream, self._spec),
+            columns=read_with(stream, self._spec),
             floats=tuple(sorted(floats_among(columns))),
             locks=self._spec.locks.url,
             view=carried_names(self._spec, self._timeline.view_names()),
@@ -352,9 +354,12 @@ class Splice:
                 raise ConfigError(setting="df", value=name, reason=reason)
 
     def _check_table(self, stream: StreamSpec | None = None) -> None:
+        if self._spec.table.kind == "splice":
+            self._timeline.refuse_strays()
         check_url(self._spec, self._timeline.locked())
         if not self._checked:  # properties, key and buckets never change
             self._properties = self._timeline.properties()
+            self._guarded = is_guarded(self._spec, self._properties)
             check_properties(self._spec, self._properties)
             if commit := self._timeline.any_commit():
                 check_commit(self._spec, commit)
@@ -390,10 +395,3 @@ class Splice:
 
     def _query_id(self) -> str:
         return self._spark.sparkContext.getLocalProperty(_QUERY_ID_PROPERTY) or DIRECT_QUERY
-
-
-def _read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
-    """Return the stream's own columns and their types, with ``?`` if optional; the ordering column first."""
-    owned = sorted(stream.owned(spec.table), key=lambda column: column.name != stream.ordering)
-    marks = dict.fromkeys(stream.optional, "?")
-    return tuple((column.name, column.type + marks.get(column.name, "")) for column in owned)
