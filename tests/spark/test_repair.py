@@ -10,7 +10,7 @@ import pytest
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark import repair
 from asynclock.spark.errors import ClusteringPlanError, StrayFilesError
-from asynclock.spark.hudi.guard import guard_properties, is_guarded
+from asynclock.spark.hudi.guard import is_guarded
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.leaders import run_services
@@ -46,18 +46,10 @@ def spec(pipeline: Pipeline) -> Spec:
     return loaded
 
 
-def unguard(pipeline: Pipeline, spec: Spec) -> None:
-    """Take the guard away: as an older table, or one whose properties somebody has edited."""
-    properties = pipeline.folder / "table" / ".hoodie" / "hoodie.properties"
-    lines = properties.read_text().split("\n")
-    kept = [line for line in lines if line.partition("=")[0] not in guard_properties(spec)]
-    properties.write_text("\n".join([*kept, "hoodie.table.keygenerator.type=NON_PARTITION", ""]))
-
-
 def write_plainly(pipeline: Pipeline, spec: Spec, *values: str) -> None:
     """What a session does that knows nothing of the table's options: files with random ids."""
     spark = pipeline.spark
-    unguard(pipeline, spec)
+    pipeline.unguard(spec)
     spark.sql("DROP TABLE IF EXISTS plain")
     spark.sql(f"CREATE TABLE plain USING hudi LOCATION '{spec.table.path}'")
     for value in values:

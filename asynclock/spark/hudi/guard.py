@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.hudi import hoodie
 from asynclock.spark.hudi.options import sql_options
+from asynclock.spark.hudi.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,11 +61,15 @@ def is_guarded(spec: Spec, properties: Mapping[str, str]) -> bool:
     return spec.table.kind != "splice" or guard_properties(spec).items() <= properties.items()
 
 
-def guard(spec: Spec, spark: SparkSession) -> None:
-    """Put the guard into the table's ``hoodie.properties``; the table exists, and nobody else creates it now.
+def guard(spec: Spec, spark: SparkSession) -> bool:
+    """Put the guard into the properties of the table; return whether there is a table that lacked it.
 
+    The caller holds ``CREATION_LOCK`` or has reserved the table, so that nobody else writes the properties.
     Hudi keeps a copy of the file while it is rewritten, which readers take meanwhile.
     """
+    properties = Timeline(spark, spec.table.path).properties()
+    if not properties or is_guarded(spec, properties):
+        return False
     jvm: Any = spark._jvm  # noqa: SLF001  no public way to Hudi's classes
     entries = jvm.java.util.Properties()
     for name, value in guard_properties(spec).items():
@@ -75,3 +80,4 @@ def guard(spec: Spec, spark: SparkSession) -> None:
     )
     storage = jvm.org.apache.hudi.storage.HoodieStorageUtils.getStorage(folder, configuration)
     jvm.org.apache.hudi.common.table.HoodieTableConfig.update(storage, folder, entries)
+    return True

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock import sync
-from asynclock.spark.hudi.guard import guard, is_guarded
 from asynclock.spark.hudi.timeline import Timeline, is_table
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.place import same_locks, same_table
@@ -148,20 +147,3 @@ def _unmarked(spec: Spec) -> SpecError:
         f'moved_from = "{spec.locks.url}"'
     )
     return misplaced(spec, ("locks", "url"), spec.locks.url, reason)
-
-
-def guard_table(spec: Spec, spark: SparkSession, *, alone: bool = False) -> None:
-    """Put the guard into the properties of the table, unless it is there.
-
-    Args:
-        spec: The spec of an existing table.
-        spark: A session with Hudi.
-        alone: Whether the caller holds ``CREATION_LOCK``, so that nobody else writes the properties.
-    """
-    if is_guarded(spec, Timeline(spark, spec.table.path).properties()):
-        return
-    if alone:
-        guard(spec, spark)
-        return
-    with spec.locks.connect() as client, client.lock(CREATION_LOCK).hold():
-        guard(spec, spark)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
-from asynclock.spark.hudi.locks import guard_table, refuse_other_locks
+from asynclock.spark.hudi.guard import guard, is_guarded
+from asynclock.spark.hudi.locks import CREATION_LOCK, refuse_other_locks
 from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.hudi.session import SQL_EXTENSION
 from asynclock.spark.hudi.timeline import Timeline
@@ -68,7 +69,9 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
     if timeline.any_commit() is None:
         raise unread(spec, "nothing is committed yet" if timeline.exists() else "there is no table yet")
     refuse_other_locks(spec, spark)
-    guard_table(spec, spark)
+    if not is_guarded(spec, timeline.properties()):
+        with spec.locks.connect() as client, client.lock(CREATION_LOCK).hold():
+            guard(spec, spark)
     stored = view + STORED
     if spark.catalog.tableExists(stored):
         _refuse_another(spec, spark, stored)

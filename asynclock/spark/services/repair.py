@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.hudi import hoodie
-from asynclock.spark.hudi.guard import is_guarded
-from asynclock.spark.hudi.locks import guard_table, refuse_other_locks
+from asynclock.spark.hudi.guard import guard
+from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.options import read_options, write_options
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.strays import StrayFile, listed_strays
@@ -99,10 +99,7 @@ class _Repair:
 
     def run(self) -> RepairReport:
         plans = self._remove_plans()
-        properties = self._timeline.properties()
-        unguarded = bool(properties) and not is_guarded(self._spec, properties)
-        if unguarded:
-            guard_table(self._spec, self._spark)
+        guarded = guard(self._spec, self._spark)
         strays = listed_strays(self._spark, self._table)
         copied = self._copied()
         rejected = self._copy([stray for stray in strays if stray.path not in copied])
@@ -116,7 +113,7 @@ class _Repair:
             rejected=rejected,
             rejected_folder=f"{self._table}/{_REJECTED}" if rejected else None,
             plans=plans,
-            guarded=unguarded,
+            guarded=guarded,
         )
 
     def _remove_plans(self) -> tuple[str, ...]:

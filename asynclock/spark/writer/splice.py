@@ -24,9 +24,9 @@ from asynclock.spark.hudi.columns import (
     removed_columns,
 )
 from asynclock.spark.hudi.fit import check_commit, check_properties
-from asynclock.spark.hudi.guard import is_guarded
+from asynclock.spark.hudi.guard import guard, is_guarded
 from asynclock.spark.hudi.instants import DELETES, BatchCommit
-from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks, guard_table
+from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks
 from asynclock.spark.hudi.names import carried_names, check_names
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.timeline import Timeline, is_table
@@ -91,7 +91,7 @@ class Splice:
         self._spark = spark
         self._timeline = Timeline(spark, spec.table.path)
         self._properties: dict[str, str] = {}
-        self._checked = self._guarded = False
+        self._checked = False
         self._claimed = False
         self._table_id = ""
         self._opened: frozenset[str] | None = None
@@ -100,7 +100,8 @@ class Splice:
         if spec.table.buckets:
             self._timeline.refuse_clustering()
         self._check_table()
-        self._claimed = check_locks(spec, self._timeline.locked(), partial(is_table, spark))
+        bound = check_locks(spec, self._timeline.locked(), partial(is_table, spark))
+        self._claimed = bound and is_guarded(spec, self._properties)
 
     def table_id(self) -> str | None:
         """Return the id of the table, or None if nothing is committed yet."""
@@ -153,21 +154,16 @@ class Splice:
             if lease is None:
                 worker = f"a write to stream {stream}"
                 lease = held.enter_context(working(self._spec, self._spark, stream_lock(stream), worker))
-            creates = not self._claimed
-            if creates:
+            if not self._claimed:
                 # Two writers that create the table at once would overwrite each other's properties, and
                 # neither would see a commit to compare its number of buckets with.
                 held.enter_context(self._creation())
             query_id = query_id or self._query_id()
-            if self._spec.table.concurrency != "nbcc":
-                return until_no_conflict(
-                    partial(self._write, df, spec, batch_id, query_id, lease), lease, f"stream {stream}"
-                )
-            written = self._write(df, spec, batch_id, query_id, lease)
-            if not self._guarded:
-                guard_table(self._spec, self._spark, alone=creates)
-                self._guarded = True
-            return written
+            if self._spec.table.concurrency == "nbcc":
+                return self._write(df, spec, batch_id, query_id, lease)
+            return until_no_conflict(
+                partial(self._write, df, spec, batch_id, query_id, lease), lease, f"stream {stream}"
+            )
 
     def delete(
         self,
@@ -235,7 +231,7 @@ class Splice:
 
     @contextlib.contextmanager
     def _creation(self) -> Iterator[None]:
-        """Bind the locks to the table; until the body has ended, no other writer creates the table."""
+        """Bind the locks to the table and guard it; until the body has ended, no other writer creates it."""
         with self._spec.locks.connect() as client, client.lock(CREATION_LOCK).hold() as lease:
             self._timeline.refresh()
             self._check_table()
@@ -246,7 +242,9 @@ class Splice:
                 client=client,
                 lease=lease,
             )
+            guard(self._spec, self._spark)  # before the write, which must agree with what is there
             yield
+            guard(self._spec, self._spark)
         self._claimed = True
 
     def _write(
@@ -359,7 +357,6 @@ class Splice:
         check_url(self._spec, self._timeline.locked())
         if not self._checked:  # properties, key and buckets never change
             self._properties = self._timeline.properties()
-            self._guarded = is_guarded(self._spec, self._properties)
             check_properties(self._spec, self._properties)
             if commit := self._timeline.any_commit():
                 check_commit(self._spec, commit)
