@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KEY_GENERATOR: Final = "io.asynclock.hudi.SpliceKeyGenerator"
 
 # Without these a write makes files outside of the buckets, compacts or cleans beside the elected services,
-# rolls running streams back, or commits without the lock of the others.
+# rolls running streams back, looks dead to the cleaning, or commits without the lock of the others.
 _GUARDED: Final = (
     hoodie.DATASOURCE_WRITE_TABLE_TYPE,
     hoodie.INDEX_TYPE,
@@ -42,7 +42,11 @@ _GUARDED: Final = (
     hoodie.CLUSTERING_ASYNC_ENABLED,
     hoodie.CLEAN_AUTOMATIC,
     hoodie.ARCHIVE_AUTOMATIC,
+    hoodie.CLIENT_HEARTBEAT_INTERVAL_IN_MS,
+    hoodie.CLIENT_HEARTBEAT_TOLERABLE_MISSES,
 )
+# Hudi compacts inside of a frame's write that does not forbid it, whatever the properties say of that.
+_NEVER: Final = str(2**31 - 1)
 
 
 def guard_properties(spec: Spec) -> dict[str, str]:
@@ -50,6 +54,7 @@ def guard_properties(spec: Spec) -> dict[str, str]:
     options = sql_options(spec)
     return {
         **{name: options[name] for name in _GUARDED},
+        hoodie.COMPACT_INLINE_MAX_DELTA_COMMITS: _NEVER,
         hoodie.TABLE_KEYGENERATOR_TYPE: "USER_PROVIDED",
         hoodie.TABLE_KEYGENERATOR_CLASS: KEY_GENERATOR,
         hoodie.ASYNCLOCK_KEY: ",".join(spec.table.key),
