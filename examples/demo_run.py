@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from asynclock import sync
 from asynclock.spark import load_spec
 from examples.demo_children import ENDED, Child, DemoError, Message
 from examples.demo_table import Instant, TableFiles
@@ -89,7 +88,7 @@ class PipelineRun:
         self._screen = screen
         self._inbox: queue.Queue[Message] = queue.Queue()
         self._children: dict[str, Child] = {}
-        self._locks = sync.connect(self.spec.locks.url, settings=self.spec.locks.settings)
+        self._locks = self.spec.locks.connect()
         self._victim_lock = self._locks.lock(f"stream/{VICTIM}")
         self._kill: Kill | None = None
         self._started: float | None = None

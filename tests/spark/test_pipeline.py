@@ -18,13 +18,13 @@ from asynclock import sync
 from asynclock.errors import ConfigError, LeaseLostError, LockChangedError, SpecError
 from asynclock.spark import cancel
 from asynclock.spark.errors import BadRowsError
-from asynclock.spark.hudi.options import splice_write_options
+from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.leaders import Cleaning, Compaction
-from asynclock.spark.spec.keys import RECORD_KEY
 from asynclock.spark.spec.load import load_spec
+from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer import stream_writer
 from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.streams import run
@@ -537,7 +537,7 @@ def test_table_of_an_earlier_version_is_refused(pipeline: Pipeline) -> None:
     """A table whose record key is made of the user's columns, which Hudi could confuse, is left as it is."""
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
     spec = pipeline.spec()
-    options = splice_write_options(base_path=spec.table.path, table="table", key=["k"], buckets=1)
+    options = write_options(spec) | {"hoodie.datasource.write.recordkey.field": "k"}
     frame = pipeline.spark.createDataFrame([("N1", 1, 1)], "k string, a__ts bigint, a__x int")
     frame.write.format("hudi").options(**options).mode("append").save(spec.table.path)
     before = pipeline.everything()

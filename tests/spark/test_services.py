@@ -12,10 +12,9 @@ import pytest
 
 from asynclock import sync
 from asynclock.spark.errors import ClusteringPlanError
-from asynclock.spark.hudi.options import read_options, splice_write_options
+from asynclock.spark.hudi.options import read_options, write_options
 from asynclock.spark.reader.snapshot import physical_columns, read, snapshot
 from asynclock.spark.services.leaders import Cleaning, Compaction, _write_client, run_services
-from asynclock.spark.spec.keys import RECORD_KEY
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def contents(pipeline: Pipeline, spec: Spec) -> list[tuple[object, ...]]:
 
 def compacted(pipeline: Pipeline, spec: Spec) -> list[tuple[object, ...]]:
     """Every stored cell of the last compaction."""
-    reader = pipeline.spark.read.format("hudi").options(**read_options(query_type="read_optimized"))
+    reader = pipeline.spark.read.format("hudi").options(**read_options(spec, query_type="read_optimized"))
     frame = reader.load(spec.table.path).select(*physical_columns(spec))
     return sorted(tuple(row) for row in frame.collect())
 
@@ -217,4 +216,4 @@ def test_each_service_has_one_leader(pipeline: Pipeline) -> None:
 
 def writing(spec: Spec) -> dict[str, str]:
     """Options of a writer of the table."""
-    return splice_write_options(base_path=spec.table.path, table="table", key=[RECORD_KEY], buckets=1)
+    return write_options(spec)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.hudi import hoodie
 from asynclock.spark.hudi.options import MERGER_STRATEGY_ID, partition_options
-from asynclock.spark.spec.keys import RECORD_KEY
 from asynclock.spark.spec.load import misplaced
+from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

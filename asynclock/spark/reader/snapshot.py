@@ -10,9 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.spec.keys import RECORD_KEY
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.spec.model import ORDERING, TOMBSTONE
+from asynclock.spark.spec.model import ORDERING, RECORD_KEY, TOMBSTONE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,10 +21,11 @@ if TYPE_CHECKING:
 
 
 def read(spec: Spec, spark: SparkSession) -> DataFrame:
-    """Return the rows of the table under the plain names of the spec.
+    """Return the rows of the table under the names of the view.
 
-    A stream's columns are null if it has no event for the key or if its newest event is a tombstone. A row
-    in which no stream is alive is left out. Ordering columns have their names in the spec.
+    A name that one stream has stays plain, one of several streams is ``<stream>__<name>``, and the ``as`` of
+    a stream gives any of its columns another name. A stream's columns are null if it has no event for the key
+    or if its newest event is a tombstone. A row in which no stream is alive is left out.
 
     Args:
         spec: The table and its streams.
@@ -40,11 +40,12 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
     table = snapshot(spec, spark)
     alive = reduce(or_, (_alive(stream) for stream in spec.streams))
     plain = [F.col(name) for name in spec.table.shared_columns]
+    names = spec.view_names()
     for stream in spec.streams:
         plain += [
-            F.when(_alive(stream), F.col(stream.physical(column))).alias(column.name)
-            for column in stream.owned(spec.table)
-            if column.name != TOMBSTONE
+            F.when(_alive(stream), F.col(physical)).alias(names[physical])
+            for physical in map(stream.physical, stream.owned(spec.table))
+            if physical in names
         ]
     return table.where(alive).select(*plain)
 
@@ -57,7 +58,7 @@ def snapshot(spec: Spec, spark: SparkSession) -> DataFrame:
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
         raise _unread(spec, "there is no table yet")
-    stored = spark.read.format("hudi").options(**read_options()).load(spec.table.path)
+    stored = spark.read.format("hudi").options(**read_options(spec)).load(spec.table.path)
     present = set(stored.columns)
     if RECORD_KEY not in present:
         committed = any(instant.completed for instant in timeline.instants())

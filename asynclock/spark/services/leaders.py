@@ -12,17 +12,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock import sync
 from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
-from asynclock.hudi import hoodie
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.hudi.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
-from asynclock.spark.hudi.options import cleaning_options, compaction_options
+from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, compaction_options
 from asynclock.spark.hudi.session import exact_times, session
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import ServicesReport
-from asynclock.spark.spec.keys import RECORD_KEY
 from asynclock.spark.writer.streams import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -30,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from asynclock import sync
     from asynclock.spark.hudi.instants import Instant
     from asynclock.spark.spec.model import Spec
 
@@ -71,7 +69,7 @@ def run_services(
         if spark is None:
             spark = session("asynclock services")
             resources.callback(spark.stop)
-        client = resources.enter_context(sync.connect(spec.locks.url, settings=spec.locks.settings))
+        client = resources.enter_context(spec.locks.connect())
         resources.enter_context(stopped_by_signals(stop))
         compaction = Compaction(spec, spark, on_event)
         cleaning = Cleaning(spec, spark, on_event)
@@ -126,11 +124,7 @@ class Compaction:
         since = _count_since(instants, DELTA_COMMIT, COMPACTED)
         if not planned and since < self._spec.services.compact_every_commits:
             return
-        options = compaction_options(
-            base_path=self._spec.table.path,
-            key=[RECORD_KEY],
-            every_commits=self._spec.services.compact_every_commits,
-        )
+        options = compaction_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
         with _write_client(self._spec, self._spark, options) as client:
             empty = self._spark._jvm.org.apache.hudi.common.util.Option.empty  # noqa: SLF001  no public way
             if not planned:
@@ -163,17 +157,7 @@ class Cleaning:
         self._spark = spark
         self._on_event = on_event
         self._timeline = Timeline(spark, spec.table.path)
-        services = spec.services
-        self._options = {
-            **cleaning_options(
-                base_path=spec.table.path, key=[RECORD_KEY], retain_commits=services.retain_commits
-            ),
-            hoodie.KEEP_MIN_COMMITS: str(services.archive_min_commits),
-            hoodie.KEEP_MAX_COMMITS: str(services.archive_max_commits),
-            hoodie.COMPACT_INLINE_MAX_DELTA_COMMITS: str(services.compact_every_commits),
-        }
-        interval = int(self._options[hoodie.CLIENT_HEARTBEAT_INTERVAL_IN_MS])
-        self._silence_ms = interval * int(self._options[hoodie.CLIENT_HEARTBEAT_TOLERABLE_MISSES])
+        self._options = cleaning_options(spec, tasks=spark.sparkContext.defaultParallelism)
 
     def step(self) -> None:
         """Do what is due.
@@ -182,7 +166,7 @@ class Cleaning:
             ClusteringPlanError: The table has a clustering plan.
         """
         self._timeline.refuse_clustering()
-        dead = [instant.requested for instant in self._timeline.silent(self._silence_ms)]
+        dead = [instant.requested for instant in self._timeline.silent(SILENCE_MS)]
         instants = self._timeline.instants()
         services = self._spec.services
         clean = _count_since(instants, COMPACTED, CLEAN) > 0

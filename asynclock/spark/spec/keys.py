@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from asynclock.spark.spec.model import Spec, TableSpec
 
-RECORD_KEY: Final = "_asynclock_key"
-
 # Hudi, like Hive, reads a folder of this name as null.
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _MAX_NAME_BYTES: Final = 255  # of a file or folder, on the file systems of Linux and on HDFS

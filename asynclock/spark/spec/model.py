@@ -8,24 +8,28 @@ created, locked or written here, and Spark is not needed.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from asynclock.backends._url import refuse_credentials
-from asynclock.client import connect
-from asynclock.errors import BackendNotInstalledError, ConfigError
+from asynclock.errors import ConfigError
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
+from asynclock.spark.spec.view import check_renamed, view_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from asynclock.settings import LeaseSettings
+    from asynclock.spark.spec.locks import LocksSpec
 
 SourceFormat = Literal["csv", "parquet", "json"]
 BadRowPolicy = Literal["quarantine", "fail"]
+TableType = Literal["mor", "cow"]
+
+RECORD_KEY: Final = "_asynclock_key"
+"""The column with the whole key; see ``asynclock.spark.spec.keys``."""
 
 COLUMN_TYPES: Final = (
     "string", "boolean", "int", "bigint", "float", "double", "date", "timestamp", "decimal(p,s)",
@@ -51,12 +55,14 @@ class TableSpec:
         key: Columns that identify a row; every stream has them.
         partition_by: Key columns, or columns that never change for a key; every stream has them.
         buckets: Hash buckets per partition; fixed for the life of the table.
+        type: Merge-on-read or copy-on-write.
     """
 
     path: str
     key: tuple[str, ...]
     partition_by: tuple[str, ...] = ()
     buckets: int = 4
+    type: TableType = "mor"
 
     def __post_init__(self) -> None:
         refuse_credentials("path", self.path)
@@ -80,24 +86,6 @@ class TableSpec:
     def shared_columns(self) -> tuple[str, ...]:
         """Key and partition columns, each once: the columns that every stream writes."""
         return tuple(dict.fromkeys((*self.key, *self.partition_by)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocksSpec:
-    """The place and times of the pipeline's leases.
-
-    Attributes:
-        url: URL of the locks, as for ``asynclock.connect``.
-        settings: Times of the leases.
-    """
-
-    url: str
-    settings: LeaseSettings
-
-    def __post_init__(self) -> None:
-        # A spec may name a store whose package is not installed on this machine.
-        with suppress(BackendNotInstalledError):
-            connect(self.url, settings=self.settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +149,7 @@ class StreamSpec:
         csv: Dialect of CSV files; None: RFC 4180.
         max_files_per_trigger: Most files in one micro-batch; None: all files that exist.
         on_bad_row: Quarantine bad rows, or fail the batch before anything is written.
+        as_: Names in the view of some of the columns, by their names in the files; in the spec ``as``.
     """
 
     name: str
@@ -172,6 +161,7 @@ class StreamSpec:
     csv: CsvDialect | None = None
     max_files_per_trigger: int | None = None
     on_bad_row: BadRowPolicy = "fail"
+    as_: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_stream_name(self.name)
@@ -200,6 +190,7 @@ class StreamSpec:
             reason = f"{self.name}__{ORDERING} holds the ordering column {self.ordering!r}; use another name"
             raise _wrong(f"columns.{ORDERING}", ORDERING, reason)
         self._check_tombstone()
+        check_renamed(self.as_, [column.name for column in self.columns if column.name != TOMBSTONE])
 
     @property
     def quarantine(self) -> str:
@@ -245,6 +236,7 @@ class Spec:
     locks: LocksSpec
     services: ServicesSpec
     streams: tuple[StreamSpec, ...]
+    spark: SparkSpec = field(default_factory=SparkSpec)
 
     def __post_init__(self) -> None:
         if not self.streams:
@@ -252,6 +244,7 @@ class Spec:
         self._check_checkpoints()
         self._check_shared_types()
         self._check_owners()
+        self.view_names()
 
     def stream(self, name: str) -> StreamSpec:
         """Return the stream of that name.
@@ -267,6 +260,26 @@ class Spec:
     def shared_type(self, column: str) -> str:
         """Return the type of a key or partition column: as a stream declares it, else string."""
         return next((found.type for _, found in self._declared(column)), "string")
+
+    def view_names(self) -> dict[str, str]:
+        """Return the names in the view by the physical names of the columns, stream by stream.
+
+        Key and partition columns keep their names; tombstones are not in the view.
+
+        Raises:
+            ConfigError: Two columns would have one name.
+        """
+        own = {
+            (stream.name, column.name): stream.physical(column)
+            for stream in self.streams
+            for column in stream.owned(self.table)
+            if column.name != TOMBSTONE
+        }
+        renamed = {
+            (stream.name, name): shown for stream in self.streams for name, shown in stream.as_.items()
+        }
+        names = view_names(own, renamed, self.table.shared_columns)
+        return {physical: names[column] for column, physical in own.items()}
 
     def _declared(self, name: str) -> Iterator[tuple[StreamSpec, Column]]:
         for stream in self.streams:
@@ -299,21 +312,19 @@ class Spec:
                     raise _wrong(f"streams.{stream.name}.ordering", name, reason)
 
     def _check_owners(self) -> None:
-        owners: dict[str, str] = {name.lower(): "" for name in self.table.shared_columns}
+        shared = {name.lower(): name for name in self.table.shared_columns}
         for stream in self.streams:
             for column in stream.owned(self.table):
-                name = column.name.lower()
-                if name == TOMBSTONE:
-                    continue  # every stream may have one, since the view does not show it
-                setting = f"streams.{stream.name}.columns.{column.name}"
-                if name in owners:
-                    other = f"stream {owners[name]!r}" if owners[name] else "the key or partition columns"
+                if column.name.lower() in shared:
                     reason = (
-                        f"column {column.name!r} of stream {stream.name!r} is claimed by {other} as well; "
-                        "a column has one owner: drop or rename it in one of them"
+                        f"differs from the key or partition column {shared[column.name.lower()]!r} in case "
+                        "only; write it in the same way or use another name"
                     )
-                    raise _wrong(setting, column.type, reason)
-                owners[name] = stream.name
+                    raise _wrong(f"streams.{stream.name}.columns.{column.name}", column.type, reason)
+            for name in stream.as_:
+                if name in self.table.shared_columns:
+                    reason = "a key or partition column keeps its name in the view; drop it from as"
+                    raise _wrong(f"streams.{stream.name}.as.{name}", stream.as_[name], reason)
 
 
 def check_stream_name(name: str) -> None:

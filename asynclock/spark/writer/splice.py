@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import uuid
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock import sync
 from asynclock._text import printable
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
 from asynclock.hudi.held_tables import refuse_if_held
 from asynclock.spark.hudi.fit import check_columns, check_commit, check_properties
-from asynclock.spark.hudi.instants import METADATA_PREFIX, BatchCommit
-from asynclock.spark.hudi.options import splice_write_options
+from asynclock.spark.hudi.instants import BatchCommit
+from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.source.reading import ARRIVAL
-from asynclock.spark.spec.keys import RECORD_KEY, record_key, unfit
+from asynclock.spark.spec.keys import record_key, unfit
+from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from asynclock import sync
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 log = logging.getLogger(__name__)
@@ -127,8 +127,7 @@ class Splice:
 
     @contextlib.contextmanager
     def _hold(self, lock: str) -> Iterator[sync.Lease]:
-        locks = self._spec.locks
-        with sync.connect(locks.url, settings=locks.settings) as client, client.lock(lock).hold() as lease:
+        with self._spec.locks.connect() as client, client.lock(lock).hold() as lease:
             yield lease
 
     def _write(
@@ -153,13 +152,7 @@ class Splice:
             key=self._spec.table.key,
             table_id=first.table_id if first else str(uuid.uuid4()),
         )
-        options = {
-            **self._options(),
-            **commit.metadata(),
-            hoodie.DATASOURCE_WRITE_COMMITMETA_KEY_PREFIX: METADATA_PREFIX,
-            # The batch has one record per key, so Hudi need not look for duplicates.
-            hoodie.COMBINE_BEFORE_UPSERT: "false",
-        }
+        options = self._options() | commit.metadata()
         wide = self._widen(self._newest(df, stream), stream)
         lease.check()
         wide.write.format("hudi").options(**options).mode("append").save(self._spec.table.path)
@@ -197,18 +190,8 @@ class Splice:
         return newest.selectExpr(*columns)
 
     def _options(self) -> dict[str, str]:
-        table = self._spec.table
-        name = self._properties.get(hoodie.TABLE_NAME) or re.sub(
-            r"\W", "_", table.path.rstrip("/").rpartition("/")[2]
-        )
-        return splice_write_options(
-            base_path=table.path,
-            table=name,
-            key=[RECORD_KEY],
-            partition_by=table.partition_by,
-            buckets=table.buckets,
-            parallelism=self._spark.sparkContext.defaultParallelism,
-        )
+        tasks = self._spark.sparkContext.defaultParallelism
+        return write_options(self._spec, tasks=tasks, name=self._properties.get(hoodie.TABLE_NAME))
 
     def _check_columns(self, df: DataFrame, stream: StreamSpec) -> None:
         expected = {name: self._spec.shared_type(name) for name in self._spec.table.shared_columns}

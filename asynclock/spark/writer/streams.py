@@ -9,7 +9,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from asynclock import sync
 from asynclock.spark.hudi.session import session
 from asynclock.spark.report import RunReport
 from asynclock.spark.writer.stream_writer import StreamWriter
@@ -68,7 +67,7 @@ def run(
         if spark is None:
             spark = session(f"asynclock {' '.join(chosen)}")
             resources.callback(spark.stop)
-        client = resources.enter_context(sync.connect(spec.locks.url, settings=spec.locks.settings))
+        client = resources.enter_context(spec.locks.connect())
         resources.enter_context(stopped_by_signals(stop))
         writers = [
             StreamWriter(spec, spec.stream(name), spark, client, stop=stop, once=once, on_batch=on_batch)

@@ -99,7 +99,7 @@ MUTANTS: Final = (
     Mutant(
         "partitions are paths",
         Change(
-            _SPARK + "hudi.options:partition_options",
+            _SPARK + "hudi.options.table:partition_options",
             '{$style: $yes, hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "true"}',
             '{$style: $yes, hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "false"}',
         ),
