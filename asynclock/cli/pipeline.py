@@ -58,15 +58,19 @@ def run_table_services(spec: str, *, once: bool, as_json: bool) -> int:
 
 @pipeline_group.command("validate")
 @click.argument("spec")
+@click.option("--as-of", metavar="INSTANT", help="Look at what was committed up to this completion time.")
 @json_option
-def validate_table(spec: str, *, as_json: bool) -> int:
-    """Compare every cell of the table of SPEC with its sources. Exit code 1 if one differs."""
+def validate_table(spec: str, as_of: str | None, *, as_json: bool) -> int:
+    """Compare every cell of the table of SPEC with its sources. Exit code 1 if one differs.
+
+    Streams may run meanwhile: what is committed after the start does not count.
+    """
     from asynclock.spark import load_spec, session, validate  # noqa: PLC0415  needs the extra
 
     loaded = load_spec(spec)
     spark = session("asynclock validate")
     try:
-        report = validate(loaded, spark)
+        report = validate(loaded, spark, as_of=as_of)
     finally:
         spark.stop()
     print_json(report) if as_json else _print_validation(report)
@@ -100,7 +104,7 @@ def _print_validation(report: ValidationReport) -> None:
         key = ", ".join(f"{name}={value!r}" for name, value in found.key.items())
         click.echo(f"{key}: {found.column or 'row'}: expected {found.expected!r}, found {found.found!r}")
     for stream in report.streams:
-        unread = f", {len(stream.unread_files)} files not read yet" if stream.unread_files else ""
+        unread = f", {len(stream.unread_files)} files not committed yet" if stream.unread_files else ""
         click.echo(f"{stream.stream}: {stream.events} events, {stream.bad_rows} bad rows{unread}")
         if not stream.files:
             click.echo(f"{stream.stream}: its source has no files, so no value of it is expected")
@@ -112,6 +116,13 @@ def _print_validation(report: ValidationReport) -> None:
         f"{len(report.stale_commits)} commits by stale holders, {len(report.repeated_batches)} repeated "
         f"batches, {len(report.pending)} pending instants, {len(report.leftovers)} leftovers"
     )
+    for commit in report.changing_commits:
+        click.echo(
+            f"{commit.stream}: the commit {commit.requested} of batch {commit.batch_id} under token "
+            f"{commit.fencing_token} came too late or twice, and changed the table"
+        )
+    if report.as_of is not None:
+        click.echo(f"as of {report.as_of}")
     if report.one_key_in > 1:
         click.echo(f"one key in {report.one_key_in} was compared, because the sources are large")
     click.echo(f"{report.keys} keys x {report.columns} columns compared, {report.differences} differences")

@@ -42,6 +42,7 @@ class StreamReport:
         reservation_wait_seconds: Time spent between batches waiting for reservations of the table.
         seconds: From holding the lease to the end of the stream.
         fencing_token: Token of the lease; None if it was never held.
+        unnamed_columns: Columns of its files that the spec does not name, at most 100; they are left out.
     """
 
     stream: str
@@ -53,6 +54,7 @@ class StreamReport:
     reservation_wait_seconds: float = 0.0
     seconds: float = 0.0
     fencing_token: int | None = None
+    unnamed_columns: tuple[str, ...] = ()
 
     @property
     def rows_per_second(self) -> float:

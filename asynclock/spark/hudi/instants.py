@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +48,9 @@ class BatchCommit:
         buckets: Number of buckets that the writer assumed.
         key: The key columns of the table.
         table_id: Id of the table, chosen by its first writer and kept by all others.
+        columns: The columns of the stream that the batch was read with, by their names in the spec, and their
+            types; the ordering column first. Empty in commits from before it was kept.
+        floats: The stored columns that hold floats as doubles.
     """
 
     requested: str
@@ -59,6 +63,8 @@ class BatchCommit:
     buckets: int
     key: tuple[str, ...]
     table_id: str
+    columns: tuple[tuple[str, str], ...] = ()
+    floats: tuple[str, ...] = ()
 
     @property
     def batch(self) -> tuple[str, str, int]:
@@ -69,7 +75,12 @@ class BatchCommit:
         """Return the entries for the commit's metadata; ``parse`` reads them."""
         names = ("stream", "query_id", "batch_id", "fencing_token", "owner", "buckets", "table_id")
         said = {name: str(getattr(self, name)) for name in names}
-        return {METADATA_PREFIX + name: text for name, text in (said | {"key": ",".join(self.key)}).items()}
+        said |= {
+            "key": ",".join(self.key),
+            "columns": json.dumps(dict(self.columns), separators=(",", ":")),
+            "floats": ",".join(self.floats),
+        }
+        return {METADATA_PREFIX + name: text for name, text in said.items()}
 
     @classmethod
     def parse(cls, requested: str, completed: str, metadata: Mapping[str, str]) -> BatchCommit:
@@ -85,4 +96,6 @@ class BatchCommit:
             buckets=int(metadata[METADATA_PREFIX + "buckets"]),
             key=tuple(metadata.get(METADATA_PREFIX + "key", "").split(",")),
             table_id=metadata.get(METADATA_PREFIX + "table_id", ""),
+            columns=tuple(json.loads(metadata.get(METADATA_PREFIX + "columns", "{}")).items()),
+            floats=tuple(filter(None, metadata.get(METADATA_PREFIX + "floats", "").split(","))),
         )

@@ -6,12 +6,13 @@ can be read here. Commits are cached: after the first read only new instants are
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
 from asynclock.spark.errors import ClusteringPlanError
-from asynclock.spark.hudi.fit import stored_types
+from asynclock.spark.hudi.columns import Stored, stored_columns, union
 from asynclock.spark.hudi.instants import DELTA_COMMIT, METADATA_PREFIX, BatchCommit, Instant
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Timeline:
         self._commits: dict[str, BatchCommit] = {}
         self._batches: dict[tuple[str, str, int], BatchCommit] = {}
         self._queries: dict[str, dict[str, str]] = {}
-        self._schemas: dict[str, None] = {}
+        self._columns: dict[str, Stored] = {}
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
 
@@ -49,9 +50,18 @@ class Timeline:
         """Return one of the commits, or None if there is none."""
         return next(iter(self._commits.values()), None)
 
-    def schemas(self) -> list[Mapping[str, str]]:
-        """Return each distinct set of columns and types that the table has had, oldest first."""
-        return [stored_types(schema) for schema in self._schemas]
+    def columns(self) -> Mapping[str, Stored]:
+        """Return the union of the columns of all known commits; empty before the first."""
+        return MappingProxyType(self._columns)
+
+    def present_columns(self) -> Mapping[str, Stored]:
+        """Return the columns that Hudi takes for those of the table now, with which it compacts and reads."""
+        meta = self._meta_client()
+        if meta is None:
+            return {}
+        meta.reloadActiveTimeline()
+        resolver = self._spark._jvm.org.apache.hudi.common.table.TableSchemaResolver(meta)  # noqa: SLF001
+        return stored_columns(resolver.getTableSchema(False).toString())
 
     def find(self, stream: str, query_id: str, batch_id: int) -> BatchCommit | None:
         """Return the commit of that batch, or None."""
@@ -88,6 +98,10 @@ class Timeline:
             return []
         pending = meta.reloadActiveTimeline().filterInflightsAndRequested()
         return [_instant(found) for found in pending.getInstants()]
+
+    def newest_completion(self) -> str | None:
+        """Return the latest completion time of an instant now; None if nothing is completed."""
+        return max((instant.completed for instant in self.instants() if instant.completed), default=None)
 
     def refuse_clustering(self) -> None:
         """Make sure that there is no clustering plan, with which every write of a bucket table fails.
@@ -174,12 +188,16 @@ class Timeline:
             if instant.getAction() != DELTA_COMMIT or requested in self._commits:
                 continue
             metadata = dict(timeline.readCommitMetadata(instant).getExtraMetadata())
-            if METADATA_PREFIX + "stream" not in metadata:
+            is_batch = METADATA_PREFIX + "stream" in metadata
+            commit = BatchCommit.parse(requested, completed, metadata) if is_batch else None
+            # The schema is Hudi's own entry, so commits of plain SQL have one, too.
+            floats = frozenset(commit.floats) if commit else None
+            stored = stored_columns(metadata.get("schema", ""), floats)
+            self._columns = union(self._columns, stored)
+            if commit is None:
                 continue
-            commit = BatchCommit.parse(requested, completed, metadata)
             self._commits[requested] = commit
             self._batches.setdefault(commit.batch, commit)
-            self._schemas.setdefault(metadata.get("schema", ""))  # Hudi's own entry
             queries = self._queries.setdefault(commit.stream, {})
             queries[commit.query_id] = max(completed, queries.get(commit.query_id, ""))
         return newest

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.spark.hudi.columns import is_behind, is_wider
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.load import misplaced
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
     from asynclock.errors import SpecError
     from asynclock.spark.spec.model import Spec, StreamSpec
+
+_AS_OF: Final = "as.of.instant"
+_PINS: Final = 50
+_HUDI_COLUMNS: Final = (
+    "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path",
+    "_hoodie_file_name",
+)  # fmt: skip
 
 
 def read(spec: Spec, spark: SparkSession) -> DataFrame:
@@ -50,25 +58,58 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
     return table.where(alive).select(*plain)
 
 
-def snapshot(spec: Spec, spark: SparkSession) -> DataFrame:
+def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> DataFrame:
     """Return every row of the table with its physical columns, merged as of its newest commit.
 
-    Columns of a stream that has not committed yet are null.
+    Columns of a stream that has not committed yet are null. Columns that the spec does not name are left out.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session with Hudi and the merger.
+        as_of: Merge only what was committed up to this completion time of an instant.
     """
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
         raise _unread(spec, "there is no table yet")
-    stored = spark.read.format("hudi").options(**read_options(spec)).load(spec.table.path)
+    reader = spark.read.format("hudi").options(**read_options(spec))
+    if as_of is not None:
+        reader = reader.option(_AS_OF, as_of)
+    timeline.refresh()
+    columns = timeline.columns()
+    if as_of is None and columns and is_behind(timeline.present_columns(), columns):
+        # Hudi would read the table without what a change of its columns has just brought.
+        types = dict.fromkeys((*_HUDI_COLUMNS, RECORD_KEY), "string")
+        types |= {name: stored.kind for name, stored in columns.items()}
+        reader = reader.schema(", ".join(f"`{name}` {kind}" for name, kind in types.items()))
+    stored = reader.load(spec.table.path)
     present = set(stored.columns)
     if RECORD_KEY not in present:
         committed = any(instant.completed for instant in timeline.instants())
         raise _unread(spec, "the table is not a splice table" if committed else "nothing is committed yet")
-    return stored.select(
-        *(
-            F.col(name) if name in present else F.lit(None).cast(kind).alias(name)
-            for name, kind in physical_types(spec).items()
-        )
-    )
+    shown = []
+    for name, kind in physical_types(spec).items():
+        # An older spec shows the wider type that the table has by now.
+        if name in columns and is_wider(columns[name].declared, kind):
+            kind = columns[name].declared  # noqa: PLW2901
+        shown.append((F.col(name) if name in present else F.lit(None)).cast(kind).alias(name))
+    return stored.select(*shown)
+
+
+def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
+    """Return the snapshot of what is committed now, and the newest completion time in it.
+
+    The frame shows the same rows however late it is read, while others commit and compact; the cleaning keeps
+    its files for as long as those of any reader. Hudi's own time travel is refused as soon as a write is in
+    flight that was requested before the instant.
+    """
+    timeline = Timeline(spark, spec.table.path)
+    for _ in range(_PINS):
+        newest = timeline.newest_completion()
+        frame = snapshot(spec, spark)
+        frame.inputFiles()  # lists the files, and Hudi keeps the list
+        if newest is not None and timeline.newest_completion() == newest:
+            return frame, newest
+    raise _unread(spec, f"{_PINS} times in a row something was committed while the files were listed")
 
 
 def physical_columns(spec: Spec) -> list[str]:

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
+from asynclock.spark.hudi.columns import is_behind, stored_columns
 from asynclock.spark.hudi.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, compaction_options
 from asynclock.spark.hudi.session import exact_times, session
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import ServicesReport
+from asynclock.spark.writer.splice import declare_columns
 from asynclock.spark.writer.streams import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ log = logging.getLogger(__name__)
 
 COMPACTION_LOCK: Final = "service/compaction"
 CLEANING_LOCK: Final = "service/cleaning"
+_SCHEMA: Final = "schema"  # in the metadata of Hudi's commits
 _LOOK_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 0.5
 
@@ -125,6 +128,7 @@ class Compaction:
         if not planned and since < self._spec.services.compact_every_commits:
             return
         options = compaction_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
+        declare_columns(self._spec, self._spark, self._timeline)
         with _write_client(self._spec, self._spark, options) as client:
             empty = self._spark._jvm.org.apache.hudi.common.util.Option.empty  # noqa: SLF001  no public way
             if not planned:
@@ -133,9 +137,18 @@ class Compaction:
             for instant in planned:
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 result = client.compact(instant)
+                if self._lacks_columns(result):
+                    _tell(self._on_event, f"compaction {instant} began before a change of columns: once more")
+                    return
                 client.commitCompaction(instant, result, empty())
                 self.done.append(instant)
                 _tell(self._on_event, f"compacted {since} commits at instant {instant}")
+
+    def _lacks_columns(self, result: Any) -> bool:  # noqa: ANN401  py4j
+        """Return whether Hudi has compacted without some columns of the table, whose values would be lost."""
+        self._timeline.refresh()
+        schema = result.getCommitMetadata().get().getMetadata(_SCHEMA)
+        return is_behind(stored_columns(schema), self._timeline.columns())
 
 
 class Cleaning:

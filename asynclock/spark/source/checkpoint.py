@@ -70,7 +70,7 @@ class Checkpoint:
             SpecError: The checkpoint belongs to another table, or the table is gone. Nothing was written.
         """
         # Read the checkpoint first: a table has commits before a checkpoint names it.
-        self._bound = bound = self._read()
+        self._bound = bound = self._read(_TABLE_FILE)
         if bound is None or bound["table_id"] == (found := table_id()):
             return
         path = self._spec.table.path
@@ -106,6 +106,11 @@ class Checkpoint:
             raise
         output.close()
         self._bound = bound
+
+    def query_id(self) -> str | None:
+        """Return the id of the query whose progress this is; None before its first start."""
+        found = self._read("metadata")
+        return None if found is None else found["id"]
 
     def files(self) -> DataFrame:
         """Return each file (``FILE``), the batch that read it (``BATCH``) and its modification time, in ms.
@@ -161,8 +166,8 @@ class Checkpoint:
         path = self._hadoop.Path(folder, pattern)
         return list(path.getFileSystem(self._configuration).globStatus(path) or [])
 
-    def _read(self) -> dict[str, str] | None:
-        file = self._path(_TABLE_FILE)
+    def _read(self, name: str) -> dict[str, str] | None:
+        file = self._path(name)
         if not self._exists(file):
             return None
         opened = file.getFileSystem(self._configuration).open(file)
@@ -170,8 +175,8 @@ class Checkpoint:
             text = self._spark._jvm.org.apache.commons.io.IOUtils.toString(opened, "UTF-8")  # noqa: SLF001
         finally:
             opened.close()
-        bound: dict[str, str] = json.loads(text)
-        return bound
+        content: dict[str, str] = json.loads(text)
+        return content
 
     def _path(self, below: str) -> Any:  # noqa: ANN401  py4j
         return self._hadoop.Path(f"{self._stream.checkpoint}/{below}")

@@ -60,6 +60,7 @@ def rows(
     files: DataFrame,
     types: Mapping[str, str],
     required: Sequence[str],
+    unnamed: Any,  # noqa: ANN401  py4j
     damaged: Mapping[str, str] = _NONE,
 ) -> DataFrame:
     """Return the rows of ``files`` in the columns of ``io.asynclock.source``, with their declared types.
@@ -68,12 +69,13 @@ def rows(
         files: URL and modification time of each.
         types: The declared types by column.
         required: The columns that must not be null.
+        unnamed: An ``io.asynclock.source.UnnamedColumns``; takes the names of the files' other columns.
         damaged: What ``undecodable`` has found: the reasons by URL.
     """
     spark = files.sparkSession
     good: dict[tuple[str, ...], list[str]] = {}
     bad: list[tuple[str, int, str]] = []
-    for footer in _footers(files, types):
+    for footer in _footers(files, types, unnamed):
         reason = footer["reason"] or damaged.get(footer["file"])
         reason = reason or _misfit(dict(zip(types, footer["types"], strict=True)), types)
         if reason is None:
@@ -89,7 +91,7 @@ def rows(
     return reduce(DataFrame.unionByName, frames)
 
 
-def undecodable(files: DataFrame, types: Mapping[str, str]) -> dict[str, str]:
+def undecodable(files: DataFrame, types: Mapping[str, str], unnamed: Any) -> dict[str, str]:  # noqa: ANN401
     """The files that cannot be decoded although all their bytes can be had: the reasons by URL.
 
     Raises:
@@ -97,17 +99,18 @@ def undecodable(files: DataFrame, types: Mapping[str, str]) -> dict[str, str]:
     """
     spark = files.sparkSession
     jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
-    good = [(one["file"],) for one in _footers(files, types) if not one["reason"]]
+    good = [(one["file"],) for one in _footers(files, types, unnamed) if not one["reason"]]
     listed = spark.createDataFrame(good, "file string")
     found = jvm.io.asynclock.source.SourceFiles.undecodable(listed._jdf, list(types))  # noqa: SLF001
     return {row["file"]: row["reason"] for row in DataFrame(found, spark).collect()}
 
 
-def _footers(files: DataFrame, types: Mapping[str, str]) -> list[Row]:
+def _footers(files: DataFrame, types: Mapping[str, str], unnamed: Any) -> list[Row]:  # noqa: ANN401
     """Return what ``io.asynclock.source`` has found in each file, in the order of arrival."""
     spark = files.sparkSession
     jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
-    found = DataFrame(jvm.io.asynclock.source.SourceFiles.footers(files._jdf, list(types)), spark)  # noqa: SLF001
+    footers = jvm.io.asynclock.source.SourceFiles.footers(files._jdf, list(types), unnamed)  # noqa: SLF001
+    found = DataFrame(footers, spark)
     return sorted(found.collect(), key=lambda footer: (footer["modified"], footer["file"]))
 
 

@@ -64,6 +64,9 @@ class Source:
         self._types = shared | owned
         self._dialect = stream.dialect.settings() if stream.dialect else None
         self._required = [*shared, stream.ordering]
+        self._unnamed: Any = spark._jvm.io.asynclock.source.SourceFiles.unnamed(  # noqa: SLF001  no public way
+            spark._jsparkSession  # noqa: SLF001
+        )
         self._check_headers(self._files())
 
     def stream(self) -> DataFrame:
@@ -88,7 +91,11 @@ class Source:
                 rows = settled(parsed)
             except Py4JJavaError:
                 parsed.unpersist()
-                damaged = parquet.undecodable(files, self._types) if self._stream.format == "parquet" else {}
+                damaged = (
+                    parquet.undecodable(files, self._types, self._unnamed)
+                    if self._stream.format == "parquet"
+                    else {}
+                )
                 if not damaged:
                     raise
                 parsed = self.parse(files, damaged).persist()
@@ -110,7 +117,7 @@ class Source:
             file.
         """
         if self._stream.format == "parquet":
-            rows = parquet.rows(files, self._types, self._required, damaged)
+            rows = parquet.rows(files, self._types, self._required, self._unnamed, damaged)
         else:
             rows = self._texts(files)
         # A complete order for any number of tasks: by the age of the file, then by the place in it.
@@ -121,6 +128,10 @@ class Source:
         )
         parsed = rows.select(*self._types, arrival.alias(ARRIVAL), FILE, LINE, REASON, RAW)
         return refuse_unfit(parsed, self._spec, reason=REASON, record=RAW)
+
+    def unnamed_columns(self) -> list[str]:
+        """Return the columns that the files read so far have and the spec does not name, at most 100."""
+        return list(self._unnamed.value())
 
     def good(self, parsed: DataFrame) -> DataFrame:
         """Return the events among parsed rows, in the columns that a splice takes."""
@@ -134,6 +145,7 @@ class Source:
             list(self._types),
             list(self._types.values()),
             self._required,
+            self._unnamed,
         )
         values = [
             F.expr(_STORED[kind].format(name)).alias(name) if kind in _STORED else F.col(name)

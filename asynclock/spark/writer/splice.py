@@ -13,7 +13,15 @@ from asynclock._text import printable
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
 from asynclock.hudi.held_tables import refuse_if_held
-from asynclock.spark.hudi.fit import check_columns, check_commit, check_properties
+from asynclock.spark.hudi.columns import (
+    check_change,
+    check_columns,
+    columns_to_write,
+    floats_among,
+    is_behind,
+    removed_columns,
+)
+from asynclock.spark.hudi.fit import check_commit, check_properties
 from asynclock.spark.hudi.instants import BatchCommit
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.timeline import Timeline
@@ -22,11 +30,12 @@ from asynclock.spark.spec.keys import record_key, unfit
 from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from asynclock import sync
+    from asynclock.spark.hudi.columns import Stored
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 log = logging.getLogger(__name__)
@@ -43,11 +52,31 @@ def stream_lock(stream: str) -> str:
     return f"stream/{stream}"
 
 
+def declare_columns(spec: Spec, spark: SparkSession, timeline: Timeline) -> None:
+    """Make Hudi take the union of all commits' columns for those of the table, by an empty commit if needed.
+
+    Hudi takes those of the commit that was requested last. Its writer may have requested it before a change
+    of the columns was committed. Called after that change, this ends it: every writer that decides on its
+    columns from now on sees the change.
+    """
+    timeline.refresh()
+    columns = timeline.columns()
+    if not columns or not is_behind(timeline.present_columns(), columns):
+        return
+    types = {RECORD_KEY: "string"} | {name: one.kind for name, one in columns.items()}
+    empty = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name, kind in types.items()))
+    name = timeline.properties().get(hoodie.TABLE_NAME)
+    options = write_options(spec, tasks=spark.sparkContext.defaultParallelism, name=name)
+    empty.write.format("hudi").options(**options).mode("append").save(spec.table.path)
+    log.info("the columns of the table at %s are declared again", spec.table.path)
+
+
 class Splice:
     """Appends batches of events to the splice table of a spec.
 
     A batch is appended to the logs with the stream's own columns, those of other streams null; Hudi merges
     where records meet. Events with equal ordering values keep their order of arrival, also within a batch.
+    Other drivers may add columns and streams and widen types meanwhile: what the table has is written along.
 
     Not thread-safe: each stream and thread needs its own.
 
@@ -56,8 +85,8 @@ class Splice:
         spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
 
     Raises:
-        SpecError: The table exists with another key, partitioning, merger or number of buckets, with
-            columns that are not in the spec, or with other types. Nothing was written.
+        SpecError: The table exists with another key, partitioning, merger or number of buckets, or with
+            types that the spec's cannot hold. Nothing was written.
         ClusteringPlanError: The table has a clustering plan, with which every write fails.
     """
 
@@ -67,8 +96,8 @@ class Splice:
         self._timeline = Timeline(spark, spec.table.path)
         self._properties: dict[str, str] = {}
         self._checked = False
-        self._schemas = 0
-        self._announced: set[str] = set()
+        self._opened: frozenset[str] | None = None
+        self._announced: set[object] = set()
         self._timeline.refresh()
         self._timeline.refuse_clustering()
         self._check_table()
@@ -111,6 +140,8 @@ class Splice:
         Raises:
             ConfigError: No such stream, or a column is missing, unknown or of another type, or this process
                 holds the table's own lock. Nothing was written.
+            SpecError: Another driver has changed the columns of the stream in a way that this writer cannot
+                follow; nothing was written.
             LeaseLostError: The lease ended before the write began; nothing was written.
         """
         spec = self._spec.stream(stream)
@@ -134,12 +165,14 @@ class Splice:
         self, df: DataFrame, stream: StreamSpec, batch_id: int | None, query_id: str, lease: sync.Lease
     ) -> bool:
         self._timeline.refresh()
-        self._check_table()
+        self._check_table(stream)
         if batch_id is not None and self._timeline.find(stream.name, query_id, batch_id):
             log.info("batch %d of stream %s is committed already: skipped", batch_id, stream.name)
             return False
         self._announce(stream.name, query_id)
         first = self._timeline.any_commit()
+        table = self._timeline.columns()
+        columns = columns_to_write(self._spec, stream, table)
         commit = BatchCommit(
             requested="",
             completed="",
@@ -151,11 +184,17 @@ class Splice:
             buckets=self._spec.table.buckets,
             key=self._spec.table.key,
             table_id=first.table_id if first else str(uuid.uuid4()),
+            columns=_read_with(stream, self._spec),
+            floats=tuple(sorted(floats_among(columns))),
         )
         options = self._options() | commit.metadata()
-        wide = self._widen(self._newest(df, stream), stream)
+        wide = self._widen(self._newest(df, stream), stream, columns)
         lease.check()
         wide.write.format("hudi").options(**options).mode("append").save(self._spec.table.path)
+        if self._opened is None:
+            self._opened = frozenset(columns)
+        if table and is_behind(table, columns):
+            declare_columns(self._spec, self._spark, self._timeline)
         return True
 
     def _newest(self, df: DataFrame, stream: StreamSpec) -> DataFrame:
@@ -179,15 +218,15 @@ class Splice:
         complaints = unfit(self._spec.table, name, self._spec.shared_type(name))
         return _required(name, f"CAST({_quoted(name)} AS STRING) = ''", complaints)
 
-    def _widen(self, newest: DataFrame, stream: StreamSpec) -> DataFrame:
-        columns = [_nullable(record_key(self._spec.table), RECORD_KEY)]
-        columns += [_nullable(_quoted(name), name) for name in self._spec.table.shared_columns]
-        for other in self._spec.streams:
-            for column in other.owned(self._spec.table):
-                mine = other.name == stream.name
-                value = f"{_GROUP}.{_quoted(column.name)}" if mine else f"CAST(NULL AS {column.type})"
-                columns.append(_nullable(value, other.physical(column)))
-        return newest.selectExpr(*columns)
+    def _widen(self, newest: DataFrame, stream: StreamSpec, columns: Mapping[str, Stored]) -> DataFrame:
+        table = self._spec.table
+        own = {stream.physical(column): column.name for column in stream.owned(table)}
+        values = [_nullable(record_key(table), RECORD_KEY)]
+        for name, stored in columns.items():
+            value = f"{_GROUP}.{_quoted(own[name])}" if name in own else "NULL"
+            shared = name in table.shared_columns
+            values.append(_nullable(_quoted(name) if shared else f"CAST({value} AS {stored.kind})", name))
+        return newest.selectExpr(*values)
 
     def _options(self) -> dict[str, str]:
         tasks = self._spark.sparkContext.defaultParallelism
@@ -207,18 +246,19 @@ class Splice:
                 )
                 raise ConfigError(setting="df", value=name, reason=reason)
 
-    def _check_table(self) -> None:
+    def _check_table(self, stream: StreamSpec | None = None) -> None:
         if not self._checked:  # properties, key and buckets never change
             self._properties = self._timeline.properties()
             check_properties(self._spec, self._properties)
             if commit := self._timeline.any_commit():
                 check_commit(self._spec, commit)
                 self._checked = True
-        # Every schema, not only the last: of two commits at once the later one may have the narrower schema.
-        schemas = self._timeline.schemas()
-        for types in schemas[self._schemas :]:
-            check_columns(self._spec, types)
-        self._schemas = len(schemas)
+        columns = self._timeline.columns()
+        if self._opened is None and columns:
+            check_columns(self._spec, columns)
+            self._opened = frozenset(columns)
+        if stream is not None and self._opened is not None:
+            check_change(self._spec, stream, self._opened, columns)
 
     def _announce(self, stream: str, query_id: str) -> None:
         known = self._timeline.query_ids(stream)
@@ -231,9 +271,24 @@ class Splice:
                 printable(query_id),
             )
             self._announced.add(query_id)
+        removed = removed_columns(self._spec, self._spec.stream(stream), self._timeline.columns())
+        if removed and stream not in self._announced:
+            log.warning(
+                "stream %s: the spec does not name %s, which the table has: the values stay, but those of a "
+                "key become null with its next event",
+                stream,
+                ", ".join(removed),
+            )
+            self._announced.add(stream)
 
     def _query_id(self) -> str:
         return self._spark.sparkContext.getLocalProperty(_QUERY_ID_PROPERTY) or DIRECT_QUERY
+
+
+def _read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
+    """Return the stream's own columns and their types, the ordering column first."""
+    owned = sorted(stream.owned(spec.table), key=lambda column: column.name != stream.ordering)
+    return tuple((column.name, column.type) for column in owned)
 
 
 def _quoted(name: str) -> str:

@@ -192,6 +192,15 @@ class StreamWriter:
                     log.warning("stream %s: %s %s", self.name, file, what)
         self._reported.update(found.changed, found.hidden)
 
+    def _tell_unnamed_columns(self) -> None:
+        """Warn once of each column that the files have and the spec does not name."""
+        known = self.report.unnamed_columns
+        found = tuple(name for name in self._source.unnamed_columns() if name not in known)
+        if found:
+            names = ", ".join(map(printable, found))
+            log.warning("stream %s: the spec does not name %s of its files: left out", self.name, names)
+            self.report = dataclasses.replace(self.report, unnamed_columns=known + found)
+
     def _abandon(self, query: StreamingQuery, loss: LeaseLostError) -> None:
         """Stop at once, because another writer may have started."""
         log.error("stream %s: %s", self.name, loss)
@@ -222,6 +231,7 @@ class StreamWriter:
         if not skipped:
             with self._source.settled(frame) as parsed:
                 rows, bad = self._inspect(parsed)
+                self._tell_unnamed_columns()
                 if bad:
                     self._put_aside(parsed, batch_id, bad)
                 if rows > bad:

@@ -17,7 +17,7 @@ from asynclock.spark.reader.second_reader.rows import BadFileError, Layout
 from asynclock.spark.spec.dialect import CsvDialect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from asynclock.spark.reader.second_reader.rows import Row
@@ -31,11 +31,19 @@ _COMPRESSED: Final[dict[str, type[gzip.GzipFile | bz2.BZ2File]]] = {
 _OTHERS: Final = frozenset({".deflate", ".lz4", ".snappy"})
 
 
-def layout_of(spec: Spec, stream: StreamSpec) -> Layout:
-    """The columns that the files of a stream must have."""
+def layout_of(spec: Spec, stream: StreamSpec, columns: Sequence[tuple[str, str]] = ()) -> Layout:
+    """The columns that the files of a stream must have.
+
+    Args:
+        spec: The spec.
+        stream: The stream.
+        columns: Its own columns and their types when the file was read, the ordering column first; none:
+            those of the spec.
+    """
     shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
-    owned = {column.name: column.type for column in stream.owned(spec.table)}
-    return Layout(shared | owned, (*shared, stream.ordering), spec.table.partition_by)
+    owned = dict(columns) or {column.name: column.type for column in stream.owned(spec.table)}
+    ordering = columns[0][0] if columns else stream.ordering
+    return Layout(shared | owned, (*shared, ordering), spec.table.partition_by)
 
 
 def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
