@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.errors import BadRowsError as BadRowsError
 from asynclock.spark.errors import ClusteringPlanError as ClusteringPlanError
+from asynclock.spark.errors import StreamFailedError as StreamFailedError
 from asynclock.spark.hudi.session import session as session
 from asynclock.spark.hudi.session import session_conf as session_conf
 from asynclock.spark.spec.load import load_spec as load_spec
@@ -29,6 +30,7 @@ __all__ = [
     "ClusteringPlanError",
     "Spec",
     "Splice",
+    "StreamFailedError",
     "load_spec",
     "read",
     "run",

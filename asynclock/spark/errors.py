@@ -31,6 +31,32 @@ class BadRowsError(AsyncLockError):
         self.stream, self.batch_id, self.rows, self.sample = stream, batch_id, rows, sample
 
 
+class StreamFailedError(AsyncLockError):
+    """A stream ended with an error of Spark, Hudi or a file system, which is the cause of this one.
+
+    What the stream had committed before stays. Its unfinished batch is not committed, or was committed
+    unnoticed; either way the next run goes on behind the last commit.
+
+    Attributes:
+        stream: Name of the stream.
+        reason: The error in one sentence.
+        passing: Whether it is an error that passes, of which there were too many in a row.
+    """
+
+    _fields = ("stream", "reason", "passing")
+
+    def __init__(self, *, stream: str, reason: str, passing: bool) -> None:
+        remedy = (
+            "too many attempts in a row failed; run it again"
+            if passing
+            else "remove the cause, and run it again"
+        )
+        super().__init__(
+            f"stream {stream!r} has ended: {reason}; {remedy}: it goes on behind its last commit"
+        )
+        self.stream, self.reason, self.passing = stream, reason, passing
+
+
 class ClusteringPlanError(AsyncLockError):
     """The table has a clustering plan, with which every write fails; nothing was written.
 

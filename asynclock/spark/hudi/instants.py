@@ -14,6 +14,8 @@ DELTA_COMMIT: Final = "deltacommit"
 COMPACTION: Final = "compaction"
 COMPACTED: Final = "commit"
 CLEAN: Final = "clean"
+WRITES: Final = frozenset({DELTA_COMMIT, COMPACTED, "replacecommit"})
+"""The actions that make rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.hudi.columns import is_behind, is_wider
+from asynclock.spark.hudi.instants import WRITES
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.load import misplaced
@@ -71,6 +72,9 @@ def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> Da
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
         raise _unread(spec, "there is no table yet")
+    # Before its first commit is complete a table has no columns to read.
+    if not any(instant.completed and instant.action in WRITES for instant in timeline.instants()):
+        raise _unread(spec, "nothing is committed yet")
     reader = spark.read.format("hudi").options(**read_options(spec))
     if as_of is not None:
         reader = reader.option(_AS_OF, as_of)
@@ -84,8 +88,7 @@ def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> Da
     stored = reader.load(spec.table.path)
     present = set(stored.columns)
     if RECORD_KEY not in present:
-        committed = any(instant.completed for instant in timeline.instants())
-        raise _unread(spec, "the table is not a splice table" if committed else "nothing is committed yet")
+        raise _unread(spec, "the table is not a splice table")
     shown = []
     for name, kind in physical_types(spec).items():
         # An older spec shows the wider type that the table has by now.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
+from asynclock.spark.faults import Backoff, is_passing, sentence
 from asynclock.spark.hudi.columns import is_behind, stored_columns
 from asynclock.spark.hudi.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, compaction_options
@@ -110,6 +111,7 @@ class Compaction:
         self, spec: Spec, spark: SparkSession, on_event: Callable[[str], object] | None = None
     ) -> None:
         self.done: list[str] = []
+        self._planned_at = ""  # the newest commit at the last plan; Hudi makes none where no log has rows
         self._spec = spec
         self._spark = spark
         self._on_event = on_event
@@ -125,7 +127,8 @@ class Compaction:
         instants = self._timeline.instants()
         planned = _planned(instants)
         since = _count_since(instants, DELTA_COMMIT, COMPACTED)
-        if not planned and since < self._spec.services.compact_every_commits:
+        newest = _newest(instants)
+        if not planned and (since < self._spec.services.compact_every_commits or newest == self._planned_at):
             return
         options = compaction_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
         declare_columns(self._spec, self._spark, self._timeline)
@@ -133,6 +136,7 @@ class Compaction:
             empty = self._spark._jvm.org.apache.hudi.common.util.Option.empty  # noqa: SLF001  no public way
             if not planned:
                 client.scheduleCompaction(empty())
+                self._planned_at = newest
                 planned = _planned(self._timeline.instants())
             for instant in planned:
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
@@ -166,6 +170,7 @@ class Cleaning:
     ) -> None:
         self.rounds = 0
         self.rolled_back: list[str] = []
+        self._cleaned_at = ""  # the newest commit at the last cleaning
         self._spec = spec
         self._spark = spark
         self._on_event = on_event
@@ -182,13 +187,15 @@ class Cleaning:
         dead = [instant.requested for instant in self._timeline.silent(SILENCE_MS)]
         instants = self._timeline.instants()
         services = self._spec.services
-        clean = _count_since(instants, COMPACTED, CLEAN) > 0
+        newest = _newest(instants)
+        clean = _is_cleaning_due(instants, services.retain_commits) and newest != self._cleaned_at
         archive = _completed(instants) > services.archive_max_commits
         if not (dead or clean or archive):
             return
         with _write_client(self._spec, self._spark, self._options) as client:
             if dead or clean:
                 client.clean()  # starts with the rollback of dead writers
+                self._cleaned_at = newest
             if archive:
                 client.archive()
         self.rounds += 1
@@ -224,6 +231,7 @@ class _Leader:
         self._spark = spark
         self._stop = stop
         self._once = once
+        self._backoff = Backoff()
 
     def work(self) -> None:
         try:
@@ -239,19 +247,27 @@ class _Leader:
         log.info("leading %s, lease %d", self.name, lease.fencing_token)
         steps = Cancellable(self._spark, f"asynclock {self.name} {lease.owner}")
         lease.on_lost(lambda _: steps.cancel())
-        while True:
+        wait = _LOOK_SECONDS
+        while wait:
             with steps.running():
                 lease.check()
-                self._step(lease)
-            if self._once or self._stop.wait(_LOOK_SECONDS):
+                wait = self._step(lease)
+            if self._stop.wait(wait):
                 return
 
-    def _step(self, lease: sync.Lease) -> None:
+    def _step(self, lease: sync.Lease) -> float:
+        """Do what is due; return the seconds until the next step, which may repeat this one."""
         try:
             self._service.step()
-        except Exception:
+        except Exception as error:
             lease.check()  # the job may have failed because the lease was lost
-            raise
+            seconds = self._backoff.next() if is_passing(error) else None
+            if seconds is None:
+                raise
+            log.warning("%s: %s; tries again in %.1f s", self.name, sentence(error), seconds)
+            return seconds
+        self._backoff.reset()
+        return 0.0 if self._once else _LOOK_SECONDS
 
 
 @contextlib.contextmanager
@@ -284,8 +300,31 @@ def _count_since(instants: list[Instant], action: str, mark: str) -> int:
     return sum(_is_done(instant, action) and (instant.completed or "") > last for instant in instants)
 
 
+def _is_cleaning_due(instants: list[Instant], retain_commits: int) -> bool:
+    """Return whether a compaction has become older than the commits to retain since the last cleaning.
+
+    What a compaction has merged is still needed by the readers of the commits that are retained. Hudi leaves
+    no instant of a cleaning that removes nothing, so a cleaning before that would be repeated for ever.
+    """
+    commits = sorted(_commits(instants), key=lambda instant: instant.requested)
+    cleaned = max((instant.requested for instant in instants if _is_done(instant, CLEAN)), default="")
+    return any(
+        commit.action == COMPACTED and (settled_by.completed or "") > cleaned
+        for commit, settled_by in zip(commits, commits[retain_commits:], strict=False)
+    )
+
+
+def _newest(instants: list[Instant]) -> str:
+    """Return the time of the newest completed commit."""
+    return max((instant.completed or "" for instant in _commits(instants)), default="")
+
+
 def _completed(instants: list[Instant]) -> int:
-    return sum(_is_done(instant, DELTA_COMMIT) or _is_done(instant, COMPACTED) for instant in instants)
+    return len(_commits(instants))
+
+
+def _commits(instants: list[Instant]) -> list[Instant]:
+    return [one for one in instants if _is_done(one, DELTA_COMMIT) or _is_done(one, COMPACTED)]
 
 
 def _is_done(instant: Instant, action: str) -> bool:
