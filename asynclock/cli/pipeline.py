@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from asynclock.cli.exit_codes import DONE, NO, UNAVAILABLE
 from asynclock.cli.locks import json_option
 from asynclock.cli.output import print_json, tell
+from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
     from asynclock.spark.reader.validation import ValidationReport
     from asynclock.spark.report import BatchReport, RunReport, ServicesReport
+
+_EXISTS: Final = "there is such a file, and init overwrites none; name another one, or remove it"
 
 _once = click.option("--once", is_flag=True, help="Do what is due now, and end.")
 
@@ -20,6 +24,39 @@ _once = click.option("--once", is_flag=True, help="Do what is due now, and end."
 @click.group("pipeline")
 def pipeline_group() -> None:
     """Splice streams of files into one wide Hudi table (extra ``spark``)."""
+
+
+@pipeline_group.command("init")
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@click.option("-o", "--output", metavar="FILE", help="Write the spec to FILE, which must not exist.")
+@click.option("--table", metavar="PATH", help="Path or URL of the table. Default: table, beside the spec.")
+@click.option("--key", multiple=True, metavar="NAME", help="A key column; repeatable. Default: guessed.")
+def draft_pipeline(
+    folders: tuple[str, ...], output: str | None, table: str | None, key: tuple[str, ...]
+) -> int:
+    """Draft a spec with one stream for each FOLDER, from its first files; every guess has a comment.
+
+    The spec goes to stdout with absolute paths, or to FILE with paths that start there. Nothing else is
+    written, and no file is overwritten.
+    """
+    from asynclock.spark.infer.draft import draft_spec  # noqa: PLC0415  needs the extra
+
+    file = None if output is None else Path(output)
+    if file is not None and file.exists():
+        raise ConfigError(setting="output", value=output, reason=_EXISTS)
+    text = draft_spec([Path(folder) for folder in folders], table=table, key=key, file=file)
+    if file is None:
+        click.echo(text, nl=False)
+        return DONE
+    try:
+        with file.open("x", encoding="utf-8") as created:
+            created.write(text)
+    except FileExistsError:
+        raise ConfigError(setting="output", value=output, reason=_EXISTS) from None
+    except OSError as error:
+        raise ConfigError(setting="output", value=output, reason=f"cannot be written: {error}") from error
+    tell(f"{output} written; check its guesses, then: asynclock pipeline run {output} --once")
+    return DONE
 
 
 @pipeline_group.command("run")
@@ -75,14 +112,11 @@ def validate_table(spec: str, as_of: str | None, *, as_json: bool) -> int:
 
     Streams may run meanwhile: what is committed after the start does not count.
     """
-    from asynclock.spark import load_spec, session, validate  # noqa: PLC0415  needs the extra
+    from asynclock.spark import load_spec, session_for, validate  # noqa: PLC0415  needs the extra
 
     loaded = load_spec(spec)
-    spark = session("asynclock validate")
-    try:
+    with session_for(loaded, "asynclock validate") as spark:
         report = validate(loaded, spark, as_of=as_of)
-    finally:
-        spark.stop()
     print_json(report) if as_json else _print_validation(report)
     return DONE if report.ok else NO
 

@@ -19,6 +19,7 @@ from asynclock.spark.spec.load import load_spec as load_spec
 from asynclock.spark.spec.model import Spec as Spec
 
 if TYPE_CHECKING:
+    from asynclock.spark.hudi.running import session_for as session_for
     from asynclock.spark.reader.snapshot import read as read
     from asynclock.spark.reader.validation import validate as validate
     from asynclock.spark.services.leaders import run_services as run_services
@@ -37,6 +38,7 @@ __all__ = [
     "run_services",
     "session",
     "session_conf",
+    "session_for",
     "validate",
 ]
 
@@ -45,6 +47,7 @@ _NEEDS_SPARK: Final = {
     "read": "reader.snapshot",
     "run": "writer.streams",
     "run_services": "services.leaders",
+    "session_for": "hudi.running",
     "validate": "reader.validation",
 }
 

@@ -363,6 +363,48 @@ def test_validation_reads_each_file_with_the_columns_of_its_batch(pipeline: Pipe
     ]  # fmt: skip
 
 
+def test_column_that_only_new_files_have_may_join_the_spec(pipeline: Pipeline) -> None:
+    """Old files without it may stay in the source, however many."""
+    for number in range(21):
+        pipeline.place("a", "csv", f"k,at,x\nN{number},1,1\n")
+    many = {"max_files_per_trigger = 1": "max_files_per_trigger = 30"}
+    pipeline.run(pipeline.spec({STORED: WITHOUT_NOTE, **many}), streams=["a"])
+    pipeline.place("a", "csv", "k,at,x,note\nN1,2,2,new\n")
+
+    pipeline.run(pipeline.spec(), streams=["a"])
+
+    assert [row.note for row in read(pipeline.spec(), pipeline.spark).where("x = 2").collect()] == ["new"]
+    assert validate(pipeline.spec(), pipeline.spark).ok
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_old_files_may_lack_an_optional_column(pipeline: Pipeline, suffix: str) -> None:
+    """A file from before the column has null there; without ``optional`` it is a bad file and stays one."""
+    column = {'source = "in/a/*"\nformat = "csv"': f'source = "in/a/*"\nformat = "{suffix}"'}
+    column |= {'checkpoint = "checkpoints/a"\n': 'checkpoint = "checkpoints/a"\non_bad_row = "quarantine"\n'}
+    strict = pipeline.spec(column, name="strict.toml")
+    lenient = pipeline.spec(column | {STORED: f'{STORED}\noptional = ["note"]'}, name="lenient.toml")
+
+    def deliver(row: dict[str, Any]) -> None:
+        path = pipeline.place("a", suffix, f"{','.join(row)}\n{','.join(map(str, row.values()))}\n")
+        if suffix == "parquet":
+            pq.write_table(pa.Table.from_pylist([row]).cast(_narrow(row)), path)
+
+    deliver({"k": "N1", "at": 1, "x": 1, "note": "n"})
+    deliver({"k": "N2", "at": 1, "x": 1})
+    pipeline.run(strict, streams=["a"])
+    deliver({"k": "N3", "at": 1, "x": 1})
+    deliver({"k": "N1", "at": 0, "x": 2})
+    report = pipeline.run(lenient, streams=["a"])
+
+    rows = read(lenient, pipeline.spark).select("k", "x", "note").orderBy("k").collect()
+    assert [tuple(row) for row in rows] == [("N1", 1, "n"), ("N3", 1, None)]
+    assert (report.streams[0].rows, report.streams[0].quarantined) == (2, 0)
+    assert "it has no column 'note'" in pipeline.quarantined("a")[0]["reason"]
+    assert validate(lenient, pipeline.spark).ok
+    assert validate(lenient, pipeline.spark).streams[0].bad_rows == 1
+
+
 @pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
 def test_column_that_the_spec_does_not_name_is_announced_once(
     pipeline: Pipeline, suffix: str, caplog: pytest.LogCaptureFixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -22,6 +23,8 @@ from tests.unit.specs import SPEC, TEN_LINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 def test_reads_every_setting(write_spec: Callable[[str], Path], tmp_path: Path) -> None:
@@ -82,6 +85,18 @@ def test_ten_lines_describe_a_table_of_two_streams(write_spec: Callable[[str], P
     assert [stream.checkpoint for stream in spec.streams] == [
         f"file://{tmp_path}/.asynclock/fleet/checkpoints/{name}" for name in ("departures", "arrivals")
     ]
+
+
+def test_the_spec_of_the_readme_is_a_spec(write_spec: Callable[[str], Path], tmp_path: Path) -> None:
+    """Its ten lines are read as they stand, and its shared column has the names that the text says."""
+    for stream in ("departures", "arrivals"):
+        (tmp_path / "data" / stream).mkdir(parents=True)
+    (block,) = re.findall(r"```toml\n(.*?)```", README.read_text(), re.DOTALL)
+
+    spec = load_spec(write_spec(block))
+
+    assert len(block.strip().split("\n")) == 10
+    assert {"departures__delay", "arrivals__delay"} <= set(spec.view_names().values())
 
 
 @pytest.mark.parametrize(

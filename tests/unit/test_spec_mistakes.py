@@ -53,6 +53,36 @@ BAD = [
     ),
     pytest.param(
         (
+            'on_bad_row = "quarantine"',
+            'optional = ["orign"]',
+            20,
+            "streams.departures.optional",
+            ["orign", "did you mean 'origin'"],
+        ),
+        id="unknown-optional",
+    ),
+    pytest.param(
+        (
+            'on_bad_row = "quarantine"',
+            'optional = ["departed_at"]',
+            20,
+            "streams.departures.optional",
+            ["departed_at", "the ordering column cannot be missing"],
+        ),
+        id="optional-ordering",
+    ),
+    pytest.param(
+        (
+            'on_bad_row = "quarantine"\ncolumns = {',
+            'optional = ["tailnum"]\ncolumns = { tailnum = "string",',
+            20,
+            "streams.departures.optional",
+            ["tailnum", "a key or partition column cannot be missing"],
+        ),
+        id="optional-key",
+    ),
+    pytest.param(
+        (
             'landed_in = "string"',
             'TailNum = "string"',
             31,

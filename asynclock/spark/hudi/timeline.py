@@ -52,6 +52,8 @@ class Timeline:
         self._queries: dict[str, dict[str, _Query]] = {}
         self._columns: dict[str, Stored] = {}
         self._schemas: set[tuple[str, frozenset[str] | None]] = set()
+        self._view: dict[str, tuple[str, str]] = {}
+        self._locked: BatchCommit | None = None
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
 
@@ -74,6 +76,35 @@ class Timeline:
     def any_commit(self) -> BatchCommit | None:
         """Return one of the commits, or None if there is none."""
         return self._any
+
+    def locked(self) -> BatchCommit | None:
+        """Return the newest known commit that carries the URL of its locks, else any, or None."""
+        return self._locked or self.any_commit()
+
+    def view_names(self) -> Mapping[str, str]:
+        """Return the names of the view that commits carry; see ``BatchCommit.view``."""
+        return {column: name for column, (_, name) in self._view.items()}
+
+    def newest(self) -> BatchCommit | None:
+        """Return the newest batch commit of the active timeline, read now, and no other; None if none.
+
+        One that carries the URL of its locks goes before one that does not.
+        """
+        meta = self._meta_client()
+        if meta is None:
+            return None
+        active = meta.reloadActiveTimeline()
+        completed = active.getDeltaCommitTimeline().filterCompletedInstants().getInstants()
+        newest = None
+        for instant in sorted(completed, key=lambda one: str(one.getCompletionTime()), reverse=True):
+            metadata = dict(active.readCommitMetadata(instant).getExtraMetadata())
+            if METADATA_PREFIX + "stream" not in metadata:
+                continue
+            commit = BatchCommit.parse(instant.requestedTime(), instant.getCompletionTime(), metadata)
+            if commit.locks:
+                return commit
+            newest = newest or commit
+        return newest
 
     def columns(self) -> Mapping[str, Stored]:
         """Return the union of the columns of all known commits; empty before the first."""
@@ -219,6 +250,10 @@ class Timeline:
         if commit is None:
             return
         self._any = self._any or commit
+        for column, name in commit.view.items():  # the first commit that has a column names it
+            self._view[column] = min(self._view.get(column, (completed, name)), (completed, name))
+        if commit.locks and (self._locked is None or completed > self._locked.completed):
+            self._locked = commit
         query = self._queries.setdefault(commit.stream, {}).setdefault(commit.query_id, _Query())
         query.batches.add(commit.batch_id)
         if query.last is None or completed > query.last.completed:
@@ -268,6 +303,14 @@ class Timeline:
                     raise
                 return None  # the file exists, but its first writer has not filled it yet
         return self._meta
+
+
+def is_table(spark: SparkSession, path: str) -> bool:
+    """Return whether there is a Hudi table at a path, or may be: a path that cannot be read counts as one."""
+    try:
+        return Timeline(spark, path).exists()
+    except Py4JJavaError:
+        return True
 
 
 def _instant(found: Any) -> Instant:  # noqa: ANN401  py4j

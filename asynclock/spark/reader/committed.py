@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,8 +20,8 @@ class Committed:
     Attributes:
         last: Number of the last batch of the checkpoint's query; -1 if there is none. The batches of a query
             are committed in their order.
-        columns: The columns that batches of that query were read with, by batch. A batch of bad rows only may
-            have left no commit.
+        columns: The columns that batches of that query were read with, by batch; empty if the commit does not
+            say. A batch of bad rows only may have left no commit.
         others: Completion time of the last batch of any other query; "" if there is none. The files of those
             are not known, since a checkpoint knows only its own.
     """
@@ -44,11 +43,6 @@ class Committed:
         mine = {commit.batch_id: commit.columns for commit in batches if commit.query_id == query_id}
         others = (commit.completed for commit in batches if commit.query_id != query_id)
         return cls(last=max(mine, default=-1), columns=mine, others=max(others, default=""))
-
-    def columns_of(self, batch: int) -> NamedTypes:
-        """Return the columns that a committed batch was read with; none if its commit does not say."""
-        batches = sorted(self.columns)
-        return self.columns[batches[bisect.bisect_left(batches, batch)]]
 
 
 def stale_commits(commits: Sequence[BatchCommit]) -> list[BatchCommit]:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.hudi.columns import is_behind, is_wider
 from asynclock.spark.hudi.instants import WRITES
+from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.load import misplaced
@@ -44,9 +45,11 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
         A lazy frame: each action reads the table as of its newest commit.
 
     Raises:
-        SpecError: There is no splice table, or nothing is committed to it yet.
+        SpecError: There is no splice table, nothing is committed to it yet, or the spec would rename a column
+            of the view.
     """
-    table = snapshot(spec, spark)
+    table, timeline = _snapshot(spec, spark, None)
+    check_names(spec, timeline.columns(), timeline.view_names())
     alive = reduce(or_, (_alive(stream) for stream in spec.streams))
     plain = [F.col(name) for name in spec.table.shared_columns]
     names = spec.view_names()
@@ -69,6 +72,10 @@ def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> Da
         spark: A session with Hudi and the merger.
         as_of: Merge only what was committed up to this completion time of an instant.
     """
+    return _snapshot(spec, spark, as_of)[0]
+
+
+def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataFrame, Timeline]:
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
         raise _unread(spec, "there is no table yet")
@@ -95,7 +102,7 @@ def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> Da
         if name in columns and is_wider(columns[name].declared, kind):
             kind = columns[name].declared  # noqa: PLW2901
         shown.append((F.col(name) if name in present else F.lit(None)).cast(kind).alias(name))
-    return stored.select(*shown)
+    return stored.select(*shown), timeline
 
 
 def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:

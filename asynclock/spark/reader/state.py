@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
@@ -49,9 +52,8 @@ class State:
         self._times = times
         self._frame: DataFrame | None = None
         if as_of is not None and not (times and _INSTANT.fullmatch(as_of) and times[0] <= as_of):
-            reason = (
-                f"nothing was committed by then; the first instant of the timeline is {times[:1] or 'none'}"
-            )
+            first = f"the active timeline begins at {times[0]}" if times else "there is no instant yet"
+            reason = f"nothing was committed by then, or it is archived: {first}"
             raise ConfigError(setting="as_of", value=as_of, reason=reason)
         self.as_of: str | None = None
         if as_of is not None and as_of < times[-1]:
@@ -71,9 +73,14 @@ class State:
             for stream in spec.streams
         ]
 
-    def rows(self, one_key_in: int) -> Iterator[tuple[Key, list[Cells]]]:
-        """Yield the rows, with dates and timestamps as whole numbers."""
+    @contextmanager
+    def rows(self, one_key_in: int) -> Iterator[Iterator[tuple[Key, list[Cells]]]]:
+        """Yield the rows, with dates and timestamps as whole numbers.
+
+        They are on the disks of Spark while the context lasts, so that no cleaning can take their files away.
+        """
         if self._frame is None:
+            yield iter(())
             return
         table = self._spec.table
         shared = [_as_stored(name, self._spec.shared_type(name)).alias(name) for name in table.shared_columns]
@@ -83,16 +90,25 @@ class State:
         if one_key_in > 1:
             key = F.concat_ws("\0", *(F.col(name).cast("string") for name in table.key))
             frame = frame.where(F.crc32(key.cast("binary")) % one_key_in == 0)
+        frame.persist(StorageLevel.DISK_ONLY).count()
+        try:
+            yield self._read(frame)
+        finally:
+            frame.unpersist()
+
+    def _read(self, frame: DataFrame) -> Iterator[tuple[Key, list[Cells]]]:
+        shared = len(self._spec.table.shared_columns)
         for row in frame.toLocalIterator(prefetchPartitions=True):
             values = iter(row)
-            yield tuple(islice(values, len(shared))), [tuple(islice(values, len(one))) for one in self.groups]
+            yield tuple(islice(values, shared)), [tuple(islice(values, len(one))) for one in self.groups]
 
     def was_changed_by(self, commit: BatchCommit) -> bool:
         """Return whether a commit changed what the table says; False if that cannot be known any more."""
         earlier = [time for time in self._times if time < commit.completed]
+        if not earlier:  # archived, for the first commit of a table is neither stale nor repeated
+            return False
         try:
-            after = self._as_of(commit.completed)
-            changed = after.exceptAll(self._as_of(earlier[-1])) if earlier else after
+            changed = self._as_of(commit.completed).exceptAll(self._as_of(earlier[-1]))
         except ConfigError:
             return False
         return not changed.isEmpty()
@@ -101,9 +117,9 @@ class State:
         try:
             frame = snapshot(self._spec, self._spark, as_of=instant)
             frame.inputFiles()
-        except Py4JJavaError as error:
+        except (Py4JJavaError, PySparkException) as error:
             for what, reason in _REFUSED.items():
-                if what in str(error.java_exception):
+                if what in str(error):
                     raise ConfigError(setting="as_of", value=instant, reason=reason) from error
             raise
         return frame

@@ -147,7 +147,10 @@ def validate(
         size = sum(file.size for files in sources.values() for file in files)
         one_key_in = max(1, -(-size // READ_WHOLE))
     shared = [(name, spec.shared_type(name)) for name in spec.table.shared_columns]
-    with tempfile.TemporaryDirectory(prefix="asynclock-validate-") as folder:
+    with (
+        table.rows(one_key_in) as stored,
+        tempfile.TemporaryDirectory(prefix="asynclock-validate-") as folder,
+    ):
         expected = Expected(
             Path(folder), table.groups, one_key_in=one_key_in, key_columns=len(spec.table.key)
         )
@@ -156,7 +159,7 @@ def validate(
                 _Sources(spec, number, spark, Path(folder), table).read(sources[stream.name], expected)
                 for number, stream in enumerate(spec.streams)
             ]
-            expected.compare(table.rows(one_key_in))
+            expected.compare(stored)
             differences = [
                 Difference(
                     key={
@@ -216,13 +219,10 @@ class _Sources:
             if batch > self._committed.last and not self._may_be_of_another_query(file):
                 unread.append(file.url)
                 continue
-            columns = self._committed.columns_of(batch) if batch <= self._committed.last else ()
-            before = self._events, self._bad
+            committed = batch <= self._committed.last
+            columns = self._committed.columns.get(batch) if committed else ()
             with file.local(self._spark, self._folder) as path:
-                try:
-                    expected.add(self._number, self._events_of(path, columns))
-                except BadFileError:
-                    self._events, self._bad = before[0], before[1] + 1
+                self._take(path, columns, expected)
         changes = self._checkpoint.unread_changes()
         return StreamValidation(
             stream=self._stream.name,
@@ -233,6 +233,17 @@ class _Sources:
             changed_files=changes.changed,
             hidden_files=changes.hidden,
         )
+
+    def _take(self, path: Path, columns: NamedTypes | None, expected: Expected) -> None:
+        before = self._events, self._bad
+        try:
+            if columns is None:  # a batch without a commit had no good row
+                good = sum(1 for _ in self._events_of(path, ()))
+                self._events, self._bad = before[0], self._bad + good
+            else:
+                expected.add(self._number, self._events_of(path, columns))
+        except BadFileError:
+            self._events, self._bad = before[0], before[1] + 1
 
     def _may_be_of_another_query(self, file: SourceFile) -> bool:
         """Return whether the file is old enough to have been read under an earlier checkpoint."""

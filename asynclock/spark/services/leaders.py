@@ -18,8 +18,10 @@ from asynclock.spark.cancel import Cancellable
 from asynclock.spark.faults import Backoff, is_passing, sentence
 from asynclock.spark.hudi.columns import is_behind, stored_columns
 from asynclock.spark.hudi.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
+from asynclock.spark.hudi.locks import check_url, refuse_other_locks
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, compaction_options
-from asynclock.spark.hudi.session import exact_times, session
+from asynclock.spark.hudi.running import session_for
+from asynclock.spark.hudi.session import exact_times
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import ServicesReport
 from asynclock.spark.writer.splice import declare_columns
@@ -60,20 +62,21 @@ def run_services(
     Args:
         spec: The table, its locks and services.
         once: Do what is due now, and end.
-        spark: A session with Hudi and the merger; None: one is started, and stopped at the end.
+        spark: A session with Hudi and the merger; None: as ``session_for`` gives it.
         on_event: Called with a sentence after each piece of work, in the thread that did it.
         stop: Set it to end the run; SIGINT and SIGTERM also set it, in the main thread.
 
     Raises:
+        SpecError: The table was written under other locks, or they belong to another table. Nothing was
+            written.
         ClusteringPlanError: The table has a clustering plan, with which every write fails.
     """
     started = time.monotonic()
     stop = stop or threading.Event()
     with contextlib.ExitStack() as resources:
-        if spark is None:
-            spark = session("asynclock services")
-            resources.callback(spark.stop)
         client = resources.enter_context(spec.locks.connect())
+        spark = resources.enter_context(session_for(spec, "asynclock services", spark=spark))
+        refuse_other_locks(spec, spark)
         resources.enter_context(stopped_by_signals(stop))
         compaction = Compaction(spec, spark, on_event)
         cleaning = Cleaning(spec, spark, on_event)
@@ -142,6 +145,8 @@ class Compaction:
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 result = client.compact(instant)
                 if self._lacks_columns(result):
+                    # Else Hudi would take this process for one that is still at work on the plan.
+                    client.getTableServiceClient().getHeartbeatClient().stop(instant)
                     _tell(self._on_event, f"compaction {instant} began before a change of columns: once more")
                     return
                 client.commitCompaction(instant, result, empty())
@@ -272,6 +277,7 @@ class _Leader:
 
 @contextlib.contextmanager
 def _write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> Iterator[Any]:
+    check_url(spec, Timeline(spark, spec.table.path).newest())  # it may have moved since the start
     jvm: Any = spark._jvm  # noqa: SLF001  no public way
     client = jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
         spark._jsparkSession,  # noqa: SLF001

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.source.files import plain_path
+from asynclock.spark.source.files import frame_of, plain_path
 from asynclock.spark.source.reading import FILE
 from asynclock.spark.spec.load import misplaced
 
@@ -119,7 +119,7 @@ class Checkpoint:
         """
         path = self._path("sources/0")
         if not self._exists(path):
-            return self._spark.createDataFrame([], f"`{FILE}` string, `{BATCH}` bigint, `{_READ_AT}` bigint")
+            return frame_of(self._spark, [], f"{FILE} string, {BATCH} bigint, {_READ_AT} bigint")
         entries = self._spark.read.schema("path string, timestamp bigint, batchId bigint").json(
             path.toString()
         )
@@ -153,7 +153,9 @@ class Checkpoint:
     def _hidden(self) -> tuple[str, ...]:
         source = self._hadoop.Path(self._stream.source)
         matches = self._hadoop.GlobPattern(source.getName()).matches
-        beside = [one for one in self._glob(source.getParent(), "[._]*") if matches(one.getPath().getName())]
+        parent = source.getParent()  # None for a whole bucket
+        around = self._glob(parent, "[._]*") if parent else []
+        beside = [one for one in around if matches(one.getPath().getName())]
         found = {
             status.getPath().toString()
             for status in (*beside, *self._glob(source, "[._]*"))

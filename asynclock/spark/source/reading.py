@@ -22,7 +22,7 @@ from asynclock.spark.spec.load import local_path, misplaced, missing_source
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
     from asynclock.spark.spec.model import Spec, StreamSpec
 
@@ -92,7 +92,7 @@ class Source:
             except Py4JJavaError:
                 parsed.unpersist()
                 damaged = (
-                    parquet.undecodable(files, self._types, self._unnamed)
+                    parquet.undecodable(files, self._types, self._footers(files))
                     if self._stream.format == "parquet"
                     else {}
                 )
@@ -117,7 +117,7 @@ class Source:
             file.
         """
         if self._stream.format == "parquet":
-            rows = parquet.rows(files, self._types, self._required, self._unnamed, damaged)
+            rows = parquet.rows(files, self._types, self._required, self._footers(files), damaged)
         else:
             rows = self._texts(files)
         # A complete order for any number of tasks: by the age of the file, then by the place in it.
@@ -145,6 +145,7 @@ class Source:
             list(self._types),
             list(self._types.values()),
             self._required,
+            list(self._stream.optional),
             self._unnamed,
         )
         values = [
@@ -154,15 +155,18 @@ class Source:
         about = (FILE, _MODIFIED, LINE, _PLACE, REASON, RAW)
         return DataFrame(rows, files.sparkSession).select(*values, *about)
 
+    def _footers(self, files: DataFrame) -> list[Row]:
+        return parquet.footers(files, self._types, self._stream.optional, self._unnamed)
+
     def _check_headers(self, files: list[str]) -> None:
-        """Refuse a column that none of the first files has; a single file without it is only a bad file."""
+        """Refuse a column that neither the newest files have nor the oldest; one without it is only bad."""
         if self._stream.format == "json":
             return
         jvm: Any = self._spark._jvm  # noqa: SLF001
         conf = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
-        missing = dict.fromkeys(self._types)
+        missing = dict.fromkeys(name for name in self._types if name not in self._stream.optional)
         first: tuple[str, list[str]] | None = None
-        for file in files[:_HEADERS]:
+        for file in dict.fromkeys((*files[:_HEADERS], *files[-_HEADERS:])):
             header = list(jvm.io.asynclock.source.SourceFiles.header(file, self._dialect, conf))
             if header:
                 first = first or (file, header)
@@ -173,23 +177,35 @@ class Source:
             file, header = first
             name = next(iter(missing))
             reason = (
-                f"{file} has no column {name!r} (it has: {', '.join(header)}); correct the spec or the source"
+                f"{file} has no column {name!r} (it has: {', '.join(header)}); correct the spec or the "
+                "source, or name the column in optional if it is still to come"
             )
             raise misplaced(self._spec, ("streams", self._stream.name, "columns", name), name, reason)
 
     def _files(self) -> list[str]:
-        """Return the URLs of the files; none before the first delivery."""
+        """Return the URLs of the files, the newest first; none before the first delivery."""
         source = self._stream.source
         path = self._spark._jvm.org.apache.hadoop.fs.Path(source)  # noqa: SLF001  no public way
         system = path.getFileSystem(self._spark._jsc.hadoopConfiguration())  # noqa: SLF001
         found: Any = system.globStatus(path)
         files = _plain_files(system, found or [])
         if not files:
-            local = local_path(source)
-            reason = missing_source(source) if local else f"nothing matches {source}; correct the pattern"
+            reason = missing_source(source) if local_path(source) else _missing_remote(path, system)
             if reason:
                 raise misplaced(self._spec, ("streams", self._stream.name, "source"), source, reason)
         return files
+
+
+def _missing_remote(path: Any, system: Any) -> str | None:  # noqa: ANN401  py4j
+    """Return why there is nothing to wait for, or None: an empty folder may still get files."""
+    while not path.isRoot() and any(wildcard in path.getName() for wildcard in "*?[{"):
+        path = path.getParent()
+    if not system.exists(path):
+        remedy = "create it (in an object store, an empty object whose name ends in /) or correct the path"
+        return f"the source does not exist: there is no {path.toString()}; {remedy}"
+    if not system.listStatus(path):
+        return None
+    return f"the source does not exist: nothing in {path.toString()} matches; correct the pattern"
 
 
 def bad_files(parsed: DataFrame) -> list[str]:
@@ -219,5 +235,9 @@ def _plain_files(system: Any, found: list[Any]) -> list[str]:  # noqa: ANN401  p
     files = []
     for status in found:
         inner = system.listStatus(status.getPath()) if status.isDirectory() else [status]
-        files += [one.getPath().toUri().toString() for one in inner if not one.isDirectory()]
-    return sorted(name for name in files if not name.rpartition("/")[2].startswith(("_", ".")))
+        files += [
+            (-one.getModificationTime(), one.getPath().toUri().toString())
+            for one in inner
+            if not one.isDirectory() and not one.getPath().getName().startswith(("_", "."))
+        ]
+    return [name for _, name in sorted(files)]

@@ -56,8 +56,8 @@ class FromEnvironment:
         """
         found = os.environ.get(self.variable)
         if not found:
-            reason = "the environment has no such variable, or an empty one; set it and start again"
-            raise ConfigError(setting="", value=self.variable, reason=reason)
+            reason = f"the environment variable {self.variable} is not set, or empty; set it and start again"
+            raise ConfigError(setting="", value=HIDDEN, reason=reason)
         return found
 
 
@@ -90,9 +90,7 @@ def _resolve(name: str, value: object) -> object:
     try:
         return value.value()
     except ConfigError as error:
-        # The variable's name is no secret, but that of the setting would hide it.
-        reason = f"{error.reason} (variable {value.variable})"
-        raise ConfigError(setting=name, value=HIDDEN, reason=reason) from None
+        raise ConfigError(setting=name, value=HIDDEN, reason=error.reason) from None
 
 
 def refuse_literal_option(name: str, value: object) -> None:

@@ -248,6 +248,7 @@ def _read_stream(streams: Section, name: str, folder: Path, table: TableSpec) ->
             csv=_read_dialect(section),
             max_files_per_trigger=section.optional("max_files_per_trigger", int),
             on_bad_row=cast("BadRowPolicy", section.value("on_bad_row", str, StreamSpec.on_bad_row)),
+            optional=section.names("optional") or (),
             as_={key: renamed.required(key, str) for key in renamed.values},
         )
 

@@ -16,7 +16,7 @@ from asynclock.errors import ConfigError
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
-from asynclock.spark.spec.view import check_renamed, view_names
+from asynclock.spark.spec.view import COLUMN_NAME, check_renamed, view_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,7 +40,6 @@ TOMBSTONE: Final = "deleted"
 ORDERING: Final = "ts"
 
 _STREAM_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
-_COLUMN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _MAX_DECIMAL_DIGITS: Final = 38
 URL: Final = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
@@ -129,7 +128,7 @@ class Column:
     type: str
 
     def __post_init__(self) -> None:
-        if not _COLUMN_NAME.fullmatch(self.name):
+        if not COLUMN_NAME.fullmatch(self.name):
             raise _wrong(self.name, self.name, "column names are letters, digits and _, the first a letter")
         if not _is_column_type(self.type):
             raise _wrong(self.name, self.type, f"unknown type; use one of {', '.join(COLUMN_TYPES)}")
@@ -149,6 +148,7 @@ class StreamSpec:
         csv: Dialect of CSV files; None: RFC 4180.
         max_files_per_trigger: Most files in one micro-batch; None: all files that exist.
         on_bad_row: Quarantine bad rows, or fail the batch before anything is written.
+        optional: Columns that a file need not have, since they joined the stream later; null in its events.
         as_: Names in the view of some of the columns, by their names in the files; in the spec ``as``.
     """
 
@@ -161,6 +161,7 @@ class StreamSpec:
     csv: CsvDialect | None = None
     max_files_per_trigger: int | None = None
     on_bad_row: BadRowPolicy = "fail"
+    optional: tuple[str, ...] = ()
     as_: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -190,6 +191,7 @@ class StreamSpec:
             reason = f"{self.name}__{ORDERING} holds the ordering column {self.ordering!r}; use another name"
             raise _wrong(f"columns.{ORDERING}", ORDERING, reason)
         self._check_tombstone()
+        self._check_optional()
         check_renamed(self.as_, [column.name for column in self.columns if column.name != TOMBSTONE])
 
     @property
@@ -209,6 +211,14 @@ class StreamSpec:
     def physical(self, column: Column) -> str:
         """Return the physical name of an owned column."""
         return f"{self.name}__{ORDERING if column.name == self.ordering else column.name}"
+
+    def _check_optional(self) -> None:
+        names = [column.name for column in self.columns]
+        for name in self.optional:
+            if name not in names:
+                raise _wrong("optional", name, unknown_name(name, names))
+            if name == self.ordering:
+                raise _wrong("optional", name, "the ordering column cannot be missing; take it out")
 
     def _check_tombstone(self) -> None:
         for column in self.columns:
@@ -307,6 +317,9 @@ class Spec:
                 if column.type != expected:
                     reason = f"another stream declares it {expected}; give it one type everywhere"
                     raise _wrong(setting, column.type, reason)
+                if name in stream.optional:
+                    reason = "a key or partition column cannot be missing; take it out"
+                    raise _wrong(f"streams.{stream.name}.optional", name, reason)
                 if name == stream.ordering:
                     reason = "a key or partition column cannot order a stream; choose another column"
                     raise _wrong(f"streams.{stream.name}.ordering", name, reason)
@@ -339,7 +352,7 @@ def check_stream_name(name: str) -> None:
 
 
 def _check_shared_column(setting: str, name: str) -> None:
-    if not _COLUMN_NAME.fullmatch(name) or "__" in name:
+    if not COLUMN_NAME.fullmatch(name) or "__" in name:
         reason = "key and partition columns are letters, digits and _, no double _, the first a letter"
         raise _wrong(setting, name, reason)
     if name.lower() == TOMBSTONE:

@@ -12,7 +12,7 @@ from asynclock.spark.spec.toml import unknown_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+COLUMN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 OwnColumn = tuple[str, str]
 """A stream and one of its columns."""
@@ -28,7 +28,7 @@ def check_renamed(renamed: Mapping[str, str], columns: Iterable[str]) -> None:
     for name, shown in renamed.items():
         if name not in known:
             raise ConfigError(setting=f"as.{name}", value=shown, reason=unknown_name(name, known))
-        if not _NAME.fullmatch(shown):
+        if not COLUMN_NAME.fullmatch(shown):
             reason = "column names are letters, digits and _, the first a letter"
             raise ConfigError(setting=f"as.{name}", value=shown, reason=reason)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
@@ -23,8 +23,10 @@ from asynclock.spark.hudi.columns import (
 )
 from asynclock.spark.hudi.fit import check_commit, check_properties
 from asynclock.spark.hudi.instants import BatchCommit
+from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks
+from asynclock.spark.hudi.names import carried_names, check_names
 from asynclock.spark.hudi.options import write_options
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.timeline import Timeline, is_table
 from asynclock.spark.source.reading import ARRIVAL
 from asynclock.spark.spec.keys import record_key, unfit
 from asynclock.spark.spec.model import RECORD_KEY
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DIRECT_QUERY: Final = "direct"
-CREATION_LOCK: Final = "service/creation"
 _QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 _GROUP: Final = "_asynclock_group"
 _RANK: Final = "_asynclock_rank"
@@ -64,7 +65,8 @@ def declare_columns(spec: Spec, spark: SparkSession, timeline: Timeline) -> None
     if not columns or not is_behind(timeline.present_columns(), columns):
         return
     types = {RECORD_KEY: "string"} | {name: one.kind for name, one in columns.items()}
-    empty = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name, kind in types.items()))
+    # Not createDataFrame, which needs Python on the executors.
+    empty = spark.range(0).selectExpr(*(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in types.items()))
     name = timeline.properties().get(hoodie.TABLE_NAME)
     options = write_options(spec, tasks=spark.sparkContext.defaultParallelism, name=name)
     empty.write.format("hudi").options(**options).mode("append").save(spec.table.path)
@@ -85,8 +87,9 @@ class Splice:
         spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
 
     Raises:
-        SpecError: The table exists with another key, partitioning, merger or number of buckets, or with
-            types that the spec's cannot hold. Nothing was written.
+        SpecError: The table exists with another key, partitioning, merger or number of buckets, with types
+            that the spec's cannot hold, under other locks, or with another name for a column of the view.
+            Nothing was written.
         ClusteringPlanError: The table has a clustering plan, with which every write fails.
     """
 
@@ -96,11 +99,14 @@ class Splice:
         self._timeline = Timeline(spark, spec.table.path)
         self._properties: dict[str, str] = {}
         self._checked = False
+        self._claimed = False
+        self._table_id = ""
         self._opened: frozenset[str] | None = None
         self._announced: set[object] = set()
         self._timeline.refresh()
         self._timeline.refuse_clustering()
         self._check_table()
+        self._claimed = check_locks(spec, self._timeline.locked(), partial(is_table, spark))
 
     def table_id(self) -> str | None:
         """Return the id of the table, or None if nothing is committed yet."""
@@ -150,16 +156,32 @@ class Splice:
         with contextlib.ExitStack() as held:
             if lease is None:
                 lease = held.enter_context(self._hold(stream_lock(stream)))
-            if self._timeline.any_commit() is None:
+            if not self._claimed:
                 # Two writers that create the table at once would overwrite each other's properties, and
                 # neither would see a commit to compare its number of buckets with.
-                held.enter_context(self._hold(CREATION_LOCK))
+                held.enter_context(self._creation())
             return self._write(df, spec, batch_id, query_id or self._query_id(), lease)
 
     @contextlib.contextmanager
     def _hold(self, lock: str) -> Iterator[sync.Lease]:
         with self._spec.locks.connect() as client, client.lock(lock).hold() as lease:
             yield lease
+
+    @contextlib.contextmanager
+    def _creation(self) -> Iterator[None]:
+        """Bind the locks to the table; until the body has ended, no other writer creates the table."""
+        with self._spec.locks.connect() as client, client.lock(CREATION_LOCK).hold() as lease:
+            self._timeline.refresh()
+            self._check_table()
+            self._table_id = claim_locks(
+                self._spec,
+                self._timeline.locked(),
+                partial(is_table, self._spark),
+                client=client,
+                lease=lease,
+            )
+            yield
+        self._claimed = True
 
     def _write(
         self, df: DataFrame, stream: StreamSpec, batch_id: int | None, query_id: str, lease: sync.Lease
@@ -183,9 +205,11 @@ class Splice:
             owner=lease.owner,
             buckets=self._spec.table.buckets,
             key=self._spec.table.key,
-            table_id=first.table_id if first else str(uuid.uuid4()),
+            table_id=first.table_id if first else self._table_id,
             columns=_read_with(stream, self._spec),
             floats=tuple(sorted(floats_among(columns))),
+            locks=self._spec.locks.url,
+            view=carried_names(self._spec, self._timeline.view_names()),
         )
         options = self._options() | commit.metadata()
         wide = self._widen(self._newest(df, stream), stream, columns)
@@ -247,6 +271,7 @@ class Splice:
                 raise ConfigError(setting="df", value=name, reason=reason)
 
     def _check_table(self, stream: StreamSpec | None = None) -> None:
+        check_url(self._spec, self._timeline.locked())
         if not self._checked:  # properties, key and buckets never change
             self._properties = self._timeline.properties()
             check_properties(self._spec, self._properties)
@@ -254,6 +279,7 @@ class Splice:
                 check_commit(self._spec, commit)
                 self._checked = True
         columns = self._timeline.columns()
+        check_names(self._spec, columns, self._timeline.view_names())
         if self._opened is None and columns:
             check_columns(self._spec, columns)
             self._opened = frozenset(columns)
@@ -286,9 +312,10 @@ class Splice:
 
 
 def _read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
-    """Return the stream's own columns and their types, the ordering column first."""
+    """Return the stream's own columns and their types, with ``?`` if optional; the ordering column first."""
     owned = sorted(stream.owned(spec.table), key=lambda column: column.name != stream.ordering)
-    return tuple((column.name, column.type) for column in owned)
+    marks = dict.fromkeys(stream.optional, "?")
+    return tuple((column.name, column.type + marks.get(column.name, "")) for column in owned)
 
 
 def _quoted(name: str) -> str:

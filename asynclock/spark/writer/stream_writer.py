@@ -16,6 +16,7 @@ from asynclock.errors import AcquireTimeoutError, AsyncLockError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.errors import BadRowsError, StreamFailedError
 from asynclock.spark.faults import RETRIES, Backoff, is_passing, sentence
+from asynclock.spark.hudi.running import spread
 from asynclock.spark.report import BatchReport, StreamReport
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.reading import FILE, LINE, RAW, REASON, Source
@@ -274,6 +275,7 @@ class StreamWriter:
 
     def _batch(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> None:
         try:
+            spread(frame.sparkSession)  # the batch's own
             waited = self._await_reservation(lease)
             with self._batches.running():
                 self._proceed(lease)

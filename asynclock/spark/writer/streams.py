@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from asynclock.spark.hudi.session import session
+from asynclock.spark.hudi.running import session_for
 from asynclock.spark.report import RunReport
 from asynclock.spark.writer.stream_writer import StreamWriter
 
@@ -45,7 +45,7 @@ def run(
     cancelled, and the next run writes it.
 
     An error of the store, of Spark or of Hudi's commit lock that passes by itself is met with another
-    attempt at the batch, some eight times in a row and later each time. A stream that fails for good ends
+    attempt at the batch, up to eight times in a row and later each time. A stream that fails for good ends
     alone and releases its lease; the others go on, and its error is raised when they have ended.
 
     Args:
@@ -53,7 +53,7 @@ def run(
         streams: Names of the streams to write; None: all.
         once: End once every file that exists now is committed.
         fail_fast: Stop all streams as soon as one fails.
-        spark: A session with Hudi and the merger; None: the run starts one and stops it at the end.
+        spark: A session with Hudi and the merger; None: as ``session_for`` gives it.
         on_batch: Called after each batch, in the thread of its stream; must be quick.
         on_report: Called with the report at the end, also where a stream has failed.
         stop: Set it to end the run.
@@ -74,10 +74,9 @@ def run(
     started = time.monotonic()
     stop = stop or threading.Event()
     with contextlib.ExitStack() as resources:
-        if spark is None:
-            spark = session(f"asynclock {' '.join(chosen)}")
-            resources.callback(spark.stop)
         client = resources.enter_context(spec.locks.connect())
+        app = f"asynclock {' '.join(chosen)}"
+        spark = resources.enter_context(session_for(spec, app, spark=spark))
         resources.enter_context(stopped_by_signals(stop))
         writers = [
             StreamWriter(

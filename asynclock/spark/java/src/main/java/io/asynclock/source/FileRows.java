@@ -62,7 +62,7 @@ final class FileRows implements Iterator<Row> {
         CsvRecords table = new CsvRecords(new Characters(bytes, csv.encoding), csv, layout.isText());
         records = table;
         unnamed.add(table.header(), layout.names);
-        table.find(layout.names);
+        table.find(layout.names, layout.optional);
       }
     } catch (BadFile bad) {
       giveUp(bad);

@@ -42,6 +42,7 @@ public final class SourceFiles {
   /**
    * The rows of CSV or JSON files.
    *
+   * @param optional the columns that a CSV file may lack
    * @param files URL and modification time (in microseconds) of each file
    * @param dialect null for JSON
    * @param unnamed takes the names of other columns that the files have
@@ -52,10 +53,11 @@ public final class SourceFiles {
       List<String> names,
       List<String> types,
       List<String> required,
+      List<String> optional,
       UnnamedColumns unnamed) {
     SerializableConfiguration conf = configuration(files);
     Dialect csv = dialect == null ? null : new Dialect(dialect);
-    Layout layout = new Layout(names, types, required);
+    Layout layout = new Layout(names, types, required, optional);
     FlatMapFunction<Row, Row> read =
         file -> FileRows.of(file.getString(0), file.getLong(1), conf.value(), csv, layout, unnamed);
     return files.flatMap(read, Encoders.row(layout.schema()));
@@ -90,14 +92,16 @@ public final class SourceFiles {
   /**
    * What parquet files say about the wanted columns.
    *
+   * @param optional those that a file may lack
    * @param unnamed takes the names of other columns that the files have
    * @return for each file its URL, its path, the types of the columns as {@link ParquetFooter} names them, and the
    *     reason if it is a bad file
    */
-  public static Dataset<Row> footers(Dataset<Row> files, List<String> names, UnnamedColumns unnamed)
-      throws Exception {
+  public static Dataset<Row> footers(
+      Dataset<Row> files, List<String> names, List<String> optional, UnnamedColumns unnamed) throws Exception {
     SerializableConfiguration conf = configuration(files);
     List<String> wanted = List.copyOf(names);
+    Set<String> mayLack = Set.copyOf(optional);
     MapFunction<Row, Row> read =
         file -> {
           String[] types = null;
@@ -106,7 +110,7 @@ public final class SourceFiles {
           try {
             ParquetFooter footer = ParquetFooter.read(path, conf.value());
             unnamed.add(footer.names(), wanted);
-            types = footer.types(wanted);
+            types = footer.types(wanted, mayLack);
             ParquetPages.check(path, conf.value(), footer.metadata(), wanted);
           } catch (BadFile bad) {
             reason = bad.getMessage();
