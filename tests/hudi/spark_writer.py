@@ -8,8 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from asynclock.errors import ConfigError
-from asynclock.spark import load_spec, read, run, session
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark import load_spec, session
 from asynclock.spark.writer.splice import Splice
 from asynclock.sync import hudi
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def start(folder: str, jars: str, conf: dict[str, str]) -> SparkSession:
-    """A session with S3A, the tests' client of Hudi's lock and more settings."""
+def start(folder: str, jars: str) -> SparkSession:
+    """A session with S3A and the tests' client of Hudi's lock."""
     s3a = "spark.hadoop.fs.s3a."
     return session(
         "asynclock-hudi-tests",
@@ -36,7 +35,6 @@ def start(folder: str, jars: str, conf: dict[str, str]) -> SparkSession:
             f"{s3a}secret.key": os.environ["AWS_SECRET_ACCESS_KEY"],
             f"{s3a}path.style.access": "true",
             f"{s3a}connection.ssl.enabled": "false",
-            **conf,
         },
     )
 
@@ -85,33 +83,14 @@ def splice(spark: SparkSession, spec_path: str, options: dict[str, Any]) -> str:
     return refused
 
 
-def stream(spark: SparkSession, spec_path: str) -> str:
-    """Run the streams of a spec to the end of their files."""
-    spec = load_spec(spec_path)
-    report = run(spec, once=True, spark=spark)
-    commits = Timeline(spark, spec.table.path).commits
-    return json.dumps(
-        {
-            "retries": report.streams[0].retries,
-            "batches": [commit.batch_id for commit in commits],
-            "rows": sorted(tuple(row) for row in read(spec, spark).select("id", "x").collect()),
-        }
-    )
-
-
 def main() -> None:
     """Answer each line with one line."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    spark = start(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+    spark = start(sys.argv[1], sys.argv[2])
     answers.write("ready\n")
     answers.flush()
-    commands: dict[str, Callable[..., str]] = {
-        "write": write,
-        "validate": validate,
-        "splice": splice,
-        "stream": stream,
-    }
+    commands: dict[str, Callable[..., str]] = {"write": write, "validate": validate, "splice": splice}
     for line in sys.stdin:
         name, *arguments = json.loads(line)
         answers.write(commands[name](spark, *arguments) + "\n")

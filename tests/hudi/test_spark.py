@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -18,7 +17,6 @@ from asynclock import hudi
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.record import parse_record
-from asynclock.testing import TapProxy, Wire
 from tests.hudi.conftest import LOCK_KEY, lock_options
 from tests.hudi.harness import lock_client_jar, s3a_jars
 
@@ -34,22 +32,14 @@ HOLD: Final = 4.0
 class Writer:
     """The Spark driver's process."""
 
-    def __init__(
-        self,
-        server: Server,
-        folder: Path,
-        classes: Path,
-        *,
-        endpoint: str | None = None,
-        conf: dict[str, str] | None = None,
-    ) -> None:
+    def __init__(self, server: Server, folder: Path, classes: Path) -> None:
         jars = ",".join([*s3a_jars(), lock_client_jar(classes, folder)])
         self.errors = (folder / "driver.log").open("w+")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.hudi.spark_writer", str(folder), jars, json.dumps(conf or {})],
+            [sys.executable, "-m", "tests.hudi.spark_writer", str(folder), jars],
             env=os.environ
             | {
-                "AWS_ENDPOINT_URL_S3": endpoint or server.endpoint,
+                "AWS_ENDPOINT_URL_S3": server.endpoint,
                 "AWS_ACCESS_KEY_ID": server.options["access_key_id"],
                 "AWS_SECRET_ACCESS_KEY": server.options["secret_access_key"],
                 "AWS_REGION": server.options["region"],
@@ -163,50 +153,3 @@ columns = {{ happened_at = "timestamp", x = "bigint" }}
 
     assert "this process holds the table's lock" in refused
     assert "nothing was written" in refused
-
-
-IMPATIENT: Final = {
-    "spark.hadoop.fs.s3a.attempts.maximum": "1",
-    "spark.hadoop.fs.s3a.retry.limit": "0",
-    "spark.hadoop.fs.s3a.retry.throttle.limit": "0",
-}
-
-
-@pytest.mark.timeout(400)
-async def test_a_stream_survives_a_store_that_fails(minio: Server, tmp_path: Path, classes: Path) -> None:
-    """Writes that the store refuses, drops or does not answer cost retries; each batch is committed once."""
-    files = 5
-    for number in range(files):
-        (tmp_path / f"{number}.csv").write_text(f"id,happened_at,x\na,2026-01-0{number + 1},{number}\n")
-    spec = tmp_path / "spec.toml"
-    spec.write_text(
-        f"""[table]
-path = "{minio.url.replace("s3://", "s3a://")}/storm-{uuid4().hex}"
-key = ["id"]
-buckets = 1
-[locks]
-url = "{(tmp_path / "locks").as_uri()}"
-[streams.a]
-source = "{tmp_path}/*.csv"
-format = "csv"
-ordering = "happened_at"
-checkpoint = "{tmp_path}/checkpoint"
-max_files_per_trigger = 1
-columns = {{ happened_at = "timestamp", x = "bigint" }}
-"""
-    )
-    async with TapProxy(upstream=minio.endpoint, seed=15) as proxy:
-        writer = await asyncio.to_thread(
-            partial(Writer, minio, tmp_path, classes, endpoint=proxy.url, conf=IMPATIENT)
-        )
-        proxy.inject(Wire.ANSWER, writes=True, nth=20, times=2)
-        proxy.storm(0.01, Wire.ANSWER, Wire.CUT_BEFORE, Wire.CUT_AFTER)
-        try:
-            answer = json.loads(await asyncio.to_thread(writer.ask, "stream", str(spec)))
-        finally:
-            proxy.storm(0)
-            await asyncio.to_thread(writer.close)
-
-    assert answer["batches"] == list(range(files))
-    assert answer["rows"] == [["a", files - 1]]
-    assert answer["retries"] > 0
