@@ -123,7 +123,7 @@ class Acquisition:
                 if self._must_free_given():
                     await self._free_given()
                     seen = None
-                seen = seen or await self._look()
+                seen = seen or await self._read_and_adopt()
                 if self._held is None:
                     pause, seen = await self._round(seen)
             except BackendError as error:
@@ -163,7 +163,7 @@ class Acquisition:
         await self._write(attempt)
         if self._held is not None:
             return 0.0, None
-        back = await self._look()
+        back = await self._read_and_adopt()
         if self._held is None and self._attempts.open_on(back.version):
             # Unchanged: the attempt may still land. Write again on the same base.
             if self._once and self.error is not None:
@@ -183,11 +183,11 @@ class Acquisition:
             return None
         return Seen(write.record, write.version, None, None, now)
 
-    async def _look(self) -> Seen:
+    async def _read_and_adopt(self) -> Seen:
         """Read the object, and become the holder if its nonce is one of ours (rule 2)."""
         seen = await self._objects.read(self._key, timeout=self._request_limit())
         self._known.observation.note(seen)
-        mine = self._attempts.find(seen)
+        mine = self._attempts.recognise(seen)
         if mine is not None and not mine.spent:
             await self._take(mine, "adopted")
         elif mine is None and not self._attempts.open_on(seen.version):
@@ -200,7 +200,7 @@ class Acquisition:
 
     def _judge(self, seen: Seen) -> Verdict:
         # Ours, but too late, or it has made a lease already: write over it, under a new token.
-        ours = self._attempts.find(seen) is not None
+        ours = self._attempts.recognise(seen) is not None
         if ours or (self._given is not None and self._given.shown_by(seen)):
             return Verdict(free=True, wait=0.0)
         verdict = judge(seen, self._known.observation, self._timing)

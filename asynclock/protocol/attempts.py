@@ -83,6 +83,11 @@ class Attempts:
         """Return the store time at which no token of these is from the future any more; None: none is."""
         return max((each.settled_at for each in self._by_nonce.values() if each.settled_at), default=None)
 
+    def note_settled(self) -> None:
+        """Note that store time has reached every token of these."""
+        for each in self._by_nonce.values():
+            each.settled_at = None
+
     def forget(self) -> None:
         """Forget all: their base is gone."""
         self._by_nonce.clear()
@@ -91,8 +96,8 @@ class Attempts:
         """Whether an attempt on ``base`` may still land."""
         return any(each.version is None and each.base == base for each in self._by_nonce.values())
 
-    def find(self, seen: Seen) -> Attempt | None:
-        """Return the attempt that ``seen`` shows to have landed and not to be released yet, or None."""
+    def recognise(self, seen: Seen) -> Attempt | None:
+        """Return the attempt that ``seen`` shows to have landed, and note its version; else None."""
         if seen.record is None or seen.record.expired or seen.record.nonce is None:
             return None
         attempt = self._by_nonce.get(seen.record.nonce)

@@ -57,7 +57,7 @@ async def free(
             if seen.record is not None and attempts.has_released(seen, head.record.owner):
                 return Attempt(seen.record, base, attempt.sent, seen.version)
             if seen.version != base:
-                mine = attempts.find(seen)
+                mine = attempts.recognise(seen)
                 if mine is None:
                     return displaced(seen, head.record.owner, proven=not attempts.doubtful)
                 head = mine

@@ -110,7 +110,9 @@ class HeldLock:
         """Return seconds until store time has reached the token (rule 11), else 0.0."""
         wait = self._objects.until_settled(self.head.settled_at)
         if wait <= 0:
-            self.head.settled_at = None  # for good, also where no Date is carried any more
+            # For good, also where no Date is carried any more: a renewal in flight has the same token.
+            self.head.settled_at = None
+            self._attempts.note_settled()
         return wait
 
     def end_belief(self, loss: str | None = None) -> bool:
@@ -159,9 +161,11 @@ class HeldLock:
 
     def start_renewal(self) -> asyncio.Task[BackendError | None] | None:
         """Start a renewal or return the one that is under way; None if the lock is not held any more."""
-        if self.renewal is None and self.remaining() > 0:
-            self._renewal = self._in_flight.spawn(self._renew())
-        return self.renewal
+        renewal = self.renewal
+        if renewal is None and self.remaining() > 0:
+            # Done already where tasks start eagerly and the store answers at once.
+            renewal = self._renewal = self._in_flight.spawn(self._renew())
+        return renewal
 
     @property
     def renewal(self) -> asyncio.Task[BackendError | None] | None:
@@ -202,7 +206,7 @@ class HeldLock:
         if (left := self.remaining()) <= 0:
             return error
         seen = await self._objects.read(self.key, timeout=left)
-        mine = self._attempts.find(seen)
+        mine = self._attempts.recognise(seen)
         if mine is not None and mine is not self.head:
             self._extend(mine)
             return None
@@ -244,7 +248,9 @@ class HeldLock:
         await asyncio.wait([renewal])
         landed_late = self.head.sent is not self._sent
         if landed_late or self._attempts.open_on(self.head.version):
-            await self._free("reaped", None)
+            freed = await free(self._objects, self.key, head=self.head, attempts=self._attempts)
+            if isinstance(freed, Attempt):
+                self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
     # Release.
 
@@ -265,8 +271,8 @@ class HeldLock:
         self._attempts.doubtful |= doubtful
         with self._in_flight.protect():
             await self.settle()
-            if not await self._free("released", 2 * self._objects.timing.request_timeout):
-                self._in_flight.spawn(self._free("released", None))
+            if not await self._free(2 * self._objects.timing.request_timeout):
+                self._in_flight.spawn(self._free(None))
 
     async def release_through(self, objects: LockObjects) -> None:
         """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
@@ -280,14 +286,14 @@ class HeldLock:
         if (renewal := self.renewal) is not None:
             await asyncio.wait([renewal], timeout=self._objects.timing.request_timeout)
 
-    async def _free(self, kind: Kind, limit: float | None) -> bool:
+    async def _free(self, limit: float | None) -> bool:
         """Write the free record; False if it is not known after ``limit`` whether that has landed."""
         freed = await free(self._objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
         if freed is None and limit is not None:
             return False
         if isinstance(freed, Attempt):
             self.freed = freed
-            self._released(kind)
+            self._released("released")
         elif freed is None:
             self._released("release_unconfirmed", "the store did not answer")
         else:
@@ -307,7 +313,7 @@ class HeldLock:
 
     def shown_by(self, seen: Seen) -> bool:
         """Whether ``seen`` is a live record of this lease, perhaps of a renewal that was thought lost."""
-        mine = self._attempts.find(seen)
+        mine = self._attempts.recognise(seen)
         if mine is not None:
             self.head = mine
         return mine is not None

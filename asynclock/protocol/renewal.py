@@ -54,9 +54,9 @@ class Renewals:
             timer.cancel()
         loop = asyncio.get_running_loop()
         at = min(loop.time() + min(remaining, LONGEST_SLEEP), renew_at)
-        self._timers[held] = loop.call_at(at, self._look, held, renew_at, context=self._context)
+        self._timers[held] = loop.call_at(at, self._tick, held, renew_at, context=self._context)
 
-    def _look(self, held: HeldLock, renew_at: float) -> None:
+    def _tick(self, held: HeldLock, renew_at: float) -> None:
         if (remaining := held.remaining()) <= 0:
             self.discard(held)
             return

@@ -134,7 +134,7 @@ class Fairness:
         """Record a release; after a whole run this client keeps away."""
         self._ended_at = now
         if now - self._run_began >= self._timing.run_length:
-            self._away_until = now + _AWAY_POLLS * self._timing.turn_poll * (0.5 + jittered(1.0))
+            self.stand_back(now + _AWAY_POLLS * self._timing.turn_poll * (0.5 + jittered(1.0)))
             self._run_owner = None
 
     def saw(self, record: LockRecord | None, now: float) -> None:

@@ -97,17 +97,51 @@ class RunReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DeleteReport:
+    """A delete.
+
+    Attributes:
+        keys: Keys that were given, each counted once.
+        absent: Those of which the table had nothing to delete.
+        written: Tombstones, or Hudi's deletes, that were appended.
+        delete_id: Id of the delete in its commit; None if nothing was appended.
+    """
+
+    keys: int
+    absent: int
+    written: int
+    delete_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestoreReport:
+    """A restore.
+
+    Attributes:
+        savepoint: The savepoint that the table is at.
+        dropped: Commits of streams and deletes that were dropped.
+        undone_deletes: Ids of the deletes among them: what they erased comes back, unless deleted again.
+    """
+
+    savepoint: str
+    dropped: int
+    undone_deletes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ServicesReport:
     """What the table services did in a run.
 
     Attributes:
         compactions: Instants compacted.
+        clusterings: Instants clustered.
         cleanings: Rounds of cleaning.
         rolled_back: Instants of dead writers that were rolled back.
         seconds: From start to end.
     """
 
     compactions: tuple[str, ...]
+    clusterings: tuple[str, ...]
     cleanings: int
     rolled_back: tuple[str, ...]
     seconds: float

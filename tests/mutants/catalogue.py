@@ -57,7 +57,7 @@ REQUEST: Final = f"{_OBJECTS}.request"
 OBJECTS: Final = f"{_OBJECTS}.__init__"
 UNTIL_SETTLED: Final = f"{_OBJECTS}.until_settled"
 WRITE: Final = f"{_OBJECTS}.write"
-FIND_ATTEMPT: Final = "asynclock.protocol.attempts:Attempts.find"
+RECOGNISE: Final = "asynclock.protocol.attempts:Attempts.recognise"
 MAY_HAVE_LANDED: Final = "asynclock.protocol.attempts:may_have_landed"
 FREE: Final = "asynclock.protocol.freeing:free"
 RELEASED: Final = "asynclock.record:LockRecord.released"
@@ -66,7 +66,7 @@ RELEASED: Final = "asynclock.record:LockRecord.released"
 _ACQUISITION: Final = "asynclock.protocol.acquire:Acquisition"
 FREE_GIVEN: Final = f"{_ACQUISITION}._free_given"
 GIVE_UP: Final = f"{_ACQUISITION}._give_up"
-LOOK: Final = f"{_ACQUISITION}._look"
+READ_AND_ADOPT: Final = f"{_ACQUISITION}._read_and_adopt"
 TAKE: Final = f"{_ACQUISITION}._take"
 ATTEMPT_ON: Final = f"{_ACQUISITION}._attempt_on"
 WRITE_ON_SEEN: Final = f"{_ACQUISITION}._write"
@@ -126,7 +126,7 @@ MUTANTS: Final = (
     # Writing: nonces, read-back, conditions.
     Mutant(
         "adopt whatever record is found",
-        FIND_ATTEMPT,
+        RECOGNISE,
         "self._by_nonce.get($nonce)",
         "next(reversed(self._by_nonce.values()), None)",
         HEAD,
@@ -134,7 +134,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "adopt by owner instead of nonce",
-        FIND_ATTEMPT,
+        RECOGNISE,
         "$attempt = self._by_nonce.get($seen.record.nonce)",
         "owner = $seen.record.owner\n"
         "own = [each for each in self._by_nonce.values() if each.record.owner == owner]\n"
@@ -203,8 +203,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "treat 409 and 412 as held by another",
-        LOOK,
-        "$mine = self._attempts.find($seen)",
+        READ_AND_ADOPT,
+        "$mine = self._attempts.recognise($seen)",
         "$mine = None",
         Invariant.TAKEOVER_BOUND,
         "single-faults",
@@ -247,7 +247,7 @@ MUTANTS: Final = (
     Mutant(
         "give up a release that was refused",
         FREE,
-        "$attempts.find($seen)",
+        "$attempts.recognise($seen)",
         "None",
         LEFT,
         "cancellations",
@@ -263,7 +263,7 @@ MUTANTS: Final = (
     Mutant(
         "do not release at all",
         RELEASE,
-        'if not await self._free("released", $limit): $go_on',
+        "if not await self._free($limit): $go_on",
         "self._end()",
         LEFT,
         "single-faults",
@@ -588,7 +588,7 @@ MUTANTS: Final = (
     # What an independent attack found.
     Mutant(
         "make a second lease of one attempt",
-        LOOK,
+        READ_AND_ADOPT,
         "$mine is not None and not $mine.spent",
         "$mine is not None",
         HEAD,
@@ -612,7 +612,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "tell the giver nothing where its receiver finds the lock gone",
-        LOOK,
+        READ_AND_ADOPT,
         "self._given.found_gone($by)",
         "self._given.written_over()",
         Invariant.LOSS_IS_TOLD,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from asynclock.spark.hudi.running import session_for, spread
 from asynclock.spark.hudi.session import STATIC, _beside
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.source.files import frame_of
+from asynclock.spark.source.reading import _missing_remote
 from asynclock.spark.writer.streams import run
 from tests.spark.pipeline_kit import Pipeline
 
@@ -183,3 +185,29 @@ def test_a_secret_that_is_missing_is_named_before_spark_starts(
 
     with pytest.raises(ConfigError, match="SOME_SECRET"):
         run(spec, once=True)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        ("empty/*.csv", None),
+        ("empty", None),
+        ("gone/*.csv", r"there is no .*/gone; create it \(in an object store, an empty object"),
+        ("full/*.csv", "nothing in .*/full matches"),
+        ("*/*/x.csv", "nothing in .* matches"),
+    ],
+)
+def test_a_remote_source_without_files_is_waited_for_where_its_folder_is_empty(
+    tmp_path: Path, spark: SparkSession, pattern: str, says: str | None
+) -> None:
+    """As with a local source: only a folder that exists and is empty may still get its first file."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a.json").touch()
+    path = spark._jvm.org.apache.hadoop.fs.Path(str(tmp_path / pattern))
+    system = path.getFileSystem(spark._jsc.hadoopConfiguration())
+
+    reason = _missing_remote(path, system)
+
+    assert (reason is None) == (says is None)
+    assert reason is None or re.search(says or "", reason)

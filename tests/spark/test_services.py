@@ -18,7 +18,7 @@ from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.hudi.options import read_options, write_options
 from asynclock.spark.reader.snapshot import physical_columns, read, snapshot
 from asynclock.spark.services import leaders
-from asynclock.spark.services.leaders import Cleaning, Compaction, _write_client, run_services
+from asynclock.spark.services.leaders import Cleaning, Compaction, run_services, write_client
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_plan_of_a_dead_leader_is_carried_out(pipeline: Pipeline) -> None:
     fill(pipeline, spec, 1)
     empty = pipeline.spark._jvm.org.apache.hudi.common.util.Option.empty
     options = {**writing(spec), "hoodie.compact.inline.max.delta.commits": "1"}
-    with _write_client(spec, pipeline.spark, options) as client:
+    with write_client(spec, pipeline.spark, options) as client:
         planned = client.scheduleCompaction(empty()).get()
     compaction = Compaction(spec, pipeline.spark)
 
@@ -143,10 +143,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     @contextmanager
     def counted(spec: Spec, *arguments: Any) -> Iterator[Any]:  # noqa: ANN401  as the original
         clients.append(spec.table.path)
-        with _write_client(spec, *arguments) as client:
+        with write_client(spec, *arguments) as client:
             yield client
 
-    monkeypatch.setattr(leaders, "_write_client", counted)
+    monkeypatch.setattr(leaders, "write_client", counted)
     return clients
 
 
@@ -233,7 +233,7 @@ def test_only_a_silent_writer_is_rolled_back(pipeline: Pipeline) -> None:
     fill(pipeline, spec, 1)
     rows = contents(pipeline, spec)
     cleaning = Cleaning(spec, pipeline.spark)
-    with _write_client(spec, pipeline.spark, writing(spec)) as client:
+    with write_client(spec, pipeline.spark, writing(spec)) as client:
         instant = client.startCommit()
         cleaning.step()
         assert [found.requested for found in pipeline.timeline(spec).pending()] == [instant]
@@ -255,7 +255,7 @@ def test_clustering_plan_is_refused_and_can_be_removed(pipeline: Pipeline) -> No
     spec = pipeline.spec()
     fill(pipeline, spec, 1)
     empty = pipeline.spark._jvm.org.apache.hudi.common.util.Option.empty
-    with _write_client(
+    with write_client(
         spec, pipeline.spark, {**writing(spec), "hoodie.clustering.inline.max.commits": "1"}
     ) as client:
         instant = client.scheduleClustering(empty()).get()

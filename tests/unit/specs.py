@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asynclock.settings import LeaseSettings
+from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.locks import LocksSpec
-from asynclock.spark.spec.model import Column, ServicesSpec, Spec, StreamSpec, TableSpec
+from asynclock.spark.spec.model import Spec, StreamSpec, TableSpec
+from asynclock.spark.spec.services import ServicesSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +63,13 @@ columns = { arrived_at = "timestamp", dest = "string", delay = "int" }
 """
 
 
-def table_spec(path: str, *, key: Sequence[str] = ("key",), **table: Any) -> Spec:  # noqa: ANN401  as TableSpec
+def table_spec(
+    path: str,
+    *,
+    key: Sequence[str] = ("key",),
+    services: ServicesSpec | None = None,
+    **table: Any,  # noqa: ANN401  as TableSpec
+) -> Spec:
     """A spec of one table, for tests that write and read it themselves; its one stream is never run."""
     stream = StreamSpec(
         name="a",
@@ -70,11 +78,12 @@ def table_spec(path: str, *, key: Sequence[str] = ("key",), **table: Any) -> Spe
         ordering="at",
         checkpoint="/checkpoint",
         columns=(Column(name="at", type="bigint"),),
+        whole_rows=table.get("kind") == "plain",
     )
     return Spec(
         path=Path("spec.toml"),
         table=TableSpec(path=path, key=tuple(key), **table),
         locks=LocksSpec(url="memory://", settings=LeaseSettings()),
-        services=ServicesSpec(),
+        services=services or ServicesSpec(),
         streams=(stream,),
     )

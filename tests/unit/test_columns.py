@@ -107,12 +107,13 @@ def test_batch_writes_all_columns_of_the_table_and_its_own(spec: Spec) -> None:
     later = columns_to_write(spec, departures, table)
 
     assert list(first) == [
-        "tailnum", "departures__ts", "departures__origin", "departures__dep_delay",
+        "tailnum", "departures__ts", "departures__origin", "departures__dep_delay", "departures__deleted",
         "arrivals__ts", "arrivals__landed_in", "arrivals__deleted",
     ]  # fmt: skip
     assert later == {
         "tailnum": stored_as("string"), "x__ts": BIGINT, "departures__dep_delay": DOUBLE,
         "departures__ts": stored_as("timestamp"), "departures__origin": stored_as("string"),
+        "departures__deleted": stored_as("boolean"),
     }  # fmt: skip
     assert columns_to_write(spec, arrivals, first) == first
 

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.spec.model import RECORD_KEY
+from asynclock.spark.spec.model import RECORD_KEY, TOMBSTONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,13 +120,22 @@ def columns_to_write(spec: Spec, stream: StreamSpec, table: Mapping[str, Stored]
     streams = [stream] if table else spec.streams
     named = {name: stored_as(spec.shared_type(name)) for name in spec.table.shared_columns}
     for one in streams:
-        named |= {one.physical(column): stored_as(column.type) for column in one.owned(spec.table)}
+        named |= {one.physical(column): stored_as(column.type) for column in one.stored(spec.table)}
     return union(table, named) if table else named
 
 
+def columns_to_delete(spec: Spec, table: Mapping[str, Stored]) -> dict[str, Stored]:
+    """Return the columns of a delete: all that the table has, and the tombstones of this spec's streams."""
+    tombstones = {f"{stream.name}__{TOMBSTONE}": stored_as("boolean") for stream in spec.streams}
+    return union(table, tombstones)
+
+
 def removed_columns(spec: Spec, stream: StreamSpec, table: Mapping[str, Stored]) -> list[str]:
-    """Return the columns of the stream that the table has and the spec does not name."""
-    named = {stream.physical(column) for column in stream.owned(spec.table)}
+    """Return the columns that the table has, the spec does not name, and newer events turn to null."""
+    if stream.whole_rows:
+        known = {} if spec.table.merge == "partial_update" else table
+        return [name for name in known if name not in spec.physical_types()]
+    named = {stream.physical(column) for column in stream.stored(spec.table)}
     mine = [name for name in table if name.partition("__")[0] == stream.name and "__" in name]
     return [name for name in mine if name not in named]
 
@@ -184,7 +193,7 @@ def check_change(spec: Spec, stream: StreamSpec, opened: frozenset[str], table: 
             )
             raise misplaced(spec, ("streams", stream.name, "columns"), name, reason)
     expected = _expected(spec)
-    for name in (*spec.table.shared_columns, *(stream.physical(one) for one in stream.owned(spec.table))):
+    for name in (*spec.table.shared_columns, *(stream.physical(one) for one in stream.stored(spec.table))):
         wanted, keys = expected[name]
         stored = table.get(name)
         if stored is not None and not _fits(wanted, stored):
@@ -215,7 +224,7 @@ def _expected(spec: Spec) -> dict[str, tuple[str, Keys]]:
         place = ("streams", owner.name, "columns", name) if owner else ("table", "key")
         expected[name] = (spec.shared_type(name), place)
     for stream in spec.streams:
-        for column in stream.owned(spec.table):
+        for column in stream.stored(spec.table):
             place = ("streams", stream.name, "columns", column.name)
             expected[stream.physical(column)] = (column.type, place)
     return expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from asynclock.hudi import hoodie
-from asynclock.spark.hudi.options import MERGER_STRATEGY_ID, partition_options
+from asynclock.spark.hudi.options import stored_properties
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import RECORD_KEY
 
@@ -31,19 +31,12 @@ def check_properties(spec: Spec, properties: Mapping[str, str]) -> None:
         return
     if (found := properties.get(hoodie.TABLE_RECORDKEY_FIELDS, "")) != RECORD_KEY:
         reason = (
-            f"the table at {table.path} has the record key {found!r}, a splice table has {RECORD_KEY!r}: it "
-            "was made by something else, or by a version of asynclock that could confuse keys, and cannot be "
-            "written any more. Nothing was written; splice into a new table, with new checkpoints"
+            f"the table at {table.path} has the record key {found!r}, one of asynclock has {RECORD_KEY!r}: "
+            "it was made by something else, or by a version of asynclock that could confuse keys, and cannot "
+            "be written any more. Nothing was written; splice into a new table, with new checkpoints"
         )
         raise misplaced(spec, ("table", "path"), found, reason)
-    expected = {
-        hoodie.TABLE_PARTITION_FIELDS: ",".join(table.partition_by),
-        hoodie.TABLE_TYPE: "MERGE_ON_READ",
-        hoodie.RECORD_MERGE_MODE: "CUSTOM",
-        hoodie.RECORD_MERGE_STRATEGY_ID: MERGER_STRATEGY_ID,
-        **(partition_options() if table.partition_by else {}),
-    }
-    for name, value in expected.items():
+    for name, value in stored_properties(spec).items():
         if (found := properties.get(name, "")) != value:
             keys = ("table", "partition_by" if name == hoodie.TABLE_PARTITION_FIELDS else "path")
             reason = (

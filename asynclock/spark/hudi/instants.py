@@ -11,11 +11,16 @@ if TYPE_CHECKING:
 
 METADATA_PREFIX: Final = "asynclock."
 DELTA_COMMIT: Final = "deltacommit"
+DELETES: Final = "__deletes"
+"""What a delete's commit has for its stream; no stream can have this name. Its query is the delete's id."""
 COMPACTION: Final = "compaction"
 COMPACTED: Final = "commit"
+CLUSTERING: Final = "clustering"
+CLUSTERED: Final = "replacecommit"
 CLEAN: Final = "clean"
-WRITES: Final = frozenset({DELTA_COMMIT, COMPACTED, "replacecommit"})
-"""The actions that make rows."""
+SAVEPOINT: Final = "savepoint"
+WRITES: Final = frozenset({DELTA_COMMIT, COMPACTED})
+"""Actions of a batch: a compaction, which completes as ``commit``, has no batch in its metadata."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

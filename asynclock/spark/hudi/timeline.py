@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.hudi.columns import Stored, stored_columns, union
-from asynclock.spark.hudi.instants import DELTA_COMMIT, METADATA_PREFIX, BatchCommit, Instant
+from asynclock.spark.hudi.instants import CLUSTERING, METADATA_PREFIX, WRITES, BatchCommit, Instant
 from asynclock.spark.hudi.ranges import Ranges
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_CLUSTERING: Final = "clustering"
 _READ_ATTEMPTS: Final = 5
 
 
@@ -56,6 +55,7 @@ class Timeline:
         self._locked: BatchCommit | None = None
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
+        self._restored = ""
 
     @property
     def commits(self) -> list[BatchCommit]:
@@ -64,7 +64,7 @@ class Timeline:
         if meta is None:
             return []
         # The archived ones last: what is archived meanwhile is then seen twice instead of never.
-        active = meta.reloadActiveTimeline().getDeltaCommitTimeline().filterCompletedInstants()
+        active = meta.reloadActiveTimeline().getCommitsTimeline().filterCompletedInstants()
         found = {
             requested: BatchCommit.parse(requested, completed, metadata)
             for source in (self._active(meta, active), self._archived(meta))
@@ -156,6 +156,14 @@ class Timeline:
         pending = meta.reloadActiveTimeline().filterInflightsAndRequested()
         return [_instant(found) for found in pending.getInstants()]
 
+    def savepoints(self) -> list[str]:
+        """Return the instants that have a savepoint now, oldest first."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        found = meta.reloadActiveTimeline().getSavePointTimeline().filterCompletedInstants()
+        return [instant.requestedTime() for instant in found.getInstants()]
+
     def newest_completion(self) -> str | None:
         """Return the latest completion time of an instant now; None if nothing is completed."""
         return max((instant.completed for instant in self.instants() if instant.completed), default=None)
@@ -167,7 +175,7 @@ class Timeline:
             ClusteringPlanError: There is a clustering plan.
         """
         for instant in self.pending():
-            if instant.action == _CLUSTERING:
+            if instant.action == CLUSTERING:
                 raise ClusteringPlanError(path=self._path, instant=instant.requested, state=instant.state)
 
     def silent(self, timeout_ms: int) -> list[Instant]:
@@ -180,8 +188,21 @@ class Timeline:
         return [
             instant
             for instant in self.pending()
-            if instant.action == DELTA_COMMIT
+            if instant.action in WRITES
             and heartbeats.isHeartbeatExpired(instant.requested, timeout_ms, storage, self._path)
+        ]
+
+    def beating(self, timeout_ms: int) -> list[Instant]:
+        """Return the actions in flight that have had a heartbeat within ``timeout_ms`` milliseconds."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        heartbeats = self._spark._jvm.org.apache.hudi.common.heartbeat.HoodieHeartbeatUtils  # noqa: SLF001
+        storage = meta.getStorage()
+        return [
+            instant
+            for instant in self.pending()
+            if not heartbeats.isHeartbeatExpired(instant.requested, timeout_ms, storage, self._path)
         ]
 
     def leftovers(self) -> list[str]:
@@ -218,7 +239,8 @@ class Timeline:
 
     def _read(self, meta: Any) -> None:  # noqa: ANN401  py4j objects have no types
         active = meta.reloadActiveTimeline()
-        writes = active.getDeltaCommitTimeline()
+        self._forget_what_was_restored(active)
+        writes = active.getCommitsTimeline()
         completed = writes.filterCompletedInstants()
         pending = frozenset(
             instant.requestedTime() for instant in writes.filterInflightsAndRequested().getInstants()
@@ -238,8 +260,17 @@ class Timeline:
             self._add(requested, done, metadata)
         self._pending = pending
 
+    def _forget_what_was_restored(self, active: Any) -> None:  # noqa: ANN401  py4j
+        """Start anew after a restore, which takes commits off the timeline."""
+        restores = [instant.requestedTime() for instant in active.getRestoreTimeline().getInstants()]
+        if (newest := max(restores, default="")) != self._restored:
+            self._restored = newest
+            for known in (self._queries, self._columns, self._schemas):
+                known.clear()
+            self._any, self._newest, self._pending = None, ("", ""), frozenset()
+
     def _add(self, requested: str, completed: str, metadata: Mapping[str, str]) -> None:
-        """Take note of a delta commit; it may be known already."""
+        """Take note of a commit; it may be known already."""
         is_batch = METADATA_PREFIX + "stream" in metadata
         commit = BatchCommit.parse(requested, completed, metadata) if is_batch else None
         # The schema is Hudi's own entry, so commits of plain SQL have one, too.
@@ -260,7 +291,7 @@ class Timeline:
             query.last = commit
 
     def _active(self, meta: Any, commits: Any) -> Iterator[tuple[str, str, Mapping[str, str]]]:  # noqa: ANN401
-        """Yield request, completion and metadata of the completed delta commits of an active timeline."""
+        """Yield request, completion and metadata of the completed commits of an active timeline."""
         if commits.countInstants():
             yield from self._dump(lambda file: self._java().active(meta, commits, file))
 

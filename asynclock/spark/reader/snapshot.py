@@ -1,4 +1,4 @@
-"""Read the splice table: as stored, or under its plain names."""
+"""Read the table: as stored, or under its plain names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.hudi.columns import is_behind, is_wider
+from asynclock.spark.hudi.fit import check_properties
 from asynclock.spark.hudi.instants import WRITES
 from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.options import read_options
@@ -28,6 +29,7 @@ _HUDI_COLUMNS: Final = (
     "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path",
     "_hoodie_file_name",
 )  # fmt: skip
+_NOT_YET: Final = "nothing is committed yet"
 
 
 def read(spec: Spec, spark: SparkSession) -> DataFrame:
@@ -35,7 +37,8 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
 
     A name that one stream has stays plain, one of several streams is ``<stream>__<name>``, and the ``as`` of
     a stream gives any of its columns another name. A stream's columns are null if it has no event for the key
-    or if its newest event is a tombstone. A row in which no stream is alive is left out.
+    or if its newest event is a tombstone. A row in which no stream is alive is left out, and in a plain table
+    a row whose tombstone is set.
 
     Args:
         spec: The table and its streams.
@@ -45,17 +48,20 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
         A lazy frame: each action reads the table as of its newest commit.
 
     Raises:
-        SpecError: There is no splice table, nothing is committed to it yet, or the spec would rename a column
-            of the view.
+        SpecError: There is no such table, it is another one, nothing is committed to it yet, or the spec
+            would rename a column of the view.
     """
     table, timeline = _snapshot(spec, spark, None)
     check_names(spec, timeline.columns(), timeline.view_names())
-    alive = reduce(or_, (_alive(stream) for stream in spec.streams))
+    if spec.table.kind == "plain":
+        shown = table.where(_undeleted(spec, TOMBSTONE))
+        return shown.select(*spec.table.shared_columns, *spec.view_names())
+    alive = reduce(or_, (_alive(spec, stream) for stream in spec.streams))
     plain = [F.col(name) for name in spec.table.shared_columns]
     names = spec.view_names()
     for stream in spec.streams:
         plain += [
-            F.when(_alive(stream), F.col(physical)).alias(names[physical])
+            F.when(_alive(spec, stream), F.col(physical)).alias(names[physical])
             for physical in map(stream.physical, stream.owned(spec.table))
             if physical in names
         ]
@@ -95,9 +101,10 @@ def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataF
     stored = reader.load(spec.table.path)
     present = set(stored.columns)
     if RECORD_KEY not in present:
-        raise _unread(spec, "the table is not a splice table")
+        raise _unread(spec, f"the table is not a {spec.table.kind} table of asynclock")
+    check_properties(spec, timeline.properties())
     shown = []
-    for name, kind in physical_types(spec).items():
+    for name, kind in spec.physical_types().items():
         # An older spec shows the wider type that the table has by now.
         if name in columns and is_wider(columns[name].declared, kind):
             kind = columns[name].declared  # noqa: PLW2901
@@ -124,16 +131,7 @@ def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
 
 def physical_columns(spec: Spec) -> list[str]:
     """Return the names of the stored columns: the shared ones, then stream by stream."""
-    return list(physical_types(spec))
-
-
-def physical_types(spec: Spec) -> dict[str, str]:
-    """Return the stored columns and their types, the shared ones first."""
-    shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
-    groups = {
-        stream.physical(column): column.type for stream in spec.streams for column in stream.owned(spec.table)
-    }
-    return shared | groups
+    return list(spec.physical_types())
 
 
 def _unread(spec: Spec, what: str) -> SpecError:
@@ -141,8 +139,12 @@ def _unread(spec: Spec, what: str) -> SpecError:
     return misplaced(spec, ("table", "path"), spec.table.path, reason)
 
 
-def _alive(stream: StreamSpec) -> Column:
+def _alive(spec: Spec, stream: StreamSpec) -> Column:
     present = F.col(f"{stream.name}__{ORDERING}").isNotNull()
-    if all(column.name != TOMBSTONE for column in stream.columns):
-        return present
-    return present & ~F.coalesce(F.col(f"{stream.name}__{TOMBSTONE}"), F.lit(False))
+    return present & _undeleted(spec, f"{stream.name}__{TOMBSTONE}")
+
+
+def _undeleted(spec: Spec, tombstone: str) -> Column:
+    if tombstone not in spec.physical_types():
+        return F.lit(True)
+    return ~F.coalesce(F.col(tombstone), F.lit(False))

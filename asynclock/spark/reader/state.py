@@ -15,11 +15,12 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock.errors import ConfigError
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import pinned_snapshot, snapshot
+from asynclock.spark.spec.keys import as_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from asynclock.spark.hudi.instants import BatchCommit
     from asynclock.spark.reader.second_reader.expected import Cells, Key
@@ -67,7 +68,7 @@ class State:
         self.groups = [
             [
                 (name, kinds.get(name, column.type))
-                for column in stream.owned(spec.table)
+                for column in stream.stored(spec.table)
                 for name in [stream.physical(column)]
             ]
             for stream in spec.streams
@@ -83,8 +84,10 @@ class State:
             yield iter(())
             return
         table = self._spec.table
-        shared = [_as_stored(name, self._spec.shared_type(name)).alias(name) for name in table.shared_columns]
-        cells = [_as_stored(name, kind) for columns in self.groups for name, kind in columns]
+        shared = [
+            F.expr(as_stored(name, self._spec.shared_type(name))).alias(name) for name in table.shared_columns
+        ]
+        cells = [F.expr(as_stored(name, kind)) for columns in self.groups for name, kind in columns]
         # Read by position, because a column may have any name.
         frame = self._frame.select(*shared, *cells)
         if one_key_in > 1:
@@ -123,10 +126,3 @@ class State:
                     raise ConfigError(setting="as_of", value=instant, reason=reason) from error
             raise
         return frame
-
-
-def _as_stored(name: str, kind: str) -> Column:
-    """Return dates and times as whole numbers: Python's own depend on its time zone and end at year 9999."""
-    if kind == "date":
-        return F.unix_date(name)
-    return F.unix_micros(name) if kind == "timestamp" else F.col(name)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.reader.committed import Committed, repeated_batches, stale_commits
+from asynclock.spark.reader.deletes import Deletes
 from asynclock.spark.reader.second_reader.expected import Expected
 from asynclock.spark.reader.second_reader.files import layout_of, rows
 from asynclock.spark.reader.second_reader.rows import BadFileError, Good
@@ -21,6 +22,7 @@ from asynclock.spark.reader.second_reader.values import shown
 from asynclock.spark.reader.state import State
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.files import source_files
+from asynclock.spark.spec.load import misplaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +89,7 @@ class ValidationReport:
     Attributes:
         as_of: Completion time of the newest commit that was looked at; None if there is none.
         keys: Rows compared, including those that only one side has.
-        columns: Columns compared in each row, key included.
+        columns: Columns of the spec compared in each row, key included.
         one_key_in: One key in this many was compared, chosen by checksum; 1: every key.
         differences: Cells and rows that differ.
         sample: The first differences by key, at most 20.
@@ -137,9 +139,13 @@ def validate(
             most 1 GiB, else about as many keys as 1 GiB has.
 
     Raises:
+        SpecError: The table is a plain one.
         ConfigError: A source file has a compression that only Hadoop can read, or the table cannot be read as
             of that instant any more, or not yet.
     """
+    if spec.table.kind == "plain":
+        reason = "only splice tables are compared with their sources, stream by stream; nothing was compared"
+        raise misplaced(spec, ("table", "kind"), spec.table.kind, reason)
     table = State(spec, spark, as_of)
     commits = table.commits
     sources = {stream.name: source_files(spark, stream.source) for stream in spec.streams}
@@ -155,8 +161,11 @@ def validate(
             Path(folder), table.groups, one_key_in=one_key_in, key_columns=len(spec.table.key)
         )
         try:
+            deletes = Deletes(spec, spark, table.timeline, commits)
             streams = [
-                _Sources(spec, number, spark, Path(folder), table).read(sources[stream.name], expected)
+                _Sources(spec, number, spark, Path(folder), table).read(
+                    sources[stream.name], expected, deletes
+                )
                 for number, stream in enumerate(spec.streams)
             ]
             expected.compare(stored)
@@ -179,7 +188,7 @@ def validate(
     return ValidationReport(
         as_of=table.as_of,
         keys=keys,
-        columns=len(shared) + sum(map(len, table.groups)),
+        columns=len(shared) + sum(len(stream.owned(spec.table)) for stream in spec.streams),
         one_key_in=one_key_in,
         differences=differing,
         sample=tuple(differences),
@@ -207,12 +216,13 @@ class _Sources:
         self._readings: dict[NamedTypes, _Reading] = {}
         self._events = self._bad = 0
 
-    def read(self, files: list[SourceFile], expected: Expected) -> StreamValidation:
-        """Add every event of the files to what is expected."""
+    def read(self, files: list[SourceFile], expected: Expected, deletes: Deletes) -> StreamValidation:
+        """Add every event of the files to what is expected, and the deletes between them."""
         arrivals = self._checkpoint.arrivals()
         never = max((batch for batch, _ in arrivals.values()), default=0) + 1
         # By the checkpoint, since a file that was touched later has a misleading time.
         files = sorted(files, key=lambda file: (*arrivals.get(file.url, (never, file.modified_ms)), file.url))
+        due = deletes.of(self._number, self._checkpoint.query_id())
         unread = []
         for file in files:
             batch, _ = arrivals.get(file.url, (never, 0))
@@ -221,8 +231,10 @@ class _Sources:
                 continue
             committed = batch <= self._committed.last
             columns = self._committed.columns.get(batch) if committed else ()
+            due.before(batch if committed else None, expected)
             with file.local(self._spark, self._folder) as path:
                 self._take(path, columns, expected)
+        due.before(None, expected)
         changes = self._checkpoint.unread_changes()
         return StreamValidation(
             stream=self._stream.name,
@@ -276,7 +288,7 @@ class _Reading:
         ordering = columns[0][0] if columns else stream.ordering
         self._rank = names.index(ordering)
         self._cells: list[tuple[int | None, bool]] = []
-        for column, kind in zip(stream.owned(spec.table), kinds, strict=True):
+        for column, kind in zip(stream.stored(spec.table), kinds, strict=True):
             name = ordering if column.name == stream.ordering else column.name
             place = names.index(name, self._shared) if name in names[self._shared :] else None
             self._cells.append((place, kind == "double" and types.get(name) == "int"))

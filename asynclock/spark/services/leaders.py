@@ -17,14 +17,32 @@ from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.faults import Backoff, is_passing, sentence
 from asynclock.spark.hudi.columns import is_behind, stored_columns
-from asynclock.spark.hudi.instants import CLEAN, COMPACTED, COMPACTION, DELTA_COMMIT
+from asynclock.spark.hudi.instants import (
+    CLUSTERED,
+    CLUSTERING,
+    COMPACTED,
+    COMPACTION,
+    DELTA_COMMIT,
+    WRITES,
+)
 from asynclock.spark.hudi.locks import check_url, refuse_other_locks
-from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, compaction_options
+from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, clustering_options, compaction_options
+from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.session import exact_times
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import ServicesReport
-from asynclock.spark.writer.splice import declare_columns
+from asynclock.spark.services.due import (
+    count_commits,
+    count_since,
+    is_cleaning_due,
+    newest_commit,
+    planned,
+    unkept,
+)
+from asynclock.spark.spec.load import misplaced
+from asynclock.spark.writer.columns import declare_columns
+from asynclock.spark.writer.reservation import Gate
 from asynclock.spark.writer.streams import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -33,12 +51,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from asynclock import sync
-    from asynclock.spark.hudi.instants import Instant
     from asynclock.spark.spec.model import Spec
 
 log = logging.getLogger(__name__)
 
 COMPACTION_LOCK: Final = "service/compaction"
+CLUSTERING_LOCK: Final = "service/clustering"
 CLEANING_LOCK: Final = "service/cleaning"
 _SCHEMA: Final = "schema"  # in the metadata of Hudi's commits
 _LOOK_SECONDS: Final = 1.0
@@ -53,10 +71,10 @@ def run_services(
     on_event: Callable[[str], object] | None = None,
     stop: threading.Event | None = None,
 ) -> ServicesReport:
-    """Compact and clean the table, roll back dead writers and archive, until the run is stopped.
+    """Compact, cluster and clean the table, roll back dead writers and archive, until the run is stopped.
 
-    Compaction and cleaning run side by side, each while this process leads it (leases
-    ``service/compaction`` and ``service/cleaning``); services in other processes stand by. A leader that
+    The services run side by side, each while this process leads it (leases ``service/compaction``,
+    ``service/clustering`` and ``service/cleaning``); services in other processes stand by. A leader that
     loses its lease has its Spark jobs cancelled; the next leader finishes its plan.
 
     Args:
@@ -67,12 +85,15 @@ def run_services(
         stop: Set it to end the run; SIGINT and SIGTERM also set it, in the main thread.
 
     Raises:
-        SpecError: The table was written under other locks, or they belong to another table. Nothing was
-            written.
-        ClusteringPlanError: The table has a clustering plan, with which every write fails.
+        SpecError: The services of the table run inside of its writes, the table was written under other
+            locks, or they belong to another table. Nothing was written.
+        ClusteringPlanError: A table with buckets has a clustering plan, with which every write fails.
     """
     started = time.monotonic()
     stop = stop or threading.Event()
+    if spec.services.mode == "inline":
+        reason = "the services of this table run inside of its writes, so there is nothing to run beside them"
+        raise misplaced(spec, ("services", "mode"), spec.services.mode, reason)
     with contextlib.ExitStack() as resources:
         client = resources.enter_context(spec.locks.connect())
         spark = resources.enter_context(session_for(spec, "asynclock services", spark=spark))
@@ -80,9 +101,16 @@ def run_services(
         resources.enter_context(stopped_by_signals(stop))
         compaction = Compaction(spec, spark, on_event)
         cleaning = Cleaning(spec, spark, on_event)
+        clustering = Clustering(spec, spark, on_event)
+        services: dict[str, Compaction | Clustering | Cleaning] = {}
+        if spec.table.type == "mor":
+            services[COMPACTION_LOCK] = compaction
+        if spec.services.cluster_every_commits is not None:
+            services[CLUSTERING_LOCK] = clustering
+        services[CLEANING_LOCK] = cleaning
         leaders = [
-            _Leader(client.lock(lock), service, spark, stop, once=once)
-            for lock, service in ((COMPACTION_LOCK, compaction), (CLEANING_LOCK, cleaning))
+            _Leader(spec, client, service, spark, lock=lock, stop=stop, once=once)
+            for lock, service in services.items()
         ]
         threads = [threading.Thread(target=leader.work, name=f"service-{leader.name}") for leader in leaders]
         for thread in threads:
@@ -95,6 +123,7 @@ def run_services(
             raise leader.error
     return ServicesReport(
         compactions=tuple(compaction.done),
+        clusterings=tuple(clustering.done),
         cleanings=cleaning.rounds,
         rolled_back=tuple(cleaning.rolled_back),
         seconds=time.monotonic() - started,
@@ -126,22 +155,22 @@ class Compaction:
         Raises:
             ClusteringPlanError: The table has a clustering plan.
         """
-        self._timeline.refuse_clustering()
+        _refuse_clustering(self._spec, self._timeline)
         instants = self._timeline.instants()
-        planned = _planned(instants)
-        since = _count_since(instants, DELTA_COMMIT, COMPACTED)
-        newest = _newest(instants)
-        if not planned and (since < self._spec.services.compact_every_commits or newest == self._planned_at):
+        plans = planned(instants, COMPACTION)
+        since = count_since(instants, DELTA_COMMIT, COMPACTED)
+        newest = newest_commit(instants)
+        if not plans and (since < self._spec.services.compact_every_commits or newest == self._planned_at):
             return
         options = compaction_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
         declare_columns(self._spec, self._spark, self._timeline)
-        with _write_client(self._spec, self._spark, options) as client:
+        with write_client(self._spec, self._spark, options) as client:
             empty = self._spark._jvm.org.apache.hudi.common.util.Option.empty  # noqa: SLF001  no public way
-            if not planned:
+            if not plans:
                 client.scheduleCompaction(empty())
                 self._planned_at = newest
-                planned = _planned(self._timeline.instants())
-            for instant in planned:
+                plans = planned(self._timeline.instants(), COMPACTION)
+            for instant in plans:
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 result = client.compact(instant)
                 if self._lacks_columns(result):
@@ -158,6 +187,47 @@ class Compaction:
         self._timeline.refresh()
         schema = result.getCommitMetadata().get().getMetadata(_SCHEMA)
         return is_behind(stored_columns(schema), self._timeline.columns())
+
+
+class Clustering:
+    """Joins small files of a plain table, and sorts the rows, after a number of commits.
+
+    Attributes:
+        done: The clustered instants.
+    """
+
+    name = "clustering"
+
+    def __init__(
+        self, spec: Spec, spark: SparkSession, on_event: Callable[[str], object] | None = None
+    ) -> None:
+        self.done: list[str] = []
+        self._spec = spec
+        self._spark = spark
+        self._on_event = on_event
+        self._timeline = Timeline(spark, spec.table.path)
+
+    def step(self) -> None:
+        """Plan a clustering if one is due, and carry out what is planned.
+
+        Until a plan is carried out, writes of its files fail and are tried again.
+        """
+        instants = self._timeline.instants()
+        plans = planned(instants, CLUSTERING)
+        every = self._spec.services.cluster_every_commits
+        since = sum(count_since(instants, action, CLUSTERED) for action in WRITES)
+        if not plans and (every is None or since < every):
+            return
+        options = clustering_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
+        with write_client(self._spec, self._spark, options) as client:
+            if not plans:
+                client.scheduleClustering(self._spark._jvm.org.apache.hudi.common.util.Option.empty())  # noqa: SLF001
+                plans = planned(self._timeline.instants(), CLUSTERING)
+            for instant in plans:
+                # Hudi rolls back and repeats a plan that a dead leader left half done.
+                client.cluster(instant, True)
+                self.done.append(instant)
+                _tell(self._on_event, f"clustered {since} commits at instant {instant}")
 
 
 class Cleaning:
@@ -188,16 +258,17 @@ class Cleaning:
         Raises:
             ClusteringPlanError: The table has a clustering plan.
         """
-        self._timeline.refuse_clustering()
+        _refuse_clustering(self._spec, self._timeline)
         dead = [instant.requested for instant in self._timeline.silent(SILENCE_MS)]
         instants = self._timeline.instants()
         services = self._spec.services
-        newest = _newest(instants)
-        clean = _is_cleaning_due(instants, services.retain_commits) and newest != self._cleaned_at
-        archive = _completed(instants) > services.archive_max_commits
+        newest = newest_commit(instants)
+        clean = is_cleaning_due(instants, services.retain_commits) and newest != self._cleaned_at
+        before = count_commits(instants)
+        archive = before > services.archive_max_commits and count_commits(unkept(instants)) > 0
         if not (dead or clean or archive):
             return
-        with _write_client(self._spec, self._spark, self._options) as client:
+        with write_client(self._spec, self._spark, self._options) as client:
             if dead or clean:
                 client.clean()  # starts with the rollback of dead writers
                 self._cleaned_at = newest
@@ -206,11 +277,11 @@ class Cleaning:
         self.rounds += 1
         self._tell_rolled_back(dead)
         if archive:
-            left = _completed(self._timeline.instants())
-            _tell(self._on_event, f"archived {_completed(instants) - left} commits, {left} are left active")
+            left = count_commits(self._timeline.instants())
+            _tell(self._on_event, f"archived {before - left} commits, {left} are left active")
 
     def _tell_rolled_back(self, dead: list[str]) -> None:
-        left = {instant.requested for instant in self._timeline.instants() if instant.action == DELTA_COMMIT}
+        left = {instant.requested for instant in self._timeline.instants() if instant.action in WRITES}
         for instant in dead:
             if instant not in left:
                 self.rolled_back.append(instant)
@@ -222,16 +293,20 @@ class _Leader:
 
     def __init__(
         self,
-        lock: sync.Lock,
-        service: Compaction | Cleaning,
+        spec: Spec,
+        client: sync.LockClient,
+        service: Compaction | Clustering | Cleaning,
         spark: SparkSession,
-        stop: threading.Event,
         *,
+        lock: str,
+        stop: threading.Event,
         once: bool,
     ) -> None:
         self.name = service.name
         self.error: BaseException | None = None
-        self._lock = lock
+        self._spec = spec
+        self._client = client
+        self._lock = client.lock(lock)
         self._service = service
         self._spark = spark
         self._stop = stop
@@ -252,8 +327,15 @@ class _Leader:
         log.info("leading %s, lease %d", self.name, lease.fencing_token)
         steps = Cancellable(self._spark, f"asynclock {self.name} {lease.owner}")
         lease.on_lost(lambda _: steps.cancel())
+        gate = Gate(self._spec, self._client, lease, f"service {self.name}")
+        looked = False
         wait = _LOOK_SECONDS
         while wait:
+            if gate.wait(self._stop) or not looked:
+                looked = True
+                RestoreMark(self._spec, self._spark).refuse()
+            if self._stop.is_set():
+                return
             with steps.running():
                 lease.check()
                 wait = self._step(lease)
@@ -276,7 +358,8 @@ class _Leader:
 
 
 @contextlib.contextmanager
-def _write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> Iterator[Any]:
+def write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> Iterator[Any]:
+    """Yield Hudi's write client of the table, closed afterwards."""
     check_url(spec, Timeline(spark, spec.table.path).newest())  # it may have moved since the start
     jvm: Any = spark._jvm  # noqa: SLF001  no public way
     client = jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
@@ -292,49 +375,9 @@ def _write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> I
         client.close()
 
 
-def _planned(instants: list[Instant]) -> list[str]:
-    return [
-        instant.requested
-        for instant in instants
-        if instant.action == COMPACTION and instant.completed is None
-    ]
-
-
-def _count_since(instants: list[Instant], action: str, mark: str) -> int:
-    """Return the number of completed instants of ``action`` since the last completed one of ``mark``."""
-    last = max((instant.requested for instant in instants if _is_done(instant, mark)), default="")
-    return sum(_is_done(instant, action) and (instant.completed or "") > last for instant in instants)
-
-
-def _is_cleaning_due(instants: list[Instant], retain_commits: int) -> bool:
-    """Return whether a compaction has become older than the commits to retain since the last cleaning.
-
-    What a compaction has merged is still needed by the readers of the commits that are retained. Hudi leaves
-    no instant of a cleaning that removes nothing, so a cleaning before that would be repeated for ever.
-    """
-    commits = sorted(_commits(instants), key=lambda instant: instant.requested)
-    cleaned = max((instant.requested for instant in instants if _is_done(instant, CLEAN)), default="")
-    return any(
-        commit.action == COMPACTED and (settled_by.completed or "") > cleaned
-        for commit, settled_by in zip(commits, commits[retain_commits:], strict=False)
-    )
-
-
-def _newest(instants: list[Instant]) -> str:
-    """Return the time of the newest completed commit."""
-    return max((instant.completed or "" for instant in _commits(instants)), default="")
-
-
-def _completed(instants: list[Instant]) -> int:
-    return len(_commits(instants))
-
-
-def _commits(instants: list[Instant]) -> list[Instant]:
-    return [one for one in instants if _is_done(one, DELTA_COMMIT) or _is_done(one, COMPACTED)]
-
-
-def _is_done(instant: Instant, action: str) -> bool:
-    return instant.action == action and instant.completed is not None
+def _refuse_clustering(spec: Spec, timeline: Timeline) -> None:
+    if spec.table.buckets:
+        timeline.refuse_clustering()
 
 
 def _tell(on_event: Callable[[str], object] | None, sentence: str) -> None:

@@ -7,17 +7,22 @@ text by text; parquet by Spark, after a look at the footer of each file.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.errors import ConfigError
 from asynclock.spark.source import parquet
 from asynclock.spark.source.files import plain_path
+from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.keys import refuse_unfit
 from asynclock.spark.spec.load import local_path, misplaced, missing_source
+from asynclock.spark.spec.model import URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -138,22 +143,14 @@ class Source:
         return parsed.where(F.col(REASON).isNull()).select(*self._types, ARRIVAL)
 
     def _texts(self, files: DataFrame) -> DataFrame:
-        jvm: Any = self._spark._jvm  # noqa: SLF001  no public way to call Java
-        rows = jvm.io.asynclock.source.SourceFiles.rows(
-            files._jdf,  # noqa: SLF001
+        return _text_rows(
+            files,
             self._dialect,
-            list(self._types),
-            list(self._types.values()),
-            self._required,
-            list(self._stream.optional),
-            self._unnamed,
+            self._types,
+            required=self._required,
+            optional=list(self._stream.optional),
+            unnamed=self._unnamed,
         )
-        values = [
-            F.expr(_STORED[kind].format(name)).alias(name) if kind in _STORED else F.col(name)
-            for name, kind in self._types.items()
-        ]
-        about = (FILE, _MODIFIED, LINE, _PLACE, REASON, RAW)
-        return DataFrame(rows, files.sparkSession).select(*values, *about)
 
     def _footers(self, files: DataFrame) -> list[Row]:
         return parquet.footers(files, self._types, self._stream.optional, self._unnamed)
@@ -196,9 +193,70 @@ class Source:
         return files
 
 
+def read_keys(spec: Spec, spark: SparkSession, file: str) -> DataFrame:
+    """Return the key and partition columns of a CSV or JSON file, by the rules for sources.
+
+    Args:
+        spec: The table.
+        spark: A session with asynclock's jar.
+        file: URL or path; the suffix says which format it has, and whether it is compressed.
+
+    Raises:
+        ConfigError: There is no such file, its suffix says nothing, or a row is bad.
+    """
+    url = file if URL.match(file) else Path(file).absolute().as_uri()
+    suffixes = url.rpartition("/")[2].lower().split(".")[1:]
+    json = not {"json", "jsonl", "ndjson"}.isdisjoint(suffixes)
+    if not json and "csv" not in suffixes:
+        raise ConfigError(setting="keys", value=file, reason="name a .csv, .json or .jsonl file of keys")
+    try:
+        files = _located(spark.read.format("binaryFile").load(url))
+    except AnalysisException as error:
+        raise ConfigError(setting="keys", value=file, reason="there is no such file") from error
+    types = {name: spec.shared_type(name) for name in spec.table.shared_columns}
+    jvm: Any = spark._jvm  # noqa: SLF001  no public way
+    unnamed = jvm.io.asynclock.source.SourceFiles.unnamed(spark._jsparkSession)  # noqa: SLF001
+    dialect = None if json else CsvDialect().settings()
+    rows = _text_rows(files, dialect, types, required=list(types), optional=[], unnamed=unnamed)
+    parsed = refuse_unfit(rows, spec, reason=REASON, record=RAW)
+    bad: Any = parsed.where(F.col(REASON).isNotNull()).sort(F.col(LINE).asc_nulls_first()).first()
+    if bad is not None:
+        place = "" if bad[LINE] is None else f"line {bad[LINE]}: "
+        raise ConfigError(setting="keys", value=file, reason=f"{place}{bad[REASON]}; nothing was written")
+    return parsed.select(*types)
+
+
+def _text_rows(
+    files: DataFrame,
+    dialect: dict[str, str] | None,
+    types: Mapping[str, str],
+    *,
+    required: list[str],
+    optional: list[str],
+    unnamed: Any,  # noqa: ANN401  py4j
+) -> DataFrame:
+    """Return the rows of CSV files, or of JSON files if there is no dialect; each is good or has a reason."""
+    jvm: Any = files.sparkSession._jvm  # noqa: SLF001  no public way to call Java
+    rows = jvm.io.asynclock.source.SourceFiles.rows(
+        files._jdf,  # noqa: SLF001
+        dialect,
+        list(types),
+        list(types.values()),
+        required,
+        optional,
+        unnamed,
+    )
+    values = [
+        F.expr(_STORED[kind].format(name)).alias(name) if kind in _STORED else F.col(name)
+        for name, kind in types.items()
+    ]
+    about = (FILE, _MODIFIED, LINE, _PLACE, REASON, RAW)
+    return DataFrame(rows, files.sparkSession).select(*values, *about)
+
+
 def _missing_remote(path: Any, system: Any) -> str | None:  # noqa: ANN401  py4j
     """Return why there is nothing to wait for, or None: an empty folder may still get files."""
-    while not path.isRoot() and any(wildcard in path.getName() for wildcard in "*?[{"):
+    while any(wildcard in path.toString() for wildcard in "*?[{"):
         path = path.getParent()
     if not system.exists(path):
         remedy = "create it (in an object store, an empty object whose name ends in /) or correct the path"

@@ -15,13 +15,13 @@ from asynclock.backends._url import refuse_credentials
 from asynclock.client import connect
 from asynclock.errors import BackendNotInstalledError, ConfigError, SpecError
 from asynclock.settings import LeaseSettings
+from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.environment import FromEnvironment, from_environment
+from asynclock.spark.spec.kinds import DEFAULTS
 from asynclock.spark.spec.locks import LocksSpec
 from asynclock.spark.spec.model import (
     URL,
-    Column,
-    ServicesSpec,
     SourceFormat,
     Spec,
     StreamSpec,
@@ -29,15 +29,20 @@ from asynclock.spark.spec.model import (
     check_stream_name,
 )
 from asynclock.spark.spec.place import beside
+from asynclock.spark.spec.services import ServicesSpec
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import Keys, Section, SpecFile, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from asynclock.spark.spec.kinds import Concurrency, Markers, Merge, TableKind, TableType
     from asynclock.spark.spec.model import BadRowPolicy
+    from asynclock.spark.spec.services import ServicesMode
 
-_STREAM_KEYS: Final = tuple(field.name.rstrip("_") for field in fields(StreamSpec) if field.name != "name")
+_STREAM_KEYS: Final = tuple(
+    field.name.rstrip("_") for field in fields(StreamSpec) if field.name not in {"name", "whole_rows"}
+)
 _URL_CHARACTERS: Final = ":/?#[]@!$&'()*+,;=~%"  # RFC 3986, section 2, besides letters and digits
 _WILDCARD: Final = re.compile(r"[*?\[{]")
 _FORMATS: Final[dict[str, SourceFormat]] = {
@@ -70,7 +75,7 @@ def parse_spec(file: SpecFile) -> Spec:
             path=file.path,
             table=table,
             locks=_read_locks(root, folder, table),
-            services=_read_services(root),
+            services=_read_services(root, table),
             spark=_read_spark(root),
             streams=tuple(_read_stream(streams, name, folder, table) for name in streams.values),
         )
@@ -109,7 +114,11 @@ def local_path(url: str) -> str | None:
 
 
 def _read_table(root: Section, folder: Path) -> TableSpec:
-    section = root.section("table", ("path", "key", "partition_by", "buckets"))
+    section = root.section("table", [field.name for field in fields(TableSpec)])
+    kind = section.value("kind", str, TableSpec.kind)
+    if kind not in DEFAULTS:
+        raise section.error("kind", kind, unknown_name(kind, DEFAULTS))
+    default = DEFAULTS[kind]
     path = _absolute(section.required("path", str), folder)
     with section.locating():
         return TableSpec(
@@ -117,6 +126,11 @@ def _read_table(root: Section, folder: Path) -> TableSpec:
             key=section.names("key") or (),
             partition_by=section.names("partition_by") or (),
             buckets=section.value("buckets", int, TableSpec.buckets),
+            kind=cast("TableKind", kind),
+            type=cast("TableType", section.value("type", str, default.type)),
+            merge=cast("Merge", section.value("merge", str, default.merge)),
+            concurrency=cast("Concurrency", section.value("concurrency", str, default.concurrency)),
+            markers=cast("Markers", section.value("markers", str, TableSpec.markers)),
         )
 
 
@@ -167,23 +181,25 @@ def _encoded(url: str) -> str:
     return quote(url, safe=_URL_CHARACTERS) if url.lower().startswith("file:") else url
 
 
-def _read_services(root: Section) -> ServicesSpec:
-    values = root.section("services").values
-    if "clustering" in values:
-        reason = (
-            "a clustering plan makes every later write of a splice table fail; "
-            "remove it, and cluster a second table under OCC"
-        )
-        raise root.section("services").error("clustering", values["clustering"], reason)
-    section = root.section("services", ("compaction", "cleaning", "archiving"))
+def _read_services(root: Section, table: TableSpec) -> ServicesSpec:
+    section = root.section("services", ("mode", "compaction", "clustering", "cleaning", "archiving"))
+    if table.type == "cow" and "compaction" in section.values:
+        reason = "a copy-on-write table has no logs to compact; remove it"
+        raise section.error("compaction", section.values["compaction"], reason)
     compaction = section.section("compaction", ("every_commits",))
+    clustering = section.section("clustering", ("every_commits", "sort_by"))
     cleaning = section.section("cleaning", ("retain_commits",))
     archiving = section.section("archiving", ("keep_min_commits", "keep_max_commits"))
     retain = cleaning.value("retain_commits", int, ServicesSpec.retain_commits)
     keep_min = archiving.value("keep_min_commits", int, retain + 10)
     with section.locating():
         return ServicesSpec(
+            mode=cast("ServicesMode", section.value("mode", str, ServicesSpec.mode)),
             compact_every_commits=compaction.value("every_commits", int, ServicesSpec.compact_every_commits),
+            cluster_every_commits=clustering.required("every_commits", int)
+            if "clustering" in section.values
+            else None,
+            cluster_by=clustering.names("sort_by") or (),
             retain_commits=retain,
             archive_min_commits=keep_min,
             archive_max_commits=archiving.value("keep_max_commits", int, keep_min + 10),
@@ -250,6 +266,7 @@ def _read_stream(streams: Section, name: str, folder: Path, table: TableSpec) ->
             on_bad_row=cast("BadRowPolicy", section.value("on_bad_row", str, StreamSpec.on_bad_row)),
             optional=section.names("optional") or (),
             as_={key: renamed.required(key, str) for key in renamed.values},
+            whole_rows=table.kind == "plain",
         )
 
 

@@ -51,14 +51,17 @@ class LocksSpec:
         if self.moved_from is not None:
             refuse_credentials("moved_from", self.moved_from)
 
-    def connect(self) -> sync.LockClient:
+    def connect(self, *, holder: str | None = None) -> sync.LockClient:
         """Return a client of the locks; no I/O.
+
+        Args:
+            holder: Who holds the leases of this client, for others; None: this process.
 
         Raises:
             ConfigError: A secret is no longer in the environment.
             BackendNotInstalledError: The package of the store is missing.
         """
-        return sync.connect(self.url, settings=self.settings, **self._resolved())
+        return sync.connect(self.url, settings=self.settings, holder=holder, **self._resolved())
 
     def _resolved(self) -> dict[str, Any]:
         options = resolved(self.options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
@@ -12,14 +13,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._text import printable
-from asynclock.errors import AcquireTimeoutError, AsyncLockError
+from asynclock.errors import AcquireTimeoutError, AsyncLockError, BackendError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.errors import BadRowsError, StreamFailedError
 from asynclock.spark.faults import RETRIES, Backoff, is_passing, sentence
+from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import spread
 from asynclock.spark.report import BatchReport, StreamReport
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.reading import FILE, LINE, RAW, REASON, Source
+from asynclock.spark.writer.reservation import Gate
 from asynclock.spark.writer.splice import Splice, stream_lock
 
 if TYPE_CHECKING:
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RESERVATION_LOCK: Final = "reservation/table"
 # How often a waiting standby or an idle query looks for a stop.
 _STOP_SECONDS: Final = 0.5
 _SAMPLE: Final = 500
@@ -51,6 +53,10 @@ _HIDDEN: Final = "is never read, because its name begins with _ or .: rename it"
 
 class _Stopping(Exception):  # noqa: N818  ends the query, not an error
     """The batch is left to the next run."""
+
+
+class _MakingWay(_Stopping):
+    """The table is reserved; the batch is left to the next query."""
 
 
 class StreamWriter:
@@ -104,9 +110,11 @@ class StreamWriter:
         self._checkpoint.refuse_another_table(self._splice.table_id)
         self._reported: set[str] = set()
         self._cut_off = False
+        self._making_way = False
+        self._waited = 0.0
+        self._query: StreamingQuery | None = None
         self._batches = Cancellable(spark, f"asynclock stream {stream.name} {uuid.uuid4()}")
         self._failure: BaseException | None = None
-        self._query: StreamingQuery | None = None
         self._backoff = Backoff()
         self._retries = 0
         self._tried: BatchReport | None = None
@@ -154,9 +162,10 @@ class StreamWriter:
 
     def _write(self, lease: sync.Lease) -> None:
         started = time.monotonic()
+        gate = Gate(self._spec, self._client, lease, f"stream {self.name}")
         lease.on_lost(self._abandon)
         try:
-            while not self._attempt(lease):
+            while self._attempt(lease, gate):
                 pass
         finally:
             # A stopped query counts as ended while its batch is still running.
@@ -165,26 +174,21 @@ class StreamWriter:
         if lease.lost is not None:
             raise lease.lost
 
-    def _attempt(self, lease: sync.Lease) -> bool:
-        """Run the query until it ends; False if it is to be repeated after an error that passes.
+    def _attempt(self, lease: sync.Lease, gate: Gate) -> bool:
+        """Run a query to its end; return whether to run another, after a reservation or an error that passes.
 
-        The query goes on as after a crash: with the first batch that its checkpoint does not have, which is
-        skipped if it is on the timeline, because an attempt may fail after its commit.
+        The next query goes on as after a crash: with the first batch that its checkpoint does not have, which
+        is skipped if it is on the timeline, because an attempt may fail after its commit.
         """
-        self._failure = None
+        self._query = None
         try:
             lease.check()
-            self._checkpoint.refuse_another_table(self._splice.table_id)  # another process may have led
-            query = self._query = self._start(lease)
-            if lease.lost is not None:  # before there was a query to stop
-                query.stop()
-            self._await_end(query)
+            return self._pass(gate) and self._run_query(lease, gate)
         except Exception as error:  # noqa: BLE001  raised again, unless it passes
             # A job of the failed attempt must not run on beside the next one.
             self._batches.settle()
             self._pause(error, lease)
-            return self._stop.is_set()
-        return True
+            return not self._stop.is_set()
 
     def _pause(self, error: Exception, lease: sync.Lease) -> None:
         """Wait before the next attempt; raise ``error`` if there is none."""
@@ -209,28 +213,56 @@ class StreamWriter:
         while (left := until - time.monotonic()) > 0 and not self._stop.wait(min(left, _STOP_SECONDS)):
             lease.check()
 
-    def _start(self, lease: sync.Lease) -> StreamingQuery:
+    def _pass(self, gate: Gate) -> bool:
+        """Wait while the table is reserved, then look at the table anew; return whether to go on."""
+        waited = gate.wait(self._stop)
+        self._waited += waited
+        self.report = dataclasses.replace(
+            self.report, reservation_wait_seconds=self.report.reservation_wait_seconds + waited
+        )
+        if self._stop.is_set():
+            return False
+        self._making_way = False
+        self._failure = None
+        RestoreMark(self._spec, self._spark).refuse()
+        # The reserving job, or another process that led meanwhile, may have made another table.
+        self._checkpoint.refuse_another_table(self._splice.table_id)
+        return True
+
+    def _run_query(self, lease: sync.Lease, gate: Gate) -> bool:
+        """Run a query to its end; return whether it ended only to make way for a reservation."""
         writer = self._source.stream().writeStream.queryName(f"asynclock {self.name}")
         writer = writer.option("checkpointLocation", self._stream.checkpoint)
         writer = writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime=_TRIGGER)
-        return writer.foreachBatch(lambda frame, batch_id: self._batch(frame, batch_id, lease)).start()
-
-    def _await_end(self, query: StreamingQuery) -> None:
-        looked = time.monotonic()
+        batches = writer.foreachBatch(lambda frame, batch_id: self._batch(frame, batch_id, lease, gate))
+        self._query = query = batches.start()
+        made_way = False
+        looked = reservation_looked = time.monotonic()
         try:
             while not query.awaitTermination(_STOP_SECONDS):
-                if self._stop.is_set():
+                now = time.monotonic()
+                if self._stop.is_set() or lease.lost is not None:
                     self._end_batch()  # the next batch sees the stop and ends
                     query.stop()
-                elif time.monotonic() - looked > _LOOK_SECONDS:
+                    continue
+                if now - reservation_looked > self._spec.locks.settings.poll_interval:
+                    # Between batches, too: an idle stream has to make way as well.
+                    with contextlib.suppress(BackendError):  # the next look may get an answer
+                        self._making_way = self._making_way or gate.reserved() is not None
+                    reservation_looked = now
+                if self._making_way and self._batches.settle(0):
+                    query.stop()
+                    made_way = True
+                if now - looked > _LOOK_SECONDS:
                     self._tell_unread_changes()
-                    looked = time.monotonic()
+                    looked = now
         except StreamingQueryException:
             # Spark passes on only the text of an exception that a batch raised in Python.
             if self._failure is None:
                 raise
         if self._failure is not None and not isinstance(self._failure, _Stopping):
             raise self._failure
+        return made_way or isinstance(self._failure, _MakingWay)
 
     def _end_batch(self) -> None:
         if self._batches.settle(PATIENCE_SECONDS):
@@ -273,25 +305,28 @@ class StreamWriter:
         if self._query is not None:
             self._query.stop()
 
-    def _batch(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> None:
+    def _batch(self, frame: DataFrame, batch_id: int, lease: sync.Lease, gate: Gate) -> None:
         try:
             spread(frame.sparkSession)  # the batch's own
-            waited = self._await_reservation(lease)
             with self._batches.running():
-                self._proceed(lease)
-                done = self._commit(frame, batch_id, lease, waited)
+                self._proceed(lease, gate)
+                done = self._commit(frame, batch_id, lease)
         except BaseException as error:
             self._failure = _Stopping() if self._cut_off else error if lease.lost is None else lease.lost
             raise
         self._count(done)
 
-    def _proceed(self, lease: sync.Lease) -> None:
+    def _proceed(self, lease: sync.Lease, gate: Gate) -> None:
         if self._stop.is_set():
             raise _Stopping
+        if self._making_way or gate.reserved():
+            self._making_way = True
+            raise _MakingWay
         lease.check()
 
-    def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease, waited: float) -> BatchReport:
+    def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> BatchReport:
         started = time.monotonic()
+        waited, self._waited = self._waited, 0.0
         done = BatchReport(
             stream=self.name,
             batch_id=batch_id,
@@ -342,19 +377,6 @@ class StreamWriter:
         bad.write.mode("overwrite").json(folder)  # a repeated batch overwrites it with the same rows
         log.warning("stream %s: %d bad rows of batch %d are in %s", self.name, rows, batch_id, folder)
 
-    def _await_reservation(self, lease: sync.Lease) -> float:
-        """Wait while the table is reserved for a job that cannot merge."""
-        started = time.monotonic()
-        reservation = self._client.lock(RESERVATION_LOCK)
-        poll_interval = self._spec.locks.settings.poll_interval
-        announced = False
-        while (status := reservation.status()).state == "held" and not self._stop.wait(poll_interval):
-            lease.check()
-            if not announced:
-                log.info("stream %s waits: the table is reserved by %s", self.name, printable(status.holder))
-                announced = True
-        return time.monotonic() - started if announced else 0.0
-
     def _count(self, done: BatchReport) -> None:
         self._retries = 0
         self._backoff.reset()
@@ -365,7 +387,6 @@ class StreamWriter:
             rows=before.rows + done.rows,
             skipped=before.skipped + done.skipped,
             quarantined=before.quarantined + done.quarantined,
-            reservation_wait_seconds=before.reservation_wait_seconds + done.reservation_seconds,
         )
         log.info(
             "stream %s: batch %d, %d rows in %.1f s%s",

@@ -12,10 +12,12 @@ take their options from here, and so does ``explain``, which prints them.
 
 from asynclock.spark.hudi.options.compose import call_argument as call_argument
 from asynclock.spark.hudi.options.compose import cleaning_options as cleaning_options
+from asynclock.spark.hudi.options.compose import clustering_options as clustering_options
 from asynclock.spark.hudi.options.compose import compaction_options as compaction_options
 from asynclock.spark.hudi.options.compose import compose as compose
 from asynclock.spark.hudi.options.compose import read_options as read_options
 from asynclock.spark.hudi.options.compose import sql_options as sql_options
+from asynclock.spark.hudi.options.compose import stored_properties as stored_properties
 from asynclock.spark.hudi.options.compose import write_options as write_options
 from asynclock.spark.hudi.options.concurrency import SILENCE_MS as SILENCE_MS
 from asynclock.spark.hudi.options.merge import MERGER_CLASS as MERGER_CLASS
@@ -28,4 +30,3 @@ from asynclock.spark.hudi.options.option import QueryType as QueryType
 from asynclock.spark.hudi.options.option import Use as Use
 from asynclock.spark.hudi.options.place import FILE_LOCK_PROVIDER as FILE_LOCK_PROVIDER
 from asynclock.spark.hudi.options.place import lock_provider as lock_provider
-from asynclock.spark.hudi.options.table import partition_options as partition_options

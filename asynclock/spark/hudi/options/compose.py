@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
+from asynclock.spark.hudi.options import merge as merge_layer
+from asynclock.spark.hudi.options import table as table_layer
 from asynclock.spark.hudi.options.concurrency import concurrency
-from asynclock.spark.hudi.options.merge import merge
 from asynclock.spark.hudi.options.place import place
 from asynclock.spark.hudi.options.services import services
-from asynclock.spark.hudi.options.table import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,10 +42,10 @@ def compose(
     """
     return [
         *place(spec.table, use, str(tasks)),
-        *table(spec.table, use, name),
-        *merge(use, query_type),
-        *concurrency(use),
-        *services(spec.services, use),
+        *table_layer.table(spec.table, use, name),
+        *merge_layer.merge(spec, use, query_type),
+        *concurrency(spec.table, use),
+        *services(spec.services, spec.table, use),
     ]
 
 
@@ -92,9 +92,19 @@ def compaction_options(spec: Spec, *, tasks: int = DEFAULT_TASKS) -> dict[str, s
     return _plain(compose(spec, "compaction", tasks=tasks))
 
 
+def clustering_options(spec: Spec, *, tasks: int = DEFAULT_TASKS) -> dict[str, str]:
+    """Return options for Hudi's write client to cluster a plain table."""
+    return _plain(compose(spec, "clustering", tasks=tasks))
+
+
 def cleaning_options(spec: Spec, *, tasks: int = DEFAULT_TASKS) -> dict[str, str]:
     """Return options for Hudi's write client to clean, roll back dead writers and archive."""
     return _plain(compose(spec, "cleaning", tasks=tasks))
+
+
+def stored_properties(spec: Spec) -> dict[str, str]:
+    """Return what the ``hoodie.properties`` of the spec's table say; the empty text stands for no entry."""
+    return table_layer.stored_properties(spec.table) | merge_layer.stored_properties(spec)
 
 
 def call_argument(options: Mapping[str, str]) -> str:

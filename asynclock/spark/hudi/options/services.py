@@ -11,35 +11,64 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from asynclock.spark.hudi.options.option import Use
-    from asynclock.spark.spec.model import ServicesSpec
+    from asynclock.spark.spec.model import TableSpec
+    from asynclock.spark.spec.services import ServicesSpec
 
 _ELECTED: Final = "Elected leaders do this beside the streams (asynclock pipeline services)."
-_OFF: Final = (
-    hoodie.COMPACT_INLINE,
-    hoodie.COMPACT_SCHEDULE_INLINE,
-    hoodie.DATASOURCE_COMPACTION_ASYNC_ENABLE,
-    hoodie.CLEAN_AUTOMATIC,
-    hoodie.CLEAN_ASYNC_ENABLED,
-    hoodie.ARCHIVE_AUTOMATIC,
-)
-_NO_CLUSTERING: Final = (hoodie.CLUSTERING_INLINE, hoodie.CLUSTERING_ASYNC_ENABLED)
+_INLINE: Final = "The spec's services run inside of the writes."
+_BREAKS: Final = "A clustering plan makes every later write of a table with buckets fail."
+_UNUSED: Final = "The spec has no clustering."
 
 
-def services(spec: ServicesSpec, use: Use) -> Iterator[Option]:
+def services(spec: ServicesSpec, table: TableSpec, use: Use) -> Iterator[Option]:
     """Yield the options of the table services."""
-    if use in {"write", "sql"}:
-        for key in _OFF:
-            yield _option(key, "false", _ELECTED)
-        for key in _NO_CLUSTERING:
-            yield _option(key, "false", "A clustering plan makes every later write of a bucket table fail.")
-    if use in {"compaction", "cleaning"}:
+    writes = use in {"write", "sql"}
+    inline = writes and spec.mode == "inline"
+    if writes:
+        yield from _inside(spec, table)
+    if table.type == "mor" and (inline or use in {"compaction", "cleaning"}):
         yield _option(
             hoodie.COMPACT_INLINE_MAX_DELTA_COMMITS,
             str(spec.compact_every_commits),
             "The spec's compaction.every_commits: commits until logs are merged into base files.",
         )
-    if use == "cleaning":
+    if spec.cluster_every_commits is not None and (inline or use == "clustering"):
+        yield from _clustering(spec, spec.cluster_every_commits)
+    if inline or use == "cleaning":
         yield from _cleaning(spec)
+
+
+def _inside(spec: ServicesSpec, table: TableSpec) -> Iterator[Option]:
+    """Yield which services run inside of a write."""
+    inline = spec.mode == "inline"
+    clustering = inline and spec.cluster_every_commits is not None
+    on = {
+        hoodie.COMPACT_INLINE: inline and table.type == "mor",
+        hoodie.COMPACT_SCHEDULE_INLINE: False,
+        hoodie.DATASOURCE_COMPACTION_ASYNC_ENABLE: False,
+        hoodie.CLEAN_AUTOMATIC: inline,
+        hoodie.CLEAN_ASYNC_ENABLED: False,
+        hoodie.ARCHIVE_AUTOMATIC: inline,
+    }
+    for key, value in on.items():
+        yield _option(key, str(value).lower(), _INLINE if inline else _ELECTED)
+    why = _BREAKS if table.buckets else _UNUSED if spec.cluster_every_commits is None else _ELECTED
+    yield _option(hoodie.CLUSTERING_INLINE, str(clustering).lower(), _INLINE if clustering else why)
+    yield _option(hoodie.CLUSTERING_ASYNC_ENABLED, "false", _INLINE if clustering else why)
+
+
+def _clustering(spec: ServicesSpec, every_commits: int) -> Iterator[Option]:
+    yield _option(
+        hoodie.CLUSTERING_INLINE_MAX_COMMITS,
+        str(every_commits),
+        "The spec's clustering.every_commits: commits until small files are joined.",
+    )
+    if spec.cluster_by:
+        yield _option(
+            hoodie.CLUSTERING_PLAN_STRATEGY_SORT_COLUMNS,
+            ",".join(spec.cluster_by),
+            "The spec's clustering.sort_by: rows with near values come into the same files.",
+        )
 
 
 def _cleaning(spec: ServicesSpec) -> Iterator[Option]:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from asynclock.spark.hudi.options.option import Use
-    from asynclock.spark.spec.model import TableSpec, TableType
+    from asynclock.spark.spec.kinds import TableType
+    from asynclock.spark.spec.model import TableSpec
 
 HUDI_TYPES: Final[Mapping[TableType, str]] = {"mor": "MERGE_ON_READ", "cow": "COPY_ON_WRITE"}
 
@@ -35,6 +36,16 @@ def table(spec: TableSpec, use: Use, name: str | None) -> Iterator[Option]:
         "false",
         "Without Hudi's metadata table a write takes half the time, and a cached join cannot hang a read.",
     )
+
+
+def stored_properties(spec: TableSpec) -> dict[str, str]:
+    """Return what a table's ``hoodie.properties`` say of this layer."""
+    return {
+        hoodie.TABLE_RECORDKEY_FIELDS: RECORD_KEY,
+        hoodie.TABLE_PARTITION_FIELDS: ",".join(spec.partition_by),
+        hoodie.TABLE_TYPE: HUDI_TYPES[spec.type],
+        **(partition_options() if spec.partition_by else {}),
+    }
 
 
 def folder_name(path: str) -> str:

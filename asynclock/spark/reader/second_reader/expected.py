@@ -6,6 +6,7 @@ However many keys there are, memory stays the same: SQLite keeps them, in a fold
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import pickle
@@ -84,6 +85,16 @@ class Expected:
         finally:
             self._store.execute("RELEASE file")
 
+    def forget(self, stream: int, digests: Iterable[str]) -> None:
+        """Take back what has been taken in of a stream for the keys with these digests (``digest_of``)."""
+        self._store.execute("CREATE TEMP TABLE IF NOT EXISTS forgotten (digest TEXT PRIMARY KEY)")
+        self._store.execute("DELETE FROM forgotten")
+        self._store.executemany("INSERT OR IGNORE INTO forgotten VALUES (?)", ((one,) for one in digests))
+        self._store.create_function("digest_of", 1, lambda text: digest_of(json.loads(text)))
+        self._store.execute(
+            f"DELETE FROM events_{stream} WHERE digest_of(key) IN (SELECT digest FROM forgotten)"
+        )
+
     def compare(self, rows: Iterable[tuple[Key, Sequence[Cells]]]) -> None:
         """Take in the rows of the table, each with one tuple of cells a stream."""
         for key, groups in rows:
@@ -161,6 +172,11 @@ class Expected:
 def sampled_text(key: Key) -> str:
     """What the sample is drawn by; Spark computes the same from the columns of the table."""
     return "\0".join(str(part) for part in key)
+
+
+def digest_of(key: Key) -> str:
+    """What stands for a key that must not be kept; the writer of a delete computes the same in Spark."""
+    return hashlib.sha256(sampled_text(key).encode()).hexdigest()
 
 
 def same(expected: object, found: object) -> bool:

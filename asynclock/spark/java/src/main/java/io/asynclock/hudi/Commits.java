@@ -13,6 +13,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
 import org.apache.avro.generic.GenericRecord;
 import org.apache.hudi.common.model.HoodieCommitMetadata;
 import org.apache.hudi.common.table.HoodieTableMetaClient;
@@ -22,7 +23,7 @@ import org.apache.hudi.common.table.timeline.HoodieInstant;
 import org.apache.hudi.common.table.timeline.HoodieTimeline;
 
 /**
- * Writes the delta commits of a table into a file, one JSON object a line: {@code requested}, {@code completed} and
+ * Writes the commits of a table into a file, one JSON object a line: {@code requested}, {@code completed} and
  * {@code metadata}, which has asynclock's entries and {@code schema}. A schema is written once; later lines have its
  * number, counted from 0.
  *
@@ -33,6 +34,9 @@ public final class Commits implements Closeable {
 
   private static final String PREFIX = "asynclock.";
   private static final String SCHEMA = "schema";
+  // A compaction completes as a commit too, without asynclock's entries.
+  private static final Set<String> ACTIONS =
+      Set.of(HoodieTimeline.DELTA_COMMIT_ACTION, HoodieTimeline.COMMIT_ACTION);
 
   private final HoodieTableMetaClient table;
   private final JsonGenerator lines;
@@ -49,7 +53,9 @@ public final class Commits implements Closeable {
   public static void active(HoodieTableMetaClient table, HoodieTimeline timeline, String file) throws IOException {
     try (Commits commits = new Commits(table, file)) {
       for (HoodieInstant instant : timeline.getInstants()) {
-        commits.write(instant.requestedTime(), instant.getCompletionTime(), timeline.readCommitMetadata(instant));
+        if (ACTIONS.contains(instant.getAction())) {
+          commits.write(instant.requestedTime(), instant.getCompletionTime(), timeline.readCommitMetadata(instant));
+        }
       }
     }
   }
@@ -58,14 +64,14 @@ public final class Commits implements Closeable {
   public static void archived(HoodieTableMetaClient table, String file) throws IOException {
     ArchivedTimelineLoader loader = table.getTimelineLayout().getTimelineFactory().createArchivedTimelineLoader();
     try (Commits commits = new Commits(table, file)) {
-      loader.loadInstants(table, null, LoadMode.METADATA, Commits::isDeltaCommit, commits::write);
+      loader.loadInstants(table, null, LoadMode.METADATA, Commits::isCommit, commits::write);
     } catch (UncheckedIOException wrapped) {
       throw wrapped.getCause();
     }
   }
 
-  private static boolean isDeltaCommit(GenericRecord entry) {
-    return HoodieTimeline.DELTA_COMMIT_ACTION.equals(entry.get("action").toString());
+  private static boolean isCommit(GenericRecord entry) {
+    return ACTIONS.contains(entry.get("action").toString());
   }
 
   private void write(String requested, GenericRecord entry) {
@@ -74,7 +80,7 @@ public final class Commits implements Closeable {
     buffer.duplicate().get(bytes);
     String completed = entry.get("completionTime").toString();
     HoodieInstant instant = table.getInstantGenerator().createNewInstant(
-        HoodieInstant.State.COMPLETED, HoodieTimeline.DELTA_COMMIT_ACTION, requested, completed);
+        HoodieInstant.State.COMPLETED, entry.get("action").toString(), requested, completed);
     try {
       HoodieCommitMetadata metadata = table.getCommitMetadataSerDe().deserialize(
           instant, new ByteArrayInputStream(bytes), () -> bytes.length == 0, HoodieCommitMetadata.class);
