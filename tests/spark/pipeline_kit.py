@@ -9,6 +9,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.streams import run
@@ -147,6 +149,19 @@ def slowly(frame: DataFrame, milliseconds: int = 20) -> DataFrame:
     first, *others = frame.columns
     slow = frame.selectExpr(f"{sleep} IS NOT NULL AS slept", *frame.columns)
     return slow.selectExpr(f"IF(slept, NULL, {first}) AS {first}", *others)
+
+
+def waiting(frame: DataFrame, gate: Path) -> DataFrame:
+    """The frame, whose rows wait until the file ``gate`` exists."""
+    path = str(gate)
+
+    @F.udf("boolean")
+    def is_open(_: object) -> bool:
+        while not os.path.exists(path):  # noqa: PTH110  runs in a worker of Spark
+            time.sleep(0.05)
+        return True
+
+    return frame.where(is_open(frame.columns[0]))
 
 
 class Background:

@@ -16,7 +16,7 @@ from asynclock.spark.reader.snapshot import read, snapshot
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.leaders import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import Background, Pipeline, asynclock, slowly, wait_for
+from tests.spark.pipeline_kit import Background, Pipeline, asynclock, wait_for, waiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,13 +155,15 @@ def test_the_merge_orders_a_delete_and_a_batch_at_once(
 ) -> None:
     """Of commits at once the one requested first is earlier, but for a compaction planned between them."""
     one = pipeline.spark.createDataFrame([("N1", 6, 6, "n")], "k string, at bigint, x int, note string")
-    slow = slowly(one, milliseconds=8000)
+    gate = pipeline.folder / "gate"
+    slow = waiting(one, gate)
     writing = Background(lambda: Splice(spec, pipeline.spark).write(slow, "a", batch_id=7, query_id="q"))
     wait_for(lambda: pipeline.timeline(spec).pending())
     delete(pipeline, spec, "N1")
     if is_compacted:
         Compaction(spec, pipeline.spark).step()
     assert pipeline.timeline(spec).pending()
+    gate.touch()
     assert writing.result()
 
     timeline = pipeline.timeline(spec)
