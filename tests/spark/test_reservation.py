@@ -243,7 +243,7 @@ def test_a_dead_writer_counts_for_as_long_as_it_may_still_commit(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lease that expired without a release is in flight until Hudi refuses the commit of its holder."""
-    spec = pipeline.spec({"validity = 5.0": "validity = 1.0"})
+    spec = pipeline.spec({"validity = 5.0": "validity = 2.0"})
     with spec.locks.connect() as client:
         client.lock("stream/a").acquire().release()
     record = pipeline.folder / "locks" / "stream" / "a.json"

@@ -155,7 +155,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a missing column is null",
-        Patch("Header.java", "      if (times == 0) {\n", "      if (times < 0) {\n"),
+        Patch("Header.java", "if (times == 0 && !optional", "if (times < 0 && !optional"),
     ),
     Mutant(
         "what follows a date is ignored",
@@ -260,8 +260,8 @@ MUTANTS: Final = (
         "equal ordering values have no order",
         Change(
             _SPARK + "writer.splice:Splice._newest",
-            'f"struct({$ordering}, {$arrival}) AS {$rank}"',
-            'f"struct({$ordering}, hash({$arrival})) AS {$rank}"',
+            'f"{$ordering}, {$arrival}"',
+            'f"{$ordering}, hash({$arrival})"',
         ),
     ),
 )
