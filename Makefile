@@ -1,6 +1,7 @@
 # Every target sets up what it needs in .venv and the user's usual package caches.
 PYTHON ?= python3
 ROWS ?=
+PLACE ?=
 SEEDS ?=
 KILLS ?= 200
 CUTS ?= 300
@@ -24,6 +25,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hash
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
+	@echo "make demo PLACE=cluster  the same on a Spark cluster of this machine, with everything on an S3 server"
 	@echo "make test [ONLY=suite]   the whole test suite, or one folder of tests/"
 	@echo "make simulate [SEEDS=n]  a million fenced updates and hostile records, then histories in virtual time"
 	@echo "make attack [SEEDS=n]    a second opinion: histories in a universe that shares no code with the simulator"
@@ -40,7 +42,7 @@ help:
 	@echo "make jar | lint | dist | clean"
 
 demo: $(VENV)/ready $(JAR)
-	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS))
+	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS)) $(if $(PLACE),--place $(PLACE))
 
 test: $(VENV)/ready $(JAR) lint
 	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 2 --dist loadgroup)

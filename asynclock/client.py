@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 import anyio
 
 from asynclock import shutdown
+from asynclock._mutex import Mutex
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
@@ -138,6 +139,7 @@ class LockClient:
         self._unusable: str | None = None
         self._abandoned = False
         self._closing: asyncio.Task[None] | None = None
+        self._closing_elsewhere = Mutex()
         self._stands_back_until = -math.inf
         shutdown.register(self)
 
@@ -209,13 +211,41 @@ class LockClient:
         """Release what is held, end all tasks and close the backend; twice is a no-op.
 
         Every caller returns only once nothing is held and the backend is closed, which takes at most
-        ``min(2 s, validity / 5)``; what is not released by then frees itself after its validity.
+        ``min(2 s, validity / 5)``; what is not released by then frees itself after its validity. If the
+        client's loop is closed, what it held is released through a new backend on the running loop.
+
+        Raises:
+            ConfigError: The client's loop has stopped, or is closed and there is no way to open its
+                backend again; nothing was released.
         """
         if self._abandoned:
             return
+        loop = self._loop
+        if loop is not None and not runs(loop):
+            if self._unusable is None and not loop.is_closed():
+                raise self._unreleased_error("stopped; run it again to close the client on it")
+            await run_on(asyncio.get_running_loop(), self._close_elsewhere)
+            return
         self._unusable = "it was closed"
-        if self._loop is not None and runs(self._loop):
-            await run_on(self._loop, self._close)
+        if loop is not None:
+            await run_on(loop, self._close)
+
+    async def _close_elsewhere(self) -> None:
+        with uninterrupted():
+            async with self._closing_elsewhere:
+                if self._reopen is None and any(held.remaining() > 0 for held in self._renewals.held):
+                    raise self._unreleased_error("closed, and its backend cannot be opened on another")
+                await self.release_elsewhere()
+                self._renewals.close()
+                self._unusable = self._unusable or "it was closed"
+
+    def _unreleased_error(self, state: str) -> ConfigError:
+        return ConfigError(
+            setting="client",
+            value=self.url,
+            reason=f"nothing was released: the event loop that this client belongs to is {state}; "
+            "its locks free themselves after their validity, or at the exit of the interpreter",
+        )
 
     async def _close(self) -> None:
         if self._closing is None:

@@ -6,12 +6,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
-from asynclock.errors import (
-    AcquireTimeoutError,
-    BackendError,
-    LockChangedError,
-    RecordCorruptError,
-)
+from asynclock.errors import AcquireTimeoutError, BackendError, LockChangedError, RecordCorruptError
 from asynclock.protocol.acquire import Acquisition, Knowledge, is_transient
 from asynclock.protocol.attempts import Attempt
 from asynclock.protocol.decisions import judge
@@ -27,14 +22,7 @@ if TYPE_CHECKING:
 
 
 class LockEngine:
-    """One lock of one client: its waiters, what is known of its object, and the lock that is held.
-
-    Args:
-        name: Name of the lock.
-        url: URL of its object.
-        objects: The client's requests.
-        renewals: Renews the client's locks.
-    """
+    """One lock of one client: its waiters, what is known of its object, and the lock that is held."""
 
     def __init__(self, *, name: str, url: str, objects: LockObjects, renewals: Renewals) -> None:
         self.name = name
@@ -58,39 +46,36 @@ class LockEngine:
             ConfigError: The client was closed.
         """
         with self._in_flight.until_closed():
-            until = None if timeout is None else asyncio.get_running_loop().time() + timeout
+            until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
             given = None
             if not once:
-                given = await self._turn(timeout, until)
+                given = await self._turn(timeout)
             elif not self._queue.try_enter():
                 return None
             acquisition = Acquisition(
-                self._known,
-                until=math.inf if until is None else until,
-                once=once or timeout == 0,
-                fencing=fencing,
-                given=given,
+                self._known, until=until, once=once or timeout == 0, fencing=fencing, given=given
             )
+            held: HeldLock | None = None
             try:
                 held = await acquisition.run()
-            except BaseException as error:
-                self._queue.leave()
-                if timeout == 0 and isinstance(error, BackendError) and is_transient(error):
+            except BackendError as error:
+                if timeout == 0 and is_transient(error):
                     raise self._timed_out(timeout) from error
                 raise
-            if held is None:
-                self._queue.leave()
-                if once:
-                    return None
+            finally:
+                if held is None:
+                    self._queue.leave()
+            if held is not None:
+                self._held = held
+                held.ended.add_done_callback(lambda _: self._note_end())
+            elif not once:
                 raise self._timed_out(timeout) from acquisition.error
-            self._held = held
-            held.ended.add_done_callback(lambda _: self._ended(held))
             return held
 
-    async def _turn(self, timeout: float | None, until: float | None) -> HeldLock | None:
+    async def _turn(self, timeout: float | None) -> HeldLock | None:
         """Wait for this call's turn; returns the lock that is handed over with it, or None."""
         try:
-            return await self._queue.enter(until)
+            return await self._queue.enter(timeout)
         except TimeoutError:
             raise self._timed_out(timeout) from None
         except asyncio.CancelledError:
@@ -109,7 +94,7 @@ class LockEngine:
         assert timeout is not None  # noqa: S101  else it does not run out
         last, status = self._known.last, None
         if self._held is not None:
-            status = own_status(self.name, self.url, *self._held.head)
+            status = own_status(self.name, self.url, self._held.head.record, self._held.head.version)
         elif last is not None:
             status = seen_status(self.name, self.url, *last)
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status)
@@ -132,8 +117,7 @@ class LockEngine:
                     await asyncio.wait([held.ended], timeout=3 * self._objects.timing.request_timeout)
                 else:
                     await held.release()
-                    if held.ended.done():
-                        self._ended(held)  # now: the caller may try the lock again at once
+                    self._note_end()  # now: the caller may try the lock again at once
         except asyncio.CancelledError:
             if self._in_flight.closed is None:
                 raise
@@ -145,17 +129,18 @@ class LockEngine:
         wanted = held is self._held and self._queue.waiting
         if not (wanted and held.may_hand_over() and self._fairness.may_hand_over(now)):
             return False
-        if not self._queue.pass_on(held):
-            return False
+        self._queue.pass_on(held)
         self._held = None
         self._renewals.discard(held)
         self._fairness.handed_over(now)
         held.hand_over()
         return True
 
-    def _ended(self, held: HeldLock) -> None:
-        if held is not self._held:
-            return  # handed over
+    def _note_end(self) -> None:
+        """Give the next one of this client its turn, if the lock has ended and was not handed over."""
+        held = self._held
+        if held is None or not held.ended.done():
+            return
         self._held = None
         self._renewals.discard(held)
         self._known.freed = held.freed

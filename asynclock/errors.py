@@ -125,7 +125,7 @@ class AcquireTimeoutError(AsyncLockError, TimeoutError):
         status: The ``LockStatus`` last seen, or None if the store was never read.
     """
 
-    _fields = ("key", "timeout", "status")
+    _fields: ClassVar[tuple[str, ...]] = ("key", "timeout", "status")
     key: str
     timeout: float
     status: Any

@@ -10,6 +10,7 @@ from asynclock.portal import cancel_once, current_task, uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
+    from contextlib import AbstractContextManager
 
     from asynclock.errors import ConfigError
 
@@ -21,16 +22,12 @@ class InFlight:
 
     Acquisitions may be cut off: their end is awaited too once the client is closed.
 
-    Args:
-        client: Kept alive by everything that is under way or held, since an exit looks for the clients
-            that are there.
-
     Attributes:
         closed: Why nothing is acquired any more; None while the client is open.
     """
 
     def __init__(self, client: object = None) -> None:
-        self._client = client
+        self._client = client  # kept alive by all that is under way or held: an exit looks for clients
         self.closed: ConfigError | None = None
         # Dicts, not sets: they keep the order of their start.
         self._work: dict[asyncio.Future[Any], None] = {}
@@ -46,23 +43,27 @@ class InFlight:
     def add(self, future: asyncio.Future[Any]) -> None:
         """Count ``future`` as work until it is done."""
         self._work[future] = None
-        future.add_done_callback(self.finish)
+        future.add_done_callback(self._finish)
 
-    def begin(self, task: asyncio.Task[Any]) -> bool:
-        """Count ``task`` as work until ``finish``; False if it is counted already."""
-        if task in self._work:
-            return False
-        self._work[task] = None
-        return True
-
-    def finish(self, future: asyncio.Future[Any]) -> None:
-        """Count ``future`` no longer."""
+    def _finish(self, future: asyncio.Future[Any]) -> None:
         self._work.pop(future, None)
         self._progress.set()
 
-    def protect(self) -> _Protected:
+    def protect(self) -> AbstractContextManager[None]:
         """Count the running task as work, and delay its cancellation to the end of the body."""
-        return _Protected(self)
+        # A task that is work already is inside of another body, or has no caller who could cancel it.
+        return contextlib.nullcontext() if current_task() in self._work else self._protected()
+
+    @contextlib.contextmanager
+    def _protected(self) -> Iterator[None]:
+        task = current_task()
+        self._work[task] = None
+        try:
+            with uninterrupted():
+                yield
+        finally:
+            self._finish(task)
+            del task  # an error keeps this frame, which would keep the task
 
     @contextlib.contextmanager
     def until_closed(self) -> Iterator[None]:
@@ -115,25 +116,3 @@ class InFlight:
             for task in left:
                 task.cancel()
             await asyncio.wait(left)
-
-
-class _Protected(uninterrupted):
-    """The context of ``InFlight.protect``."""
-
-    __slots__ = ("_in_flight", "_task")
-
-    def __init__(self, in_flight: InFlight) -> None:
-        self._in_flight = in_flight
-        self._task: asyncio.Task[Any] | None = None
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        task = current_task()
-        if self._in_flight.begin(task):
-            self._task = task
-
-    def __exit__(self, *error: object) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            self._in_flight.finish(task)
-        super().__exit__(*error)

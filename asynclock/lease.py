@@ -86,7 +86,7 @@ class Lease:
     @property
     def valid_until_ms(self) -> int:
         """The ``validUntil`` written last, in epoch ms; no I/O. For the rest of the package."""
-        return self._held.head[0].valid_until_ms
+        return self._held.head.record.valid_until_ms
 
     def remaining(self) -> float:
         """Return seconds until we stop believing; 0.0 once lost or released."""
@@ -141,20 +141,18 @@ class Lease:
         It runs on a thread of its own, so it may block; what it raises is logged.
         """
         if (lost := self.lost) is not None:
-            _call_in_thread(callback, lost)  # at once, even if the lease's loop is blocked or gone
+            _call_in_thread(callback, lost)  # even if the lease's loop is blocked or gone
         else:
             self.watch(lambda loss: _call_in_thread(callback, loss))
 
     def watch(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Like ``on_lost``, but on the lease's loop: the callback must not block."""
-        self._loop.call_soon_threadsafe(self._watch, callback)
 
-    def _watch(self, callback: Callable[[LeaseLostError], object]) -> None:
         def call(ended: asyncio.Future[LeaseLostError | None]) -> None:
             if (loss := ended.result()) is not None:
                 callback(loss)
 
-        self._held.ended.add_done_callback(call)
+        self._loop.call_soon_threadsafe(self._held.ended.add_done_callback, call)
 
     def enter(self) -> None:
         """Release the lease when the running loop, which runs its body, is closed by force."""

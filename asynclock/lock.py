@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 from weakref import WeakMethod
 
 from asynclock.errors import ConfigError, LeaseLostError
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from asynclock.status import LockStatus
 
 T = TypeVar("T")
-_MIN_TIMEOUT: Final = 0.0
 
 
 class LeaseHooks(Protocol):
@@ -53,12 +52,6 @@ class Lock:
 
     Coroutines and threads of one client wait for a lock in a fair queue. A client that has had the
     lock for long makes way for other processes for two poll intervals.
-
-    Args:
-        engine: The lock on the client's loop.
-        loop: Returns the client's loop.
-        fencing: Give every lease a fencing token.
-        hooks: What else happens when a lease begins and ends.
 
     Attributes:
         name: Name of the lock.
@@ -211,7 +204,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
         lock: The lock to hold.
         timeout: As of ``Lock.acquire``.
         cancel_body: Cancel the task that enters if the lease is lost. Without it, enter and exit may
-            be different tasks; ``asynclock.sync`` holds a lock for a thread in this way.
+            be in different tasks, as in ``asynclock.sync``.
     """
 
     def __init__(self, lock: Lock, timeout: float | None, *, cancel_body: bool = True) -> None:
@@ -231,7 +224,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
         return lease
 
     def _tie(self, lease: Lease) -> None:
-        """Tie the lease to the running task: a loss cancels the task."""
+        """Let a loss cancel the running task."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  we are in a coroutine
         self._task = task
@@ -287,6 +280,6 @@ def checked_timeout(timeout: float | None) -> float | None:
     Raises:
         ConfigError: The timeout is negative or not a number.
     """
-    if timeout is None or (isinstance(timeout, int | float) and timeout >= _MIN_TIMEOUT):
+    if timeout is None or (isinstance(timeout, int | float) and timeout >= 0):
         return timeout
     raise ConfigError(setting="timeout", value=timeout, reason="must be seconds, 0 or more, or None")

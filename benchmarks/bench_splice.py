@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock import sync
 from asynclock.hudi import hoodie
 from asynclock.spark import Splice, load_spec, session
-from asynclock.spark.hudi.options import splice_write_options
+from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.source.reading import ARRIVAL, FILE, LINE, RAW, REASON, Source, settled
 from asynclock.spark.writer.splice import stream_lock
 from benchmarks.measure import SCRATCH, Line, interleaved, ratio
@@ -73,6 +73,7 @@ PLAIN = {
     "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING",
     "hoodie.table.ordering.fields": "at",
     "hoodie.datasource.write.precombine.field": "at",
+    hoodie.DATASOURCE_WRITE_RECORDKEY_FIELD: "k",
     "hoodie.write.concurrency.mode": "SINGLE_WRITER",
     "hoodie.clean.failed.writes.policy": "EAGER",
 }
@@ -279,14 +280,9 @@ def spliced(spark: SparkSession, folder: Path, table: str) -> Iterator[Callable[
 def plain_writer(spark: SparkSession, folder: Path) -> Callable[[DataFrame], object]:
     """A writer of the same columns to a table that Hudi merges by its own ordering field, without locks."""
     path = f"file://{folder}/plain"
-    options = splice_write_options(
-        base_path=path,
-        table="plain",
-        key=["k"],
-        partition_by=[],
-        buckets=BUCKETS,
-        parallelism=spark.sparkContext.defaultParallelism,
-    )
+    described = folder / "plain.toml"
+    described.write_text(SPEC.format(table="plain", buckets=BUCKETS))
+    options = sql_options(load_spec(described), tasks=spark.sparkContext.defaultParallelism)
     options = {name: value for name, value in options.items() if name not in SPLICE_ONLY} | PLAIN
     return lambda df: df.write.format("hudi").options(**options).mode("append").save(path)
 

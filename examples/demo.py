@@ -7,6 +7,9 @@ half-written instant back. In the end an oracle that shares no code with asynclo
 the event files, and every cell is compared.
 
 Everything lies in ``.demo`` in the current folder: table, locks, checkpoints and logs of the last run.
+
+``make demo PLACE=cluster`` plays the same on a standalone Spark cluster with two workers, with table, locks,
+checkpoints and events on an S3 server; both are started for the demo and end with it.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import os
 import shutil
 import signal
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -23,22 +27,26 @@ from asynclock.errors import AsyncLockError
 from asynclock.spark.hudi.session import session_conf
 from examples import fleet_data
 from examples.demo_children import SCRATCH, DemoError, run_folder
+from examples.demo_place import HERE, PLACES
 from examples.demo_run import STANDBY, VICTIM, PipelineRun
 from examples.demo_screen import Screen, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from examples.demo_place import Place
+
 SHOWN_DIFFERENCES: Final = 20
 
 
-def demo(work: Path, *, rows: int | None, seed: int) -> int:
+def demo(work: Path, *, rows: int | None, seed: int, place: str = HERE) -> int:
     """Prepare, run, validate and report; the last line says what the comparison found.
 
     Args:
         work: Folder of the demo; what earlier runs left there is removed.
         rows: Number of events; None: all.
         seed: Of the delivery.
+        place: Where it runs: one of ``PLACES``.
 
     Returns:
         The exit code: 0 if no cell differs, else 1.
@@ -54,12 +62,23 @@ def demo(work: Path, *, rows: int | None, seed: int) -> int:
         spec = fleet_data.write_spec(folder)
         totals = {name: stream.events + stream.duplicates for name, stream in fleet.streams.items()}
         screen.say(f"{fleet.events:,} events of {fleet.aircraft:,} aircraft, {sum(totals.values()):,} rows")
-        with PipelineRun(spec, totals, screen) as run:
+        with (
+            _settled(place, folder, spec, screen) as (found, settled),
+            PipelineRun(settled, spec, found, totals, screen) as run,
+        ):
             run.play()
         shutil.rmtree(folder / SCRATCH, ignore_errors=True)  # Spark copies its jars there
         for text in _report(run):
             screen.show(text)
     return report_verdict(run.validated)
+
+
+@contextmanager
+def _settled(place: str, folder: Path, spec: Path, screen: Screen) -> Iterator[tuple[Place, Path]]:
+    if place != HERE:
+        screen.say("starting a Spark cluster and an S3 server, and uploading the events")
+    with PLACES[place](folder) as found:
+        yield found, found.settle(spec)
 
 
 def _report(run: PipelineRun) -> Iterator[str]:
@@ -202,11 +221,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="number of events (default: all, about 660,000)")
     parser.add_argument("--work", type=Path, default=Path(".demo"), help="folder to work in (default: .demo)")
     parser.add_argument("--seed", type=int, default=fleet_data.DEFAULT_SEED, help="of the delivery")
+    parser.add_argument(
+        "--place", choices=PLACES, default=HERE, help="this machine, or a Spark cluster and S3"
+    )
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
-        code = demo(options.work.resolve(), rows=options.rows, seed=options.seed)
+        code = demo(options.work.resolve(), rows=options.rows, seed=options.seed, place=options.place)
     except KeyboardInterrupt:
         print("demo: stopped, and every process of it as well", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)

@@ -53,12 +53,17 @@ class Child:
         arguments: Of ``examples.demo_worker``: role, spec, streams.
         folder: Of the run: the logs and temporary files go there.
         inbox: Where its messages go.
+
+    Attributes:
+        jvm: Process id of its JVM; None until it is ready.
+        instant: The newest instant of the timeline that it has begun, as far as it has said so.
     """
 
     def __init__(self, name: str, arguments: list[str], *, folder: Path, inbox: Queue[Message]) -> None:
         self.name = name
         self.log = folder / "logs" / f"{name.replace(' ', '-')}.log"
         self.jvm: int | None = None
+        self.instant = ""
         self.done = False
         self.ended = False
         scratch = folder / SCRATCH

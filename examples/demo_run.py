@@ -5,19 +5,19 @@ from __future__ import annotations
 import queue
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from asynclock import sync
 from asynclock.spark import load_spec
 from examples.demo_children import ENDED, Child, DemoError, Message
-from examples.demo_table import Instant, TableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from asynclock.spark.spec.model import Spec
+    from examples.demo_place import Place
     from examples.demo_screen import Screen
+    from examples.demo_table import Instant
 
 VICTIM: Final = "departures"
 WRITER: Final = "departures writer"
@@ -66,7 +66,9 @@ class PipelineRun:
     """Runs the pipeline of a spec over files that are there; a context that leaves no process behind.
 
     Args:
-        spec: Path of the spec, in the folder of this run.
+        spec: Path of the drivers' spec, in the folder of this run.
+        sources: Path of the spec whose sources are files of this machine.
+        place: Where the table is and the drivers run.
         totals: Rows of each stream.
         screen: Where progress is shown.
 
@@ -78,9 +80,12 @@ class PipelineRun:
         seconds: From the first session that was ready to the last commit.
     """
 
-    def __init__(self, spec: Path, totals: Mapping[str, int], screen: Screen) -> None:
+    def __init__(
+        self, spec: Path, sources: Path, place: Place, totals: Mapping[str, int], screen: Screen
+    ) -> None:
         self.spec: Spec = load_spec(spec)
-        self.table = TableFiles(Path(self.spec.table.path.removeprefix("file://")))
+        self.table = place.table(self.spec)
+        self._sources = sources
         self.work: dict[tuple[str, str], Work] = {}
         self.validated: Mapping[str, Any] = {}
         self.seconds = 0.0
@@ -89,7 +94,7 @@ class PipelineRun:
         self._screen = screen
         self._inbox: queue.Queue[Message] = queue.Queue()
         self._children: dict[str, Child] = {}
-        self._locks = sync.connect(self.spec.locks.url, settings=self.spec.locks.settings)
+        self._locks = self.spec.locks.connect()
         self._victim_lock = self._locks.lock(f"stream/{VICTIM}")
         self._kill: Kill | None = None
         self._started: float | None = None
@@ -142,7 +147,7 @@ class PipelineRun:
         self._until(lambda: self._children[VALIDATION].ended)
 
     def _start(self, name: str, role: str, *streams: str) -> None:
-        arguments = [role, str(self._path), *streams]
+        arguments = [role, str(self._path), *streams, "--sources", str(self._sources)]
         child = Child(name, arguments, folder=self._path.parent, inbox=self._inbox)
         self._children[name] = child
         self._screen.say(f"{name}: process {child.pid} started")
@@ -160,7 +165,7 @@ class PipelineRun:
 
         def catch() -> bool:
             nonlocal caught
-            caught = self.table.written_by(writer.jvm or 0)
+            caught = self.table.written_by(writer.jvm or 0, writer.instant)
             return caught is not None
 
         self._until(catch, pause=_HUNT_SECONDS)
@@ -168,9 +173,9 @@ class PipelineRun:
         at = writer.kill()
         instant, log_file = caught
         left = self.table.log_files(instant)
-        if self.table.is_completed(instant) or not left:
+        if self.table.is_completed(instant):
             raise DemoError(
-                f"the writer was killed too late or too early: {instant} has the log files {left}"
+                f"the writer was killed too late: {instant} is complete, with the log files {left}"
             )
         self._kill = Kill(instant=instant, log_files=left, owner=owner, at=at)
         self._screen.say(
@@ -224,6 +229,8 @@ class PipelineRun:
                 self._started = self._started or time.monotonic()
                 role = "warm, waits for the lease of the writer" if child.name == STANDBY else "ready"
                 self._screen.say(f"{child.name}: {role}")
+            case "instant":
+                child.instant = fields["instant"]
             case "batch":
                 self._count(child, fields)
             case "service":

@@ -1,19 +1,24 @@
-"""A splice table as its files lie on disk, read without Spark: what is in flight, and what became of it."""
+"""A splice table as its files lie there, read without Spark: what is in flight, and what became of it."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from asynclock.backend import Stored
+from asynclock.backends import open_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 DELTA_COMMIT: Final = "deltacommit"
 ROLLBACK: Final = "rollback"
+_TIMELINE: Final = ".hoodie/timeline"
 # <requested>.<action>.requested|inflight, at completion <requested>_<completed>.<action>
 _INSTANT: Final = re.compile(r"(?P<requested>\d{17})(_(?P<completed>\d{17}))?\.(?P<action>[a-z]+)[.a-z]*")
 # .<file id>_<instant>.log.<version>_<write token>
@@ -29,15 +34,106 @@ class Instant:
     completed: str | None
 
 
+class Folder(Protocol):
+    """What is needed of the folder that a table is."""
+
+    def names(self, below: str) -> list[str]:
+        """Names of the files in a folder below; none if it does not exist."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Content of a file."""
+        ...
+
+    def written_by(self, process: int, instant: str) -> str | None:
+        """The file of the table that a process writes now.
+
+        Args:
+            process: Id of the writer's JVM.
+            instant: The newest instant of that JVM, as far as it is known.
+        """
+        ...
+
+
+class LocalFolder:
+    """A table on this machine.
+
+    Args:
+        path: Its path, or its ``file://`` URL.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(str(path).removeprefix("file://"))
+
+    def names(self, below: str) -> list[str]:
+        """Names of the files in a folder below; none if it does not exist."""
+        return _names(self._path / below)
+
+    def read(self, path: str) -> bytes:
+        """Content of a file."""
+        return (self._path / path).read_bytes()
+
+    def written_by(self, process: int, instant: str) -> str | None:  # noqa: ARG002  the file says so itself
+        """The log file that a process has open."""
+        for target in _open_files(process):
+            if _LOG_FILE.fullmatch(target.name) and target.is_relative_to(self._path):
+                return target.name
+        return None
+
+
+class StoreFolder:
+    """A table in an object store.
+
+    Args:
+        url: Its URL.
+        options: Of the store.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._backend = open_backend(url, **options)
+
+    def names(self, below: str) -> list[str]:
+        """Names of the objects in a folder below; none if there are none."""
+        folder = f"{below}/" if below else ""
+
+        async def listed() -> list[str]:
+            keys = [entry.key async for entry in self._backend.list(folder)]
+            return [key.removeprefix(folder) for key in keys]
+
+        return [name for name in self._loop.run_until_complete(listed()) if "/" not in name]
+
+    def read(self, path: str) -> bytes:
+        """Content of an object of at most 64 KiB."""
+        found = self._loop.run_until_complete(self._backend.get(path))
+        assert isinstance(found, Stored)  # noqa: S101  it was listed
+        return found.body
+
+    def write(self, path: str, body: bytes) -> None:
+        """Write an object."""
+        self._loop.run_until_complete(self._backend.put(path, body))
+
+    def written_by(self, process: int, instant: str) -> str | None:  # noqa: ARG002  executors write, not the JVM
+        """The log file for which the newest instant of the process has left a marker."""
+        marked = (
+            [name for name in self.names(f".hoodie/.temp/{instant}") if ".log." in name] if instant else []
+        )
+        return marked[0].partition(".marker.")[0] if marked else None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._loop.run_until_complete(self._backend.aclose())
+        self._loop.close()
+
+
 class TableFiles:
-    """The timeline and the log files of a table on this machine.
+    """The timeline and the log files of a table.
 
     Instants are remembered, since archival takes old ones off the folder.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._timeline = path / ".hoodie" / "timeline"
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
         self._seen: dict[tuple[str, str], Instant] = {}
 
     @property
@@ -47,7 +143,7 @@ class TableFiles:
 
     def look(self) -> None:
         """Take in what the timeline shows now."""
-        for name in _names(self._timeline):
+        for name in self._folder.names(_TIMELINE):
             if (match := _INSTANT.fullmatch(name)) is None:
                 continue
             # A compaction completes as a commit, under the instant of its plan.
@@ -63,35 +159,45 @@ class TableFiles:
 
     def is_in_flight(self, instant: str) -> bool:
         """Whether a delta commit has begun and not completed."""
-        begun = (self._timeline / f"{instant}.{DELTA_COMMIT}.inflight").exists()
-        return begun and not self.is_completed(instant)
+        names = self._folder.names(_TIMELINE)
+        return f"{instant}.{DELTA_COMMIT}.inflight" in names and not _is_completed(instant, names)
 
     def is_completed(self, instant: str) -> bool:
         """Whether a delta commit has completed."""
-        return any(self._timeline.glob(f"{instant}_*.{DELTA_COMMIT}"))
+        return _is_completed(instant, self._folder.names(_TIMELINE))
 
-    def written_by(self, process: int) -> tuple[str, str] | None:
-        """The instant in flight that a process is writing, and the log file that it has open; else None."""
-        for target in _open_files(process):
-            match = _LOG_FILE.fullmatch(target.name)
-            if match and target.is_relative_to(self._path) and self.is_in_flight(match["instant"]):
-                return match["instant"], target.name
+    def written_by(self, process: int, newest: str = "") -> tuple[str, str] | None:
+        """The instant in flight that a process is writing, and the log file; else None.
+
+        Args:
+            process: Id of the writer's JVM.
+            newest: The newest instant of that JVM, as far as it is known.
+        """
+        file = self._folder.written_by(process, newest)
+        match = _LOG_FILE.fullmatch(file or "")
+        if match and file and self.is_in_flight(match["instant"]):
+            return match["instant"], file
         return None
 
     def log_files(self, instant: str) -> list[str]:
         """The log files that an instant has left."""
-        return sorted(name for name in _names(self._path) if f"_{instant}.log." in name)
+        return sorted(name for name in self._folder.names("") if f"_{instant}.log." in name)
 
     def rollback_of(self, instant: str) -> Instant | None:
         """The completed rollback of a delta commit that is gone from the timeline; None until then."""
-        if any(self._timeline.glob(f"{instant}*.{DELTA_COMMIT}*")):
+        names = self._folder.names(_TIMELINE)
+        if any(name.startswith(instant) and f".{DELTA_COMMIT}" in name for name in names):
             return None
-        for path in self._timeline.glob(f"*.{ROLLBACK}"):
+        for name in names:
             # Its metadata is an Avro file, whose strings are stored as they are.
-            if instant.encode() in path.read_bytes():
-                requested, _, completed = path.name.removesuffix(f".{ROLLBACK}").partition("_")
+            if name.endswith(f".{ROLLBACK}") and instant.encode() in self._folder.read(f"{_TIMELINE}/{name}"):
+                requested, _, completed = name.removesuffix(f".{ROLLBACK}").partition("_")
                 return Instant(requested=requested, action=ROLLBACK, completed=completed)
         return None
+
+
+def _is_completed(instant: str, names: list[str]) -> bool:
+    return any(name.startswith(f"{instant}_") and name.endswith(f".{DELTA_COMMIT}") for name in names)
 
 
 def _names(folder: Path) -> list[str]:

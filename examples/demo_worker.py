@@ -8,12 +8,15 @@ parent.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import logging
 import os
 import signal
 import sys
+import threading
+import time
 from dataclasses import asdict, replace
 from glob import glob
 from itertools import islice
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import Spec
 
 REHEARSED_LINES: Final = 500
+_LOOK_SECONDS: Final = 0.02
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -43,17 +47,27 @@ class Worker:
 
     Args:
         spec: Path of the spec.
+        sources: Path of the spec whose sources are files of this machine.
         events: Descriptor of the pipe.
     """
 
-    def __init__(self, spec: Path, events: int) -> None:
+    def __init__(self, spec: Path, sources: Path, events: int) -> None:
         self._path = spec
+        self._sources = sources
         self._spec: Spec = spark.load_spec(spec)
         self._events = os.fdopen(events, "w", encoding="utf-8", buffering=1)
+        self._telling = threading.Lock()
+        self._running = contextlib.ExitStack()
+
+    def close(self) -> None:
+        """Stop Spark."""
+        self._running.close()
 
     def feed(self, streams: list[str]) -> None:
         """Feed the streams until every file is committed."""
-        self._feed(streams, self._session(" ".join(streams)))
+        session = self._session(" ".join(streams))
+        threading.Thread(target=self._tell_instants, args=(session,), daemon=True).start()
+        self._feed(streams, session)
 
     def standby(self, streams: list[str]) -> None:
         """Warm up, wait for a line on stdin, then for the leases of the streams, and feed what is left."""
@@ -67,7 +81,7 @@ class Worker:
         """Write a few rows into a separate table, since the first batch of a JVM takes much longer."""
         folder = self._path.parent / "rehearsal"
         rehearsed = []
-        for stream in map(self._spec.stream, streams):
+        for stream in map(spark.load_spec(self._sources).stream, streams):
             path = folder / stream.name / "first.csv"
             path.parent.mkdir(parents=True)
             with min(Path(name) for name in glob(stream.source)).open("rb") as source:  # noqa: PTH207
@@ -77,7 +91,7 @@ class Worker:
         spec = replace(
             self._spec,
             table=replace(self._spec.table, path=(folder / "table").as_uri()),
-            locks=replace(self._spec.locks, url=(folder / "locks").as_uri()),
+            locks=replace(self._spec.locks, url=(folder / "locks").as_uri(), options={}),
             streams=tuple(rehearsed),
         )
         spark.run(spec, once=True, spark=session)
@@ -100,7 +114,7 @@ class Worker:
     def validate(self) -> None:
         """Work out what the table must hold, wait for a line on stdin, then compare every cell."""
         session = self._session("validation")
-        expected = fleet_oracle.expect(self._path)
+        expected = fleet_oracle.expect(self._sources)
         sys.stdin.readline()
         found = validate(self._path, session, expected=expected)
         self._tell(
@@ -127,20 +141,21 @@ class Worker:
         return [asdict(commit) for commit in timeline.commits]
 
     def _session(self, app: str, *, ready: bool = True) -> SparkSession:
-        scratch = self._path.parent / "scratch"
-        session = spark.session(
-            f"asynclock demo {app}",
-            master="local[2]",
-            conf={
-                "spark.driver.memory": "1g",
-                "spark.sql.shuffle.partitions": "2",
-                "spark.local.dir": str(scratch),
-                "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
-            },
-        )
+        session = self._running.enter_context(spark.session_for(self._spec, f"asynclock demo {app}"))
         if ready:
             self._tell_ready(session)
         return session
+
+    def _tell_instants(self, session: SparkSession) -> None:
+        """Tell each new instant that this driver has begun, as long as the process lives."""
+        jvm: Any = session._jvm  # noqa: SLF001
+        generator = jvm.org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator
+        told = generator.getLastInstantTime()
+        while True:
+            if (newest := generator.getLastInstantTime()) != told:
+                told = newest
+                self._tell("instant", instant=newest)
+            time.sleep(_LOOK_SECONDS)
 
     def _tell_ready(self, session: SparkSession) -> None:
         jvm: Any = session._jvm  # noqa: SLF001  the only way to the JVM's process id
@@ -153,7 +168,8 @@ class Worker:
         self._tell("service", sentence=sentence)
 
     def _tell(self, event: str, **fields: object) -> None:
-        self._events.write(json.dumps({"event": event, **fields}) + "\n")
+        with self._telling:
+            self._events.write(json.dumps({"event": event, **fields}) + "\n")
 
 
 def _die_with(parent: int) -> None:
@@ -171,13 +187,14 @@ def main() -> None:
     parser.add_argument("role", choices=("feed", "standby", "services", "validate"))
     parser.add_argument("spec", type=Path)
     parser.add_argument("streams", nargs="*")
+    parser.add_argument("--sources", type=Path, required=True, help="spec with the events on this machine")
     parser.add_argument("--events", type=int, required=True, help="descriptor of the pipe for events")
     parser.add_argument("--parent", type=int, required=True, help="process id of the demo")
     options = parser.parse_args()
     _die_with(options.parent)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    worker = Worker(options.spec, options.events)
+    worker = Worker(options.spec, options.sources, options.events)
     roles: dict[str, Callable[[], None]] = {
         "feed": lambda: worker.feed(options.streams),
         "standby": lambda: worker.standby(options.streams),
@@ -189,6 +206,8 @@ def main() -> None:
     except AsyncLockError as error:
         worker.fail(error)
         raise
+    finally:
+        worker.close()
 
 
 if __name__ == "__main__":

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import contextlib
+import shutil
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from asynclock.cli.exit_codes import DONE, NO
+from asynclock.cli.exit_codes import DONE, NO, UNAVAILABLE
+from asynclock.cli.explanation import explanation_lines
 from asynclock.cli.locks import json_option
 from asynclock.cli.output import print_json, tell
+from asynclock.cli.run import run_under
+from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
+    from asynclock.lease import Lease
     from asynclock.spark.reader.validation import ValidationReport
     from asynclock.spark.report import BatchReport, RunReport, ServicesReport
+
+_wait = click.option(
+    "--wait", type=float, metavar="S", help="Longest wait for work in flight; default: no limit."
+)
+_EXISTS: Final = "there is such a file, and init overwrites none; name another one, or remove it"
 
 _once = click.option("--once", is_flag=True, help="Do what is due now, and end.")
 
@@ -22,24 +38,67 @@ def pipeline_group() -> None:
     """Splice streams of files into one wide Hudi table (extra ``spark``)."""
 
 
+@pipeline_group.command("init")
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@click.option("-o", "--output", metavar="FILE", help="Write the spec to FILE, which must not exist.")
+@click.option("--table", metavar="PATH", help="Path or URL of the table. Default: table, beside the spec.")
+@click.option("--key", multiple=True, metavar="NAME", help="A key column; repeatable. Default: guessed.")
+def draft_pipeline(
+    folders: tuple[str, ...], output: str | None, table: str | None, key: tuple[str, ...]
+) -> int:
+    """Draft a spec with one stream for each FOLDER, from its first files; every guess has a comment.
+
+    The spec goes to stdout with absolute paths, or to FILE with paths that start there. Nothing else is
+    written, and no file is overwritten.
+    """
+    from asynclock.spark.infer.draft import draft_spec  # noqa: PLC0415  needs the extra
+
+    file = None if output is None else Path(output)
+    if file is not None and file.exists():
+        raise ConfigError(setting="output", value=output, reason=_EXISTS)
+    text = draft_spec([Path(folder) for folder in folders], table=table, key=key, file=file)
+    if file is None:
+        click.echo(text, nl=False)
+        return DONE
+    try:
+        with file.open("x", encoding="utf-8") as created:
+            created.write(text)
+    except FileExistsError:
+        raise ConfigError(setting="output", value=output, reason=_EXISTS) from None
+    except OSError as error:
+        raise ConfigError(setting="output", value=output, reason=f"cannot be written: {error}") from error
+    tell(f"{output} written; check its guesses, then: asynclock pipeline run {output} --once")
+    return DONE
+
+
 @pipeline_group.command("run")
 @click.argument("spec")
 @click.option(
     "--stream", "streams", multiple=True, metavar="NAME", help="Write only this stream; repeatable."
 )
 @_once
+@click.option("--fail-fast", is_flag=True, help="Stop all streams as soon as one fails.")
 @json_option
-def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, as_json: bool) -> int:
-    """Write the streams of SPEC until SIGINT or SIGTERM, each under its own lease."""
-    from asynclock.spark import load_spec, run  # noqa: PLC0415  needs the extra
+def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, fail_fast: bool, as_json: bool) -> int:
+    """Write the streams of SPEC until SIGINT or SIGTERM, each under its own lease.
 
-    report = run(
-        load_spec(spec),
-        streams=streams or None,
-        once=once,
-        on_batch=print_json if as_json else _print_batch,
-    )
-    print_json(report) if as_json else _print_run(report)
+    A stream that fails ends alone; the others go on, and the exit code is that of its error: 2 if the
+    spec does not fit, 69 if the store fails again and again, 76 if its lease was lost, else 1.
+    """
+    from asynclock.spark import StreamFailedError, load_spec, run  # noqa: PLC0415  needs the extra
+
+    try:
+        run(
+            load_spec(spec),
+            streams=streams or None,
+            once=once,
+            fail_fast=fail_fast,
+            on_batch=print_json if as_json else _print_batch,
+            on_report=print_json if as_json else _print_run,
+        )
+    except StreamFailedError as error:
+        tell(str(error))
+        return UNAVAILABLE if error.passing else NO
     return DONE
 
 
@@ -48,7 +107,7 @@ def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, as_json: bo
 @_once
 @json_option
 def run_table_services(spec: str, *, once: bool, as_json: bool) -> int:
-    """Compact and clean the table of SPEC and roll back dead writers, until SIGINT or SIGTERM."""
+    """Compact, cluster and clean the table of SPEC and roll back dead writers, until SIGINT or SIGTERM."""
     from asynclock.spark import load_spec, run_services  # noqa: PLC0415  needs the extra
 
     report = run_services(load_spec(spec), once=once, on_event=tell if as_json else click.echo)
@@ -58,39 +117,193 @@ def run_table_services(spec: str, *, once: bool, as_json: bool) -> int:
 
 @pipeline_group.command("validate")
 @click.argument("spec")
+@click.option("--as-of", metavar="INSTANT", help="Look at what was committed up to this completion time.")
 @json_option
-def validate_table(spec: str, *, as_json: bool) -> int:
-    """Compare every cell of the table of SPEC with its sources. Exit code 1 if one differs."""
-    from asynclock.spark import load_spec, session, validate  # noqa: PLC0415  needs the extra
+def validate_table(spec: str, as_of: str | None, *, as_json: bool) -> int:
+    """Compare every cell of the table of SPEC with its sources. Exit code 1 if one differs.
+
+    Streams may run meanwhile: what is committed after the start does not count.
+    """
+    from asynclock.spark import load_spec, session_for, validate  # noqa: PLC0415  needs the extra
 
     loaded = load_spec(spec)
-    spark = session("asynclock validate")
-    try:
-        report = validate(loaded, spark)
-    finally:
-        spark.stop()
+    with session_for(loaded, "asynclock validate") as spark:
+        report = validate(loaded, spark, as_of=as_of)
     print_json(report) if as_json else _print_validation(report)
     return DONE if report.ok else NO
+
+
+@pipeline_group.command("explain")
+@click.argument("spec")
+@json_option
+def explain_options(spec: str, *, as_json: bool) -> int:
+    """Print every option that Hudi is given for the table of SPEC: its layer, its uses and the reason."""
+    from asynclock.spark import explain, load_spec  # noqa: PLC0415  imports what the spec may name
+
+    explanation = explain(load_spec(spec))
+    if as_json:
+        for option in explanation.options:
+            print_json(option)
+        return DONE
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in explanation_lines(explanation, width):
+        click.echo(line)
+    return DONE
+
+
+@pipeline_group.command("delete")
+@click.argument("spec")
+@click.option(
+    "--keys", required=True, metavar="FILE", help="CSV or JSON lines with the key and partition columns."
+)
+@click.option("--stream", metavar="NAME", help="Delete this stream's columns only; default: the whole row.")
+@click.option(
+    "--up-to",
+    multiple=True,
+    metavar="[STREAM=]VALUE",
+    help="Erase also against events that come late: all below this ordering value. Of a whole row a time "
+    "for all streams, or STREAM=VALUE for each.",
+)
+@json_option
+def delete_rows(spec: str, keys: str, stream: str | None, up_to: tuple[str, ...], *, as_json: bool) -> int:
+    """Append deletes of the keys in FILE to the table of SPEC, beside running streams.
+
+    Without --up-to an event that is committed later makes a row anew. The values are in no file of the
+    table after the next compaction and cleaning, unless a savepoint keeps them.
+    """
+    from asynclock.spark import Splice, load_spec, session_for  # noqa: PLC0415  needs the extra
+    from asynclock.spark.source.reading import read_keys  # noqa: PLC0415
+
+    loaded = load_spec(spec)
+    limit = _limit(up_to, {one.name for one in loaded.streams} if stream is None else set())
+    with session_for(loaded, "asynclock delete") as spark:
+        frame = read_keys(loaded, spark, keys)
+        report = Splice(loaded, spark).delete(frame, stream=stream, up_to=limit)
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(
+            f"{report.keys} keys, {report.absent} of them with nothing to delete, "
+            f"{report.written} deletes appended"
+        )
+    return DONE
+
+
+def _limit(words: tuple[str, ...], streams: set[str]) -> str | dict[str, str] | None:
+    pairs = dict(word.split("=", 1) for word in words if word.partition("=")[0] in streams and "=" in word)
+    if len(pairs) == len(words):
+        return pairs or None
+    if len(words) == 1:
+        return words[0]
+    raise click.UsageError("--up-to: give one value, or STREAM=VALUE once for each stream")
+
+
+@pipeline_group.command("savepoint")
+@click.argument("spec")
+@click.option("--delete", metavar="SAVEPOINT", help="Delete this savepoint instead of making one.")
+@_wait
+def make_savepoint(spec: str, *, delete: str | None, wait: float | None) -> int:
+    """Keep the table of SPEC and its checkpoints as they are, and print the savepoint's instant.
+
+    Cleaning and archiving keep what a savepoint needs until it is deleted.
+    """
+    from asynclock.spark import delete_savepoint, load_spec, savepoint  # noqa: PLC0415  needs the extra
+
+    loaded = load_spec(spec)
+    if delete is not None:
+        delete_savepoint(loaded, delete, timeout=wait)
+    else:
+        click.echo(savepoint(loaded, timeout=wait))
+    return DONE
+
+
+@pipeline_group.command("restore")
+@click.argument("spec")
+@click.argument("savepoint")
+@_wait
+@json_option
+def restore_table(spec: str, savepoint: str, *, wait: float | None, as_json: bool) -> int:
+    """Set the table of SPEC and its checkpoints back to SAVEPOINT.
+
+    Streams wait meanwhile, and then read again what was dropped. If the restore is killed, streams refuse
+    to run until it has been run again.
+    """
+    from asynclock.spark import load_spec, restore  # noqa: PLC0415  needs the extra
+
+    report = restore(load_spec(spec), savepoint, timeout=wait)
+    if as_json:
+        print_json(report)
+        return DONE
+    click.echo(f"{report.dropped} commits after {report.savepoint} dropped")
+    for delete in report.undone_deletes:
+        click.echo(f"the delete {delete} is undone: what it erased comes back, unless you delete it again")
+    return DONE
+
+
+@pipeline_group.command("reserve")
+@click.argument("spec")
+@click.argument("command", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@_wait
+def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> int:
+    """Run CMD while no stream, service or write is at work on the table of SPEC.
+
+    Streams that run finish their batch, keep their leases and go on when CMD has ended. CMD finds the lease
+    in its environment and is ended if the lease is lost, as under asynclock run; exit codes as there.
+    """
+    from asynclock.spark import load_spec, session_for  # noqa: PLC0415  needs the extra
+    from asynclock.spark.writer.reservation import RESERVATION_LOCK, Reservation  # noqa: PLC0415
+
+    loaded = load_spec(spec)
+    locks = loaded.locks
+    with contextlib.ExitStack() as resources:
+        spark = resources.enter_context(session_for(loaded, "asynclock reserve"))
+        deadline = None if wait is None else time.monotonic() + wait
+
+        async def ready(lease: Lease) -> None:
+            stop = threading.Event()
+
+            def await_quiet() -> None:
+                with resources, Reservation(loaded, spark) as reservation:
+                    reservation.await_quiet(lease, deadline=deadline, timeout=wait, stop=stop)
+
+            waiting = asyncio.ensure_future(asyncio.to_thread(await_quiet))
+            try:
+                await asyncio.shield(waiting)
+            except asyncio.CancelledError:
+                stop.set()
+                await waiting
+                raise
+
+        client = locks.connect().twin
+        target = f"{locks.url.rstrip('/')}/{RESERVATION_LOCK}"
+        return asyncio.run(
+            run_under(client, RESERVATION_LOCK, command, target=target, wait=wait, ready=ready)
+        )
 
 
 def _print_batch(batch: BatchReport) -> None:
     done = "committed before, skipped" if batch.skipped else f"{batch.rows} rows in {batch.seconds:.1f} s"
     aside = f", {batch.quarantined} bad rows put aside" if batch.quarantined else ""
-    click.echo(f"{batch.stream}: batch {batch.batch_id}: {done}{aside}")
+    again = f", {batch.retries} retries" if batch.retries else ""
+    click.echo(f"{batch.stream}: batch {batch.batch_id}: {done}{aside}{again}")
 
 
 def _print_run(report: RunReport) -> None:
     for stream in report.streams:
         click.echo(
             f"{stream.stream}: {stream.rows} rows in {stream.batches} batches, {stream.skipped} skipped, "
-            f"{stream.quarantined} bad rows, waited {stream.lock_wait_seconds:.1f} s for the lease"
+            f"{stream.quarantined} bad rows, {stream.retries} retries, "
+            f"waited {stream.lock_wait_seconds:.1f} s for the lease"
         )
+        if stream.error is not None:
+            click.echo(f"{stream.stream}: failed: {stream.error}")
     click.echo(f"{report.rows} rows in {report.seconds:.1f} s, {report.rows_per_second:.0f} rows/s")
 
 
 def _print_services(report: ServicesReport) -> None:
     click.echo(
-        f"{len(report.compactions)} compactions, {report.cleanings} cleanings, "
+        f"{len(report.compactions)} compactions, {len(report.clusterings)} clusterings, "
+        f"{report.cleanings} cleanings, "
         f"{len(report.rolled_back)} dead instants rolled back in {report.seconds:.1f} s"
     )
 
@@ -100,7 +313,7 @@ def _print_validation(report: ValidationReport) -> None:
         key = ", ".join(f"{name}={value!r}" for name, value in found.key.items())
         click.echo(f"{key}: {found.column or 'row'}: expected {found.expected!r}, found {found.found!r}")
     for stream in report.streams:
-        unread = f", {len(stream.unread_files)} files not read yet" if stream.unread_files else ""
+        unread = f", {len(stream.unread_files)} files not committed yet" if stream.unread_files else ""
         click.echo(f"{stream.stream}: {stream.events} events, {stream.bad_rows} bad rows{unread}")
         if not stream.files:
             click.echo(f"{stream.stream}: its source has no files, so no value of it is expected")
@@ -112,6 +325,13 @@ def _print_validation(report: ValidationReport) -> None:
         f"{len(report.stale_commits)} commits by stale holders, {len(report.repeated_batches)} repeated "
         f"batches, {len(report.pending)} pending instants, {len(report.leftovers)} leftovers"
     )
+    for commit in report.changing_commits:
+        click.echo(
+            f"{commit.stream}: the commit {commit.requested} of batch {commit.batch_id} under token "
+            f"{commit.fencing_token} came too late or twice, and changed the table"
+        )
+    if report.as_of is not None:
+        click.echo(f"as of {report.as_of}")
     if report.one_key_in > 1:
         click.echo(f"one key in {report.one_key_in} was compared, because the sources are large")
     click.echo(f"{report.keys} keys x {report.columns} columns compared, {report.differences} differences")

@@ -19,7 +19,7 @@ from asynclock.clock import SystemClock
 from asynclock.errors import LeaseLostError, LeaseTakenOverError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from typing import Any, Self
 
     from asynclock.client import LockClient
@@ -66,19 +66,38 @@ def run_locked_command(
     Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started; 75
     if the lock was not acquired, so CMD was not run.
     """
-    url, _ = split_target(target)
+    url, name = split_target(target)
     client = connect_to(url, options, validity=validity, max_clock_skew=max_clock_skew)
-    return asyncio.run(_run(client, target, command, wait))
+    return asyncio.run(run_under(client, name, command, target=target, wait=wait))
 
 
-async def _run(client: LockClient, target: str, command: Sequence[str], wait: float | None) -> int:
-    _, name = split_target(target)
+async def run_under(
+    client: LockClient,
+    name: str,
+    command: Sequence[str],
+    *,
+    target: str,
+    wait: float | None,
+    ready: Callable[[Lease], Awaitable[None]] | None = None,
+) -> int:
+    """Run a command while holding a lock of ``client``, which is closed, and return its exit code.
+
+    Args:
+        client: The locks.
+        name: Name of the lock.
+        command: Program and arguments.
+        target: URL and name of the lock, for the command.
+        wait: Longest wait for the lock, in seconds; None: no limit.
+        ready: Awaited with the lease before the command is started; a signal cancels it.
+    """
     with _Signals() as signals:
         async with client:
             lease = await signals.interrupt(client.lock(name).acquire(timeout=wait))
             if lease is None:
                 return SIGNALLED + signals.interrupted
             try:
+                if ready is not None:
+                    await signals.interrupt(ready(lease))
                 return await _hold(client, lease, target, command, signals)
             finally:
                 with contextlib.suppress(LeaseLostError):
@@ -171,7 +190,7 @@ class _Signals:
         self._act: Callable[[int], object] = self._note
         self._task: asyncio.Task[Any] | None = None
 
-    async def interrupt(self, coroutine: Coroutine[Any, Any, T]) -> T | None:
+    async def interrupt(self, coroutine: Awaitable[T]) -> T | None:
         """Await a coroutine; the first signal cancels it, and the result is then None."""
         task = asyncio.ensure_future(coroutine)
         self._task = task

@@ -112,7 +112,7 @@ class AuditWriter:
         await self._written()
 
     def _add(self, state: State, timestamp_ms: int) -> None:
-        expiration = self._held.head[0].valid_until_ms
+        expiration = self._held.head.record.valid_until_ms
         self._lines += encode(self._held.owner, self._start, state, timestamp_ms, expiration)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.ensure_future(self._write())

@@ -14,6 +14,8 @@ TABLE_TYPE: Final = "hoodie.table.type"
 TABLE_VERSION: Final = "hoodie.table.version"
 TABLE_RECORDKEY_FIELDS: Final = "hoodie.table.recordkey.fields"
 TABLE_PARTITION_FIELDS: Final = "hoodie.table.partition.fields"
+TABLE_ORDERING_FIELDS: Final = "hoodie.table.ordering.fields"
+TABLE_PARTIAL_UPDATE_MODE: Final = "hoodie.table.partial.update.mode"
 RECORD_MERGE_MODE: Final = "hoodie.record.merge.mode"
 RECORD_MERGE_STRATEGY_ID: Final = "hoodie.record.merge.strategy.id"
 
@@ -35,6 +37,18 @@ WRITE_LOCK_AZURE_SAS_TOKEN: Final = "hoodie.write.lock.azure.sas.token"
 
 # A write.
 WRITE_CONCURRENCY_MODE: Final = "hoodie.write.concurrency.mode"
+WRITE_CONCURRENCY_EARLY_CONFLICT_DETECTION_ENABLE: Final = (
+    "hoodie.write.concurrency.early.conflict.detection.enable"
+)
+WRITE_CONCURRENCY_EARLY_CONFLICT_DETECTION_STRATEGY: Final = (
+    "hoodie.write.concurrency.early.conflict.detection.strategy"
+)
+WRITE_CONCURRENCY_ASYNC_CONFLICT_DETECTOR_INITIAL_DELAY_MS: Final = (
+    "hoodie.write.concurrency.async.conflict.detector.initial_delay_ms"
+)
+WRITE_CONCURRENCY_ASYNC_CONFLICT_DETECTOR_PERIOD_MS: Final = (
+    "hoodie.write.concurrency.async.conflict.detector.period_ms"
+)
 WRITE_MARKERS_TYPE: Final = "hoodie.write.markers.type"
 WRITE_RECORD_MERGE_MODE: Final = "hoodie.write.record.merge.mode"
 WRITE_RECORD_MERGE_STRATEGY_ID: Final = "hoodie.write.record.merge.strategy.id"
@@ -44,12 +58,16 @@ WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES: Final = (
 DATASOURCE_WRITE_TABLE_NAME: Final = "hoodie.datasource.write.table.name"
 DATASOURCE_WRITE_TABLE_TYPE: Final = "hoodie.datasource.write.table.type"
 DATASOURCE_WRITE_OPERATION: Final = "hoodie.datasource.write.operation"
+DATASOURCE_WRITE_PRECOMBINE_FIELD: Final = "hoodie.datasource.write.precombine.field"
+DATASOURCE_WRITE_PAYLOAD_CLASS: Final = "hoodie.datasource.write.payload.class"
 DATASOURCE_WRITE_RECORDKEY_FIELD: Final = "hoodie.datasource.write.recordkey.field"
 DATASOURCE_WRITE_PARTITIONPATH_FIELD: Final = "hoodie.datasource.write.partitionpath.field"
 DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: Final = "hoodie.datasource.write.partitionpath.urlencode"
 DATASOURCE_WRITE_HIVE_STYLE_PARTITIONING: Final = "hoodie.datasource.write.hive_style_partitioning"
 DATASOURCE_WRITE_COMMITMETA_KEY_PREFIX: Final = "hoodie.datasource.write.commitmeta.key.prefix"
 COMBINE_BEFORE_UPSERT: Final = "hoodie.combine.before.upsert"
+ALLOW_EMPTY_COMMIT: Final = "hoodie.allow.empty.commit"
+SPARK_SQL_INSERT_INTO_OPERATION: Final = "hoodie.spark.sql.insert.into.operation"
 INDEX_TYPE: Final = "hoodie.index.type"
 INDEX_BUCKET_ENGINE: Final = "hoodie.index.bucket.engine"
 BUCKET_INDEX_NUM_BUCKETS: Final = "hoodie.bucket.index.num.buckets"
@@ -74,6 +92,9 @@ COMPACT_SCHEDULE_INLINE: Final = "hoodie.compact.schedule.inline"
 COMPACT_INLINE_MAX_DELTA_COMMITS: Final = "hoodie.compact.inline.max.delta.commits"
 DATASOURCE_COMPACTION_ASYNC_ENABLE: Final = "hoodie.datasource.compaction.async.enable"
 CLUSTERING_INLINE: Final = "hoodie.clustering.inline"
+CLUSTERING_INLINE_MAX_COMMITS: Final = "hoodie.clustering.inline.max.commits"
+CLUSTERING_PLAN_STRATEGY_SORT_COLUMNS: Final = "hoodie.clustering.plan.strategy.sort.columns"
+CLUSTERING_UPDATES_STRATEGY: Final = "hoodie.clustering.updates.strategy"
 CLUSTERING_ASYNC_ENABLED: Final = "hoodie.clustering.async.enabled"
 CLEAN_AUTOMATIC: Final = "hoodie.clean.automatic"
 CLEAN_ASYNC_ENABLED: Final = "hoodie.clean.async.enabled"

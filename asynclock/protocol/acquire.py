@@ -6,21 +6,9 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Final
 
-from asynclock.errors import (
-    AccessDeniedError,
-    BackendError,
-    BackendUnavailableError,
-    UnsupportedBackendError,
-)
+from asynclock.errors import AccessDeniedError, BackendError, BackendUnavailableError, UnsupportedBackendError
 from asynclock.protocol.attempts import Attempt, Attempts
-from asynclock.protocol.decisions import (
-    Observation,
-    Seen,
-    Token,
-    Verdict,
-    displaced,
-    judge,
-)
+from asynclock.protocol.decisions import Observation, Seen, Verdict, displaced, judge
 from asynclock.protocol.freeing import free
 from asynclock.protocol.held import HeldLock
 from asynclock.protocol.waiting import Fairness
@@ -42,11 +30,6 @@ _LEAST_REQUEST: Final = 1.0
 class Knowledge:
     """What the acquisitions of one lock by one client share.
 
-    Args:
-        key: Key of the lock object.
-        objects: The client's requests.
-        renewals: Renews a lock from the moment at which it is held.
-
     Attributes:
         freed: Our own last release while nothing else was seen since: acquire in one request.
         last: What was seen last and what it meant, for the status in a timeout.
@@ -66,12 +49,10 @@ class Acquisition:
     """One attempt to become the holder.
 
     Args:
-        known: The lock.
         until: Loop time at which to give up.
         once: One round only.
         fencing: Whether the token will be handed out (rule 11).
-        given: A lock of this client that is handed over (rule 15): its record is written over,
-            or freed.
+        given: A lock of this client that is handed over: write over its record, or free it (rule 15).
 
     Attributes:
         error: The last failure of the store, for the cause of a timeout.
@@ -93,7 +74,6 @@ class Acquisition:
         self._predecessor: str | None = None
         self._attempts = Attempts()
         self._held: HeldLock | None = None
-        self._least_pause = 0.0
         self.error: BackendError | None = None
 
     async def run(self) -> HeldLock | None:
@@ -111,9 +91,10 @@ class Acquisition:
         started_at = self._loop.time()
         if self._given is None and not await self._make_way():
             return None
+        settled = False
         try:
             while (held := await self._rounds()) is not None:
-                if await self._token_settles(held):
+                if settled := await self._token_settles(held):
                     self._known.fairness.began(
                         self._loop.time(),
                         started_at=started_at,
@@ -123,21 +104,15 @@ class Acquisition:
                     return held
                 if self._held is held:
                     break  # not lost, but the time is out
-        except BaseException:
-            await self._give_up()
-            raise
-        await self._give_up()
+        finally:
+            if not settled:
+                await self._give_up()
         return None
 
     async def _make_way(self) -> bool:
         """Keep away while it is the turn of other clients; False if the time is out before."""
         away = self._known.fairness.away_for(self._loop.time())
-        if away <= 0:
-            return True
-        if self._once:
-            return False
-        await asyncio.sleep(max(0.0, min(away, self._until - self._loop.time())))
-        return self._loop.time() < self._until
+        return away <= 0 or (not self._once and await self._pause(away))
 
     async def _rounds(self) -> HeldLock | None:
         """Go round until the lock is held; None once the time is out."""
@@ -145,79 +120,87 @@ class Acquisition:
         remembered = seen is not None
         while True:
             try:
-                if self._given is not None and not self._may_write():
+                if self._must_free_given():
                     await self._free_given()
                     seen = None
-                seen = seen or await self._look()
+                seen = seen or await self._read_and_adopt()
                 if self._held is None:
-                    wait, seen = await self._round(seen)
+                    pause, seen = await self._round(seen)
             except BackendError as error:
                 if self._once or not is_transient(error):
                     raise
-                self.error, wait, seen = error, math.inf, None
+                self.error, pause, seen = error, self._until_next_look(), None
             if self._held is not None:
                 return self._held
             if self._once and remembered and seen is not None:
                 remembered = False  # what was remembered is out of date: nothing has been tried yet
-            elif self._once or not await self._pause(wait):
+            elif self._once or not await self._pause(pause):
                 return None
 
     async def _round(self, seen: Seen) -> tuple[float, Seen | None]:
         """Judge what was seen, and write if the lock is free.
 
         Returns:
-            Seconds until the next look may say more, and what the next round begins with; None: a look.
+            Seconds to wait, and what the next round begins with; None: a look.
         """
         verdict = self._judge(seen)
         if not verdict.free:
-            return verdict.wait, None
-        token = self._objects.next_token(self._key, seen.record)
-        if token is None:
-            self.error = self._no_date()
-            self._least_pause = _READ_AGAIN
-        if token is None or not await self._write(seen, token):
+            return self._until_next_look(verdict.wait), None
+        await self._objects.pace(self._key)
+        if not self._may_write():
+            return self._until_next_look(_READ_AGAIN), None
+        attempt = self._attempt_on(seen)
+        if attempt is None:
+            self.error = BackendUnavailableError(
+                backend="store",
+                operation="acquire",
+                key=self._key,
+                detail="no answer had a Date that this machine's clock, or three others, agree with; "
+                "check the clocks of both, and what may strip the Date header off",
+            )
             return _READ_AGAIN, None
+        self._predecessor = seen.record.owner if seen.record else None
+        await self._write(attempt)
         if self._held is not None:
             return 0.0, None
-        back = await self._look()
-        if self._held is None and self._attempts.open_on(back.version) is not None:
+        back = await self._read_and_adopt()
+        if self._held is None and self._attempts.open_on(back.version):
             # Unchanged: the attempt may still land. Write again on the same base.
             if self._once and self.error is not None:
                 raise self.error
-            return self._timing.poll_interval / 4, back
+            return self._until_next_look(self._timing.poll_interval / 4), back
         return 0.0, back
 
     # Looking.
 
     def _remembered(self) -> Seen | None:
         """Return the lock that is handed over, or our own last release, as if it had just been read."""
-        freed, now = self._known.freed, self._objects.now()
+        now = self._objects.now()
+        write = self._known.freed if self._given is None else self._given.head
+        if write is None or write.version is None:
+            return None
         if not self._objects.dateless and self._objects.time.bounds(now) is None:
             return None
-        if self._given is not None:
-            return Seen(*self._given.head, None, None, now)
-        if freed is None or freed.version is None:
-            return None
-        return Seen(freed.record, freed.version, None, None, now)
+        return Seen(write.record, write.version, None, None, now)
 
-    async def _look(self) -> Seen:
+    async def _read_and_adopt(self) -> Seen:
         """Read the object, and become the holder if its nonce is one of ours (rule 2)."""
         seen = await self._objects.read(self._key, timeout=self._request_limit())
         self._known.observation.note(seen)
-        mine = self._attempts.find(seen)
+        mine = self._attempts.recognise(seen)
         if mine is not None and not mine.spent:
             await self._take(mine, "adopted")
-        elif mine is None and self._attempts.open_on(seen.version) is None:
+        elif mine is None and not self._attempts.open_on(seen.version):
             self._attempts.forget()
         if self._given is not None and not self._given.shown_by(seen):
-            proven = not self._attempts.doubtful
-            self._given.found_gone(displaced(seen, self._given.owner)._replace(proven=proven))
+            doubtful = self._attempts.doubtful
+            self._given.found_gone(displaced(seen, self._given.owner, proven=not doubtful))
             self._given = None
         return seen
 
     def _judge(self, seen: Seen) -> Verdict:
         # Ours, but too late, or it has made a lease already: write over it, under a new token.
-        ours = self._attempts.find(seen) is not None
+        ours = self._attempts.recognise(seen) is not None
         if ours or (self._given is not None and self._given.shown_by(seen)):
             return Verdict(free=True, wait=0.0)
         verdict = judge(seen, self._known.observation, self._timing)
@@ -226,48 +209,39 @@ class Acquisition:
             self._known.fairness.saw(seen.record, self._loop.time())
         return verdict
 
-    async def _pause(self, wait: float) -> bool:
-        """Wait until the predicted expiry, or for a jittered poll interval; False if the time is out."""
-        if self._given is not None and self._stands_back():
-            return True  # free it at once
-        now, last = self._loop.time(), self._known.last
-        poll = self._known.fairness.poll_interval(None if last is None else last[0].record, now)
-        delay = min(self._objects.jittered(poll), max(wait, poll / _FINEST_LOOK)) if wait > 0 else 0.0
-        delay, self._least_pause = max(delay, self._least_pause), 0.0
-        left = self._until - now
+    def _until_next_look(self, wait: float = math.inf) -> float:
+        """Return seconds until the next look: ``wait``, at most a jittered poll interval (rule 13)."""
+        last = self._known.last
+        poll = self._known.fairness.poll_interval(None if last is None else last[0].record, self._loop.time())
+        return min(self._objects.jittered(poll), max(wait, poll / _FINEST_LOOK))
+
+    async def _pause(self, seconds: float) -> bool:
+        """Wait, but not past the time to give up; False if the time is out."""
+        if self._must_free_given():
+            return True  # at once
+        left = self._until - self._loop.time()
         if left <= 0:
             return False
-        await asyncio.sleep(min(delay, left))
+        await asyncio.sleep(min(seconds, left))
         return self._loop.time() < self._until
 
     # Writing.
 
-    def _stands_back(self) -> bool:
-        """Whether nothing may be acquired now, since the process may be ending."""
-        return self._known.fairness.away_for(self._loop.time()) > 0
-
     def _may_write(self) -> bool:
-        return not self._stands_back() and (self._given is None or self._given.may_hand_over())
+        """Whether the process is not ending, and a lock that is handed over can still be written over."""
+        stands_back = self._known.fairness.away_for(self._loop.time()) > 0
+        return not stands_back and (self._given is None or self._given.may_hand_over())
 
-    def _no_date(self) -> BackendError:
-        return BackendUnavailableError(
-            backend="store",
-            operation="acquire",
-            key=self._key,
-            detail="no answer had a Date that this machine's clock, or three others, agree with; "
-            "check the clocks of both, and what may strip the Date header off",
-        )
+    def _must_free_given(self) -> bool:
+        return self._given is not None and not self._may_write()
 
-    async def _write(self, seen: Seen, token: Token) -> bool:
-        """Write once on what was seen; False if that is not possible just now."""
-        await self._objects.pace(self._key)
+    def _attempt_on(self, seen: Seen) -> Attempt | None:
+        """Return the write of a record of ours over what was seen; None: no usable Date to make it by."""
         now = self._objects.now()
+        token = self._objects.next_token(self._key, seen.record, now)
         valid_until = self._objects.promise(now)
-        if valid_until is None:
-            self._least_pause = _READ_AGAIN
-            return False
-        if not self._may_write():
-            return False
+        if token is None or valid_until is None:
+            return None
         record = LockRecord(
             expired=False,
             valid_until_ms=valid_until,
@@ -277,8 +251,10 @@ class Acquisition:
             lease_ms=math.ceil(self._timing.validity * 1000),
             holder=self._objects.holder,
         )
-        attempt = Attempt(record, seen.version, now, settled_at=token.settled_at)
-        self._predecessor = seen.record.owner if seen.record else None
+        return Attempt(record, seen.version, now, settled_at=token.settled_at)
+
+    async def _write(self, attempt: Attempt) -> None:
+        """Send an attempt, and become the holder if it landed."""
         self._known.freed = None
         self._attempts.add(attempt)
         try:
@@ -287,10 +263,9 @@ class Acquisition:
             self._attempts.drop(attempt)  # the store says that nothing was written
             raise
         finally:
-            self._attempts.note_end(attempt)  # also if a delayed cancellation is raised
+            self._attempts.doubtful |= attempt.unseen  # also if a delayed cancellation is raised
         if self.error is None:
             await self._take(attempt, "acquired")
-        return True
 
     def _request_limit(self) -> float:
         left = self._until - self._loop.time()
@@ -338,9 +313,7 @@ class Acquisition:
         if self._held is not None:
             self._held.end_belief()
             await self._held.release()
-            return
-        attempt = self._attempts.last()
-        if attempt is not None:
+        elif (attempt := self._attempts.last()) is not None:
             freeing = self._objects.in_flight.spawn(self._free_attempt(attempt))
             if attempt.version is not None:
                 await asyncio.wait([freeing], timeout=self._timing.request_timeout)
@@ -348,14 +321,7 @@ class Acquisition:
             await self._free_given()
 
     async def _free_attempt(self, attempt: Attempt) -> None:
-        freed = await free(
-            self._objects,
-            self._key,
-            record=attempt.record,
-            base=attempt.base if attempt.version is None else attempt.version,
-            attempts=self._attempts,
-            keep_token=self._objects.until_settled(self._attempts.settled_at()) <= 0,
-        )
+        freed = await free(self._objects, self._key, head=attempt, attempts=self._attempts)
         if isinstance(freed, Attempt):
             self._given_is_written_over()
         else:
@@ -363,12 +329,9 @@ class Acquisition:
             await self._free_given()
 
     async def _free_given(self) -> None:
-        """Free what was handed over and not written over."""
-        if self._given is not None:
-            try:
-                await self._given.release(doubtful=self._attempts.doubtful)
-            finally:
-                self._given = None
+        given, self._given = self._given, None
+        if given is not None:
+            await given.release(doubtful=self._attempts.doubtful)
 
     def _given_is_written_over(self) -> None:
         if self._given is not None:

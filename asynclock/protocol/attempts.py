@@ -37,9 +37,9 @@ class Attempt:
     unseen: bool = False
 
 
-def may_have_landed(error: BackendError | None) -> bool:
+def may_have_landed(error: BackendError) -> bool:
     """Whether a write that ended with ``error`` may have landed without an answer; a refusal is believed."""
-    return error is not None and error.written == "unknown" and not isinstance(error, PreconditionFailedError)
+    return error.written == "unknown" and not isinstance(error, PreconditionFailedError)
 
 
 class Attempts:
@@ -49,15 +49,11 @@ class Attempts:
         self._by_nonce: dict[str | None, Attempt] = {each.record.nonce: each for each in known}
         self._freeing: set[str | None] = set()
         self.doubtful = False
-        """One of them may have freed or taken over the lock unseen: another's record proves no loss."""
+        """A write may have freed or taken over the lock unseen: another's record proves no loss."""
 
     def add(self, attempt: Attempt) -> None:
         """Remember an attempt before it is sent."""
         self._by_nonce[attempt.record.nonce] = attempt
-
-    def note_end(self, attempt: Attempt) -> None:
-        """Record the outcome of an attempt that frees a lock, or takes over one that is handed over."""
-        self.doubtful = self.doubtful or attempt.unseen
 
     def add_release(self, record: LockRecord) -> None:
         """Remember a free record before it is sent."""
@@ -87,17 +83,21 @@ class Attempts:
         """Return the store time at which no token of these is from the future any more; None: none is."""
         return max((each.settled_at for each in self._by_nonce.values() if each.settled_at), default=None)
 
+    def note_settled(self) -> None:
+        """Note that store time has reached every token of these."""
+        for each in self._by_nonce.values():
+            each.settled_at = None
+
     def forget(self) -> None:
         """Forget all: their base is gone."""
         self._by_nonce.clear()
 
-    def open_on(self, base: str | None) -> Attempt | None:
-        """Return the latest attempt on ``base`` whose outcome is open, or None."""
-        found = [each for each in self._by_nonce.values() if each.version is None and each.base == base]
-        return found[-1] if found else None
+    def open_on(self, base: str | None) -> bool:
+        """Whether an attempt on ``base`` may still land."""
+        return any(each.version is None and each.base == base for each in self._by_nonce.values())
 
-    def find(self, seen: Seen) -> Attempt | None:
-        """Return the attempt that ``seen`` shows to have landed and not to be released yet, or None."""
+    def recognise(self, seen: Seen) -> Attempt | None:
+        """Return the attempt that ``seen`` shows to have landed, and note its version; else None."""
         if seen.record is None or seen.record.expired or seen.record.nonce is None:
             return None
         attempt = self._by_nonce.get(seen.record.nonce)

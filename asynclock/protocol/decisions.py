@@ -38,25 +38,28 @@ class Observation:
     """For how long the same version has been seen, on the monotonic clock.
 
     It belongs to the client, not to one acquisition, so that several short ones finish it too.
+
+    Attributes:
+        dated: Whether any answer with this version had a usable Date.
+        first_date: The first Date, confirmed by the wall clock, that came with this version, or None.
     """
 
     def __init__(self) -> None:
+        self.dated = False
+        self.first_date: float | None = None
         self._version: str | None = None
         self._since = math.inf
-        self._dated = False
-        self.first_date: float | None = None
-        """The first Date, confirmed by the wall clock, that came with this version; None: none so far."""
 
     def note(self, seen: Seen) -> None:
         """Record an answer; time counts from when the *first* one with this version arrived."""
         if seen.version != self._version:
             self._version = seen.version
             self._since = seen.arrived.monotonic
-            self._dated = False
+            self.dated = False
             self.first_date = None
         if self.first_date is None and seen.date is not None and seen.date.by_wall:
             self.first_date = seen.date.value
-        self._dated = self._dated or (seen.date is not None and seen.date.usable)
+        self.dated = self.dated or (seen.date is not None and seen.date.usable)
 
     def is_of(self, seen: Seen) -> bool:
         """Whether ``seen`` is the version that is being observed."""
@@ -67,11 +70,6 @@ class Observation:
         if not self.is_of(seen):
             return math.inf
         return lasting - (seen.arrived.monotonic - self._since)
-
-    @property
-    def dated(self) -> bool:
-        """Whether any answer of this observation had a usable Date."""
-        return self._dated
 
 
 class Verdict(NamedTuple):
@@ -110,13 +108,7 @@ def judge(seen: Seen, observation: Observation, timing: Timing) -> Verdict:
 
 
 def _expiry(record: LockRecord, last_modified: float | None, timing: Timing) -> float | None:
-    """Return the store time past which the record is free; None: by observation only.
-
-    Args:
-        record: The record, not expired.
-        last_modified: When it was written, or a later time; None: unknown.
-        timing: The numbers of the rules.
-    """
+    """Return the store time past which the record is free (rule 8); None: by observation only."""
     if last_modified is None:
         return None
     valid_until = record.valid_until_ms / 1000
@@ -158,14 +150,14 @@ class Displaced(NamedTuple):
     proven: bool = True
 
 
-def displaced(seen: Seen, owner: str) -> Displaced:
+def displaced(seen: Seen, owner: str, *, proven: bool = True) -> Displaced:
     """Say what an answer without any record of a lease of ``owner`` means for that lease."""
     record = seen.record
     if record is None:
-        return Displaced("its object was deleted")
-    if record.expired and record.owner == owner:
-        return Displaced("it was broken by an operator", record.owner, record.epoch)
-    return Displaced("another owner has taken over", record.owner, record.epoch)
+        return Displaced("its object was deleted", proven=proven)
+    broken = record.expired and record.owner == owner
+    reason = "it was broken by an operator" if broken else "another owner has taken over"
+    return Displaced(reason, record.owner, record.epoch, proven)
 
 
 class Token(NamedTuple):
@@ -206,16 +198,10 @@ def next_token_without_dates(predecessor: LockRecord | None, wall: float) -> Tok
 
 
 def promise(latest: float, timing: Timing, *, by_wall: bool = True) -> int:
-    """Return the ``validUntil`` to publish, epoch ms, where store time is at most ``latest`` (rule 4).
-
-    Args:
-        latest: Epoch seconds.
-        timing: The numbers of the rules.
-        by_wall: Whether the wall clock is the witness. Where other Dates are, they may all come
-            from one node that is wrong, as may the record's ``last_modified``: it is published so
-            late that no reader takes ``last_modified`` for possible (rule 8).
-    """
+    """Return the ``validUntil`` to publish, epoch ms, where store time is at most ``latest`` (rule 4)."""
     if not by_wall:
+        # Other Dates are the witnesses. They may all come from one node that is wrong, as may the record's
+        # last_modified: publish so late that no reader takes last_modified for possible (rule 8).
         latest += 2 * timing.slack + 2 * _under_way(timing.validity, timing)
     return math.ceil((latest + timing.skew + timing.validity) * 1000)
 

@@ -12,34 +12,22 @@ from asynclock.protocol.decisions import Displaced, displaced
 if TYPE_CHECKING:
     from asynclock.protocol.attempts import Attempts
     from asynclock.protocol.objects import LockObjects
-    from asynclock.record import LockRecord
 
 
 async def free(
     objects: LockObjects,
     key: str,
     *,
-    record: LockRecord,
-    base: str | None,
+    head: Attempt,
     attempts: Attempts,
-    keep_token: bool = True,
     limit: float | None = None,
 ) -> Attempt | Displaced | None:
-    """Write a free record over ``base``, so that nothing of this owner is held or can still land.
+    """Write a free record, so that nothing of this owner is held or can still land (rule 3).
 
-    Success makes every write that is still under way on ``base`` fail. If the base is gone, the
-    object is read once, and freed if it shows one of ``attempts``. Repeated with backoff while the
-    outcome is unknown.
-
-    Args:
-        objects: The client's requests.
-        key: Key of the lock object.
-        record: The record whose owner, ``validUntil`` and token the free record keeps.
-        base: Version that the write in question was based on or made; None: there was no object.
-        attempts: Those of this owner.
-        keep_token: False drops our fields, as Hudi does: the token is still from the future, and no
-            successor may build on it (rule 11).
-        limit: Seconds after which to give up; None: L plus a request timeout (rule 3).
+    It is conditional on the version that ``head`` made, or was based on if it is not known to have
+    landed: success makes every write that is still under way on that version fail. If the version is
+    gone, the object is read once, and freed if it shows one of ``attempts``. Repeated with backoff
+    while the outcome is unknown, for ``limit`` seconds; None: L plus a request timeout.
 
     Returns:
         The write that freed the lock; or what stands in its place; or None if the store did not
@@ -48,28 +36,31 @@ async def free(
     loop = asyncio.get_running_loop()
     until = loop.time() + (objects.timing.clean_up_for if limit is None else limit)
     pause = objects.timing.poll_interval / 4
+    # No successor may build on a token from the future: drop our fields, as Hudi does (rule 11).
+    keep_token = objects.until_settled(attempts.settled_at()) <= 0
     while True:
         await objects.pace(key)
+        base = head.base if head.version is None else head.version
         nonce = objects.fresh_nonce() if keep_token else None
-        attempt = Attempt(record.released(nonce=nonce), base, objects.now())
+        attempt = Attempt(head.record.released(nonce=nonce), base, objects.now())
         attempts.add_release(attempt.record)
         try:
             if await objects.write(key, attempt) is None:
                 return attempt
-            attempts.note_end(attempt)
+            attempts.doubtful |= attempt.unseen
             seen = await objects.read(key)
         except RecordCorruptError as corrupt:
             return Displaced(f"its object is corrupt: {corrupt.reason}")
         except (BackendError, ConfigError):
             pass  # try again, even after a refusal: permissions and credentials come back
         else:
-            if seen.record is not None and attempts.has_released(seen, record.owner):
+            if seen.record is not None and attempts.has_released(seen, head.record.owner):
                 return Attempt(seen.record, base, attempt.sent, seen.version)
             if seen.version != base:
-                mine = attempts.find(seen)
+                mine = attempts.recognise(seen)
                 if mine is None:
-                    return displaced(seen, record.owner)._replace(proven=not attempts.doubtful)
-                record, base = mine.record, seen.version
+                    return displaced(seen, head.record.owner, proven=not attempts.doubtful)
+                head = mine
                 continue
         if loop.time() >= until or objects.closed is not None:
             return None

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from asynclock.events import Kind
     from asynclock.protocol.decisions import Seen
     from asynclock.protocol.objects import LockObjects
-    from asynclock.record import LockRecord
 
 
 class Phase(Enum):
@@ -46,20 +45,15 @@ _HELD: Final = Phase.HELD  # to look it up in an enum costs a tenth of a look at
 
 
 class HeldLock:
-    """The holder's side of one acquisition.
+    """The holder's side of one acquisition, made of the write that ``landed``.
 
     ``remaining`` may be called from any thread. The first thread that sees the deadline passed
     makes the loss final under a mutex, so that no answer can revive the lock. All else runs on
     the client's loop.
 
-    Args:
-        objects: The client's requests.
-        key: Key of the lock object.
-        landed: The write that acquired the lock.
-
     Attributes:
-        phase: How far it has come.
         lost: Why it was lost, or None.
+        head: The last write that is known to have landed.
         freed: The write that released it, once it has landed.
         ended: Done when it is released or lost; the result is the loss, or None.
         body_loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
@@ -79,11 +73,9 @@ class HeldLock:
         self._objects = objects
         self._in_flight = objects.in_flight
         self._belief = objects.timing.belief
-        self._settled_at = landed.settled_at
-        self._thread = threading.get_ident()
         self._mutex = threading.Lock()
         self._sent = landed.sent
-        self._head = landed
+        self.head = landed
         # Its own: the clean-up of a loss must not take a later write of the acquisition for its own.
         self._attempts = Attempts(landed)
         self._renewal: asyncio.Task[BackendError | None] | None = None
@@ -116,9 +108,11 @@ class HeldLock:
 
     def until_settled(self) -> float:
         """Return seconds until store time has reached the token (rule 11), else 0.0."""
-        wait = self._objects.until_settled(self._settled_at)
+        wait = self._objects.until_settled(self.head.settled_at)
         if wait <= 0:
-            self._settled_at = None  # for good, also where no Date is carried any more
+            # For good, also where no Date is carried any more: a renewal in flight has the same token.
+            self.head.settled_at = None
+            self._attempts.note_settled()
         return wait
 
     def end_belief(self, loss: str | None = None) -> bool:
@@ -143,14 +137,10 @@ class HeldLock:
             self.lost, self.phase = self._error(LeaseLostError, reason), Phase.LOST
 
     def _lose(self, error: LeaseLostError, *, clean_up: bool = True) -> None:
-        """Make the loss final; the mutex is held."""
-        if self.phase is not Phase.HELD:
-            return
+        """Make the loss of a lock that was held final; the mutex is held."""
         self.lost, self.phase = error, Phase.LOST
         with suppress(RuntimeError):  # the loop is closed
-            here = threading.get_ident() == self._thread
-            call_soon = self._loop.call_soon if here else self._loop.call_soon_threadsafe
-            call_soon(self._after_loss, error, clean_up)
+            self._loop.call_soon_threadsafe(self._after_loss, error, clean_up)
 
     def _error(self, kind: Callable[..., LeaseLostError], reason: str, **fields: Any) -> LeaseLostError:  # noqa: ANN401
         return kind(key=self.key, owner=self.owner, fencing_token=self.fencing_token, reason=reason, **fields)
@@ -171,21 +161,16 @@ class HeldLock:
 
     def start_renewal(self) -> asyncio.Task[BackendError | None] | None:
         """Start a renewal or return the one that is under way; None if the lock is not held any more."""
-        if not self.renewing:
-            if self.remaining() <= 0:
-                return None
-            self._renewal = self._in_flight.spawn(self._renew())
-        return self._renewal
+        renewal = self.renewal
+        if renewal is None and self.remaining() > 0:
+            # Done already where tasks start eagerly and the store answers at once.
+            renewal = self._renewal = self._in_flight.spawn(self._renew())
+        return renewal
 
     @property
-    def renewing(self) -> bool:
-        """Whether a renewal is under way."""
-        return self._renewal is not None and not self._renewal.done()
-
-    @property
-    def head(self) -> tuple[LockRecord, str | None]:
-        """The last record that is known to have landed, and its version."""
-        return self._head.record, self._head.version
+    def renewal(self) -> asyncio.Task[BackendError | None] | None:
+        """The renewal that is under way, or None."""
+        return None if self._renewal is None or self._renewal.done() else self._renewal
 
     async def _renew(self) -> BackendError | None:
         error = await self._renew_once()
@@ -197,10 +182,10 @@ class HeldLock:
         await self._objects.pace(self.key)
         if (left := self.remaining()) <= 0:
             return None  # past the deadline no renewal is sent
-        base, now = self._head, self._objects.now()
+        base, now = self.head, self._objects.now()
         valid_until = max(base.record.valid_until_ms, self._objects.promise(now) or 0)
         record = base.record._replace(nonce=self._objects.fresh_nonce(), valid_until_ms=valid_until)
-        attempt = Attempt(record, base.version, now)
+        attempt = Attempt(record, base.version, now, settled_at=base.settled_at)
         self._attempts.add(attempt)
         try:
             error = await self._objects.write(self.key, attempt, timeout=left)
@@ -221,11 +206,11 @@ class HeldLock:
         if (left := self.remaining()) <= 0:
             return error
         seen = await self._objects.read(self.key, timeout=left)
-        mine = self._attempts.find(seen)
-        if mine is not None and mine is not self._head:
+        mine = self._attempts.recognise(seen)
+        if mine is not None and mine is not self.head:
             self._extend(mine)
             return None
-        if seen.version == self._head.version:
+        if seen.version == self.head.version:
             return error  # unchanged: the attempt may still land
         self._attempts.forget()
         self._taken_over(displaced(seen, self.owner))
@@ -233,7 +218,7 @@ class HeldLock:
 
     def _extend(self, attempt: Attempt) -> None:
         """Count belief from a renewal that landed, unless it has ended."""
-        self._head = attempt
+        self.head = attempt
         self._attempts.settle_on(attempt)
         with self._mutex:
             if self._believed() <= 0:
@@ -246,23 +231,26 @@ class HeldLock:
 
     def _taken_over(self, by: Displaced) -> None:
         with self._mutex:
-            self._lose(self._taken_over_error(by))
+            if self.phase is Phase.HELD:
+                self._lose(self._taken_over_error(by))
 
     def _taken_over_error(self, by: Displaced) -> LeaseLostError:
         return self._error(LeaseTakenOverError, by.reason, new_owner=by.owner, new_token=by.token)
 
-    def _after_loss(self, error: LeaseLostError, clean_up: bool) -> None:  # noqa: FBT001  by position only
+    def _after_loss(self, error: LeaseLostError, clean_up: bool) -> None:  # noqa: FBT001  call_soon needs that
         self._emit("lost", error.reason)
         if clean_up and self._renewal is not None:  # else nothing was written after the acquisition
             self._in_flight.spawn(self._clean_up(self._renewal))
-        self._end(error)
+        self._end()
 
     async def _clean_up(self, renewal: asyncio.Task[BackendError | None]) -> None:
         """Free the lock after a loss if a write of this lease may still land, or has landed late (rule 3)."""
         await asyncio.wait([renewal])
-        landed_late = self._head.sent is not self._sent
-        if landed_late or self._attempts.open_on(self._head.version) is not None:
-            await self._free("reaped", None)
+        landed_late = self.head.sent is not self._sent
+        if landed_late or self._attempts.open_on(self.head.version):
+            freed = await free(self._objects, self.key, head=self.head, attempts=self._attempts)
+            if isinstance(freed, Attempt):
+                self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
     # Release.
 
@@ -280,46 +268,37 @@ class HeldLock:
         Args:
             doubtful: A receiver may have written over the record unseen.
         """
-        self._attempts.doubtful = self._attempts.doubtful or doubtful
+        self._attempts.doubtful |= doubtful
         with self._in_flight.protect():
             await self.settle()
-            if not await self._free("released", 2 * self._objects.timing.request_timeout):
-                self._in_flight.spawn(self._free("released", None))
+            if not await self._free(2 * self._objects.timing.request_timeout):
+                self._in_flight.spawn(self._free(None))
 
     async def release_through(self, objects: LockObjects) -> None:
         """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
         if self.end_belief():
-            await self._write_free(objects, objects.timing.exit_bound)
+            self.until_settled()  # while the store time is known: ``objects`` has read none
+            limit = objects.timing.exit_bound
+            await free(objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
 
     async def settle(self) -> None:
         """Wait for the renewal in flight, for at most a request timeout (rule 6)."""
-        if self._renewal is not None and not self._renewal.done():
-            await asyncio.wait([self._renewal], timeout=self._objects.timing.request_timeout)
+        if (renewal := self.renewal) is not None:
+            await asyncio.wait([renewal], timeout=self._objects.timing.request_timeout)
 
-    async def _free(self, kind: Kind, limit: float | None) -> bool:
+    async def _free(self, limit: float | None) -> bool:
         """Write the free record; False if it is not known after ``limit`` whether that has landed."""
-        freed = await self._write_free(self._objects, limit)
+        freed = await free(self._objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
         if freed is None and limit is not None:
             return False
         if isinstance(freed, Attempt):
             self.freed = freed
-            self._released(kind)
+            self._released("released")
         elif freed is None:
             self._released("release_unconfirmed", "the store did not answer")
         else:
             self.found_gone(freed)
         return True
-
-    async def _write_free(self, objects: LockObjects, limit: float | None) -> Attempt | Displaced | None:
-        return await free(
-            objects,
-            self.key,
-            record=self._head.record,
-            base=self._head.version,
-            attempts=self._attempts,
-            keep_token=self.until_settled() <= 0,
-            limit=limit,
-        )
 
     # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
 
@@ -334,9 +313,9 @@ class HeldLock:
 
     def shown_by(self, seen: Seen) -> bool:
         """Whether ``seen`` is a live record of this lease, perhaps of a renewal that was thought lost."""
-        mine = self._attempts.find(seen)
+        mine = self._attempts.recognise(seen)
         if mine is not None:
-            self._head = mine
+            self.head = mine
         return mine is not None
 
     def written_over(self) -> None:
@@ -348,10 +327,8 @@ class HeldLock:
         if not by.proven:
             self._released("released", f"{by.reason} since")
         elif self.phase in {Phase.RELEASING, Phase.HANDED_OVER}:
-            error = self._taken_over_error(by)
-            self.lost, self.phase = error, Phase.LOST
-            self._emit("lost", by.reason)
-            self._end(error)
+            self.lost, self.phase = self._taken_over_error(by), Phase.LOST
+            self._after_loss(self.lost, clean_up=False)
 
     # The end.
 
@@ -359,11 +336,11 @@ class HeldLock:
         self._emit(kind, detail)
         if self.phase is not Phase.LOST:
             self.phase = Phase.RELEASED
-            self._end(None)
+            self._end()
 
-    def _end(self, loss: LeaseLostError | None) -> None:
+    def _end(self) -> None:
         if not self.ended.done():
-            self.ended.set_result(loss)
+            self.ended.set_result(self.lost)
 
     def _emit(self, kind: Kind, detail: str = "") -> None:
         self._objects.events.emit(kind, self.key, self.owner, self.fencing_token, detail)

@@ -43,19 +43,11 @@ _ROUNDED: Final = 1 - 1e-9
 class LockObjects:
     """The lock objects of one client: how it reads and writes them, and what it knows of store time.
 
-    Args:
-        backend: Where the objects are.
-        clock: This machine's clocks.
-        timing: The numbers of the rules.
-        rng: Source of owners, nonces and jitter.
-        events: Reports what happens.
-        holder: Shown to every reader of the bucket.
-        in_flight: Keeps what may not be cut off.
-
     Attributes:
-        time: The store's time.
+        holder: Shown to every reader of the bucket.
         dateless: The store never sends a Date. One answer without a Date does not make it so.
-        closed: Why nothing is sent to the backend any more.
+        in_flight: What may not be cut off.
+        closed: Why nothing is sent to the backend any more; None while it is open.
     """
 
     def __init__(
@@ -129,14 +121,13 @@ class LockObjects:
             return promise(latest, self.timing, by_wall=self.time.by_wall)
         return promise(now.wall, self.timing) if self.dateless else None
 
-    def next_token(self, key: str, predecessor: LockRecord | None) -> Token | None:
+    def next_token(self, key: str, predecessor: LockRecord | None, now: ClockReading) -> Token | None:
         """Return the token to write over ``predecessor`` (rule 11); None: no usable Date yet, read again.
 
         Raises:
             ConfigError: The leases are too short to make a token after a Hudi writer.
             UnsupportedBackendError: There is nothing to make a token from after a Hudi writer.
         """
-        now = self.now()
         if self.dateless:
             if (token := next_token_without_dates(predecessor, now.wall)) is not None:
                 return token
@@ -160,11 +151,7 @@ class LockObjects:
         return None if bounds is None else next_token(predecessor, bounds, timing)
 
     def until_settled(self, settled_at: float | None) -> float:
-        """Return seconds until store time has surely reached ``settled_at`` (rule 11), else 0.0.
-
-        Args:
-            settled_at: Until then a token is from the future; None: it never was.
-        """
+        """Return seconds until store time has surely reached ``settled_at``, if any (rule 11), else 0.0."""
         if settled_at is None:
             return 0.0
         bounds = self.time.bounds(self.now())
@@ -207,33 +194,29 @@ class LockObjects:
             AccessDeniedError: Nothing was written.
             UnsupportedBackendError: Nothing was written.
         """
-        with self.in_flight.protect():
-            error = await self._write(key, attempt, timeout)
-            attempt.unseen = may_have_landed(error)  # before a delayed cancellation is raised
-        return error
-
-    async def _write(self, key: str, attempt: Attempt, timeout: float | None) -> BackendError | None:
-        body, interval = attempt.record.encode(), self._backend.min_write_interval
+        body, backend = attempt.record.encode(), self._backend
         put: Coroutine[object, object, Written]
         if attempt.base is None:
-            name, put = "put_if_absent", self._backend.put_if_absent(key, body)
+            name, put = "put_if_absent", backend.put_if_absent(key, body)
         else:
-            name, put = "put_if_match", self._backend.put_if_match(key, body, attempt.base)
-        if interval > 0:
-            self._next_write[key] = asyncio.get_running_loop().time() + interval
-        try:
-            written = await self.request(name, key, put, timeout)
-        except (AccessDeniedError, UnsupportedBackendError):
-            raise
-        except ConfigError as error:
-            return BackendUnavailableError(
-                backend=self._backend.name, operation=name, key=key, detail=str(error)
-            )
-        except BackendError as error:
-            return error
-        attempt.version = written.version
-        self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())
-        return None
+            name, put = "put_if_match", backend.put_if_match(key, body, attempt.base)
+        if backend.min_write_interval > 0:
+            self._next_write[key] = asyncio.get_running_loop().time() + backend.min_write_interval
+        with self.in_flight.protect():
+            try:
+                written = await self.request(name, key, put, timeout)
+            except (AccessDeniedError, UnsupportedBackendError):
+                raise
+            except ConfigError as error:
+                return BackendUnavailableError(
+                    backend=backend.name, operation=name, key=key, detail=str(error)
+                )
+            except BackendError as error:
+                attempt.unseen = may_have_landed(error)
+                return error
+            attempt.version = written.version
+            self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())
+            return None
 
     async def request(
         self, operation: str, key: str, call: Coroutine[object, object, T], timeout: float | None = None

@@ -17,7 +17,7 @@ _LONGEST_REQUEST: Final = 3600.0
 
 
 def longest_request(validity: float) -> float:
-    """Return the longest that one request of a lease may take, in seconds (rule 5)."""
+    """Return how long one request of a lease may take at most, in seconds (rule 5)."""
     return min(validity / _REQUESTS_PER_LEASE, _LONGEST_REQUEST)
 
 
@@ -35,9 +35,9 @@ class Timing:
         skew: S.
         resolution: R, of the backend's clock.
         slack: S + R.
-        poll_interval: Longest time between two looks of a waiter.
-        belief: L - M: how long a write is believed, counted from its sending (rule 4).
-        request_timeout: The longest that one request may take (rule 5).
+        poll_interval: Longest time between two looks of a waiter (rule 13).
+        belief: L - M, counted from the sending of a write (rule 4).
+        request_timeout: Of one request (rule 5).
         longest_trip_for_future: The longest round trip of a Date that makes a token from the future
             (rule 11). Store time has reached such a token before a dead holder's lock can be taken over.
         clean_up_for: How long a write whose outcome is unknown is cleaned up (rule 3).
@@ -57,9 +57,6 @@ class Timing:
                 value=settings.validity,
                 reason=f"must be at least max_clock_skew + the backend's clock resolution = {self.slack:g} s",
             )
-        assert settings.renew_interval is not None  # noqa: S101  filled by LeaseSettings
-        assert settings.safety_margin is not None  # noqa: S101  filled by LeaseSettings
-        assert settings.poll_interval is not None  # noqa: S101  filled by LeaseSettings
         self.validity = settings.validity
         self.renew_interval = settings.renew_interval
         self.skew = settings.max_clock_skew

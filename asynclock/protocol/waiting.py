@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from asynclock.protocol.timing import longest_run
@@ -32,60 +31,53 @@ class WaitQueue:
     def __init__(self) -> None:
         self._stranded: HeldLock | None = None
         self._busy = False
-        self._waiters: deque[asyncio.Future[HeldLock | None]] = deque()
+        self._waiters: deque[asyncio.Future[HeldLock | None]] = deque()  # whose turn has not come
 
     def try_enter(self) -> bool:
         """Become the head if nobody is."""
         entered, self._busy = not self._busy, True
         return entered
 
-    async def enter(self, until: float | None) -> HeldLock | None:
+    async def enter(self, timeout: float | None) -> HeldLock | None:
         """Wait to become the head; returns the lock that is handed over, if any.
 
         Raises:
-            TimeoutError: Loop time ``until`` has passed.
+            TimeoutError: The turn did not come within ``timeout`` seconds.
         """
         if self.try_enter():
             return None
-        waiter: asyncio.Future[HeldLock | None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
+        turn: asyncio.Future[HeldLock | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(turn)
         try:
-            async with asyncio.timeout_at(until):
-                return await waiter
-        except TimeoutError:
-            if waiter.done() and not waiter.cancelled():
-                return waiter.result()  # the turn came at the same instant
-            self._forget(waiter)
-            raise
+            # Unlike a timeout around the future, this leaves it pending until its turn has come.
+            await asyncio.wait([turn], timeout=timeout)
         except asyncio.CancelledError:
-            if not waiter.done() or waiter.cancelled():
-                self._forget(waiter)
-            elif not self.pass_on(waiter.result()):
-                self._stranded = waiter.result()
+            if not turn.done():
+                self._waiters.remove(turn)
+            elif not self.pass_on(turn.result()):
+                self._stranded = turn.result()
             raise
-
-    def _forget(self, waiter: asyncio.Future[HeldLock | None]) -> None:
-        with suppress(ValueError):  # skipped already by a turn that came after the cancellation
-            self._waiters.remove(waiter)
+        if not turn.done():
+            self._waiters.remove(turn)
+            raise TimeoutError
+        return turn.result()
 
     @property
     def waiting(self) -> bool:
-        """Whether anybody waits, or did until just now."""
+        """Whether anybody waits."""
         return bool(self._waiters)
 
     def pass_on(self, held: HeldLock | None) -> bool:
-        """Make the next one the head and hand ``held`` over to it; False if that was not possible."""
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(held)
-                return True
+        """Make the next one the head and hand ``held`` over to it; False if nobody waits for it."""
+        if self._waiters:
+            self._waiters.popleft().set_result(held)
+            return True
         if held is None:
             self._busy = False
         return held is None
 
     def take_stranded(self) -> HeldLock | None:
-        """Return a lock that was handed over to a waiter as it was cancelled, while nobody else waited.
+        """Return a lock that was handed over to a cancelled waiter, and that nobody else waits for.
 
         Free it, then ``leave``.
         """
@@ -98,7 +90,7 @@ class WaitQueue:
 
 
 class Fairness:
-    """Gives other clients their turns.
+    """Gives other clients their turns (rule 14). Times are of the loop.
 
     A client that has had the lock for a run keeps away for two poll intervals. Without this a second
     process gets 3 turns of 700, since the client that releases is always the first to see it. And a
@@ -115,11 +107,11 @@ class Fairness:
         self._changes_hands_until = -math.inf
 
     def away_for(self, now: float) -> float:
-        """Return seconds for which this client keeps away; 0.0 or less if it need not."""
+        """Return the seconds for which this client keeps away; 0.0 or less if it need not."""
         return self._away_until - now
 
     def stand_back(self, until: float) -> None:
-        """Keep away at least until loop time ``until``."""
+        """Keep away at least until then."""
         self._away_until = max(self._away_until, until)
 
     def began(self, now: float, *, started_at: float, owner: str, predecessor: str | None) -> None:
@@ -142,11 +134,11 @@ class Fairness:
         """Record a release; after a whole run this client keeps away."""
         self._ended_at = now
         if now - self._run_began >= self._timing.run_length:
-            self._away_until = now + _AWAY_POLLS * self._timing.turn_poll * (0.5 + jittered(1.0))
+            self.stand_back(now + _AWAY_POLLS * self._timing.turn_poll * (0.5 + jittered(1.0)))
             self._run_owner = None
 
     def saw(self, record: LockRecord | None, now: float) -> None:
-        """Record whose lock stands in the way at loop time ``now``."""
+        """Record whose lock stands in the way."""
         if record is None or record.lease_ms is None:
             return
         if self._seen_owner not in {None, record.owner}:

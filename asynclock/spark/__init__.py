@@ -12,37 +12,62 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.errors import BadRowsError as BadRowsError
 from asynclock.spark.errors import ClusteringPlanError as ClusteringPlanError
+from asynclock.spark.errors import StreamFailedError as StreamFailedError
+from asynclock.spark.errors import TableBusyError as TableBusyError
+from asynclock.spark.errors import UnfinishedRestoreError as UnfinishedRestoreError
+from asynclock.spark.hudi.options.explanation import Explanation as Explanation
+from asynclock.spark.hudi.options.explanation import explain as explain
 from asynclock.spark.hudi.session import session as session
 from asynclock.spark.hudi.session import session_conf as session_conf
 from asynclock.spark.spec.load import load_spec as load_spec
 from asynclock.spark.spec.model import Spec as Spec
 
 if TYPE_CHECKING:
+    from asynclock.spark.hudi.running import session_for as session_for
     from asynclock.spark.reader.snapshot import read as read
     from asynclock.spark.reader.validation import validate as validate
     from asynclock.spark.services.leaders import run_services as run_services
+    from asynclock.spark.services.savepoints import delete_savepoint as delete_savepoint
+    from asynclock.spark.services.savepoints import restore as restore
+    from asynclock.spark.services.savepoints import savepoint as savepoint
+    from asynclock.spark.writer.reservation import reserve as reserve
     from asynclock.spark.writer.splice import Splice as Splice
     from asynclock.spark.writer.streams import run as run
 
 __all__ = [
     "BadRowsError",
     "ClusteringPlanError",
+    "Explanation",
     "Spec",
     "Splice",
+    "StreamFailedError",
+    "TableBusyError",
+    "UnfinishedRestoreError",
+    "delete_savepoint",
+    "explain",
     "load_spec",
     "read",
+    "reserve",
+    "restore",
     "run",
     "run_services",
+    "savepoint",
     "session",
     "session_conf",
+    "session_for",
     "validate",
 ]
 
 _NEEDS_SPARK: Final = {
     "Splice": "writer.splice",
     "read": "reader.snapshot",
+    "delete_savepoint": "services.savepoints",
+    "reserve": "writer.reservation",
+    "restore": "services.savepoints",
+    "savepoint": "services.savepoints",
     "run": "writer.streams",
     "run_services": "services.leaders",
+    "session_for": "hudi.running",
     "validate": "reader.validation",
 }
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from asynclock.errors import AsyncLockError
+from asynclock.errors import AcquireTimeoutError, AsyncLockError
 
 _SHOWN: Final = 1000
 """Most characters of a bad row that an error shows."""
@@ -29,6 +29,55 @@ class BadRowsError(AsyncLockError):
             f'{shown}. Correct the source, or set on_bad_row = "quarantine"'
         )
         self.stream, self.batch_id, self.rows, self.sample = stream, batch_id, rows, sample
+
+
+class StreamFailedError(AsyncLockError):
+    """A stream ended with an error of Spark, Hudi or a file system, which is the cause of this one.
+
+    What the stream had committed before stays. Its unfinished batch is not committed, or was committed
+    unnoticed; either way the next run goes on behind the last commit.
+
+    Attributes:
+        stream: Name of the stream.
+        reason: The error in one sentence.
+        passing: Whether it is an error that passes, of which there were too many in a row.
+    """
+
+    _fields = ("stream", "reason", "passing")
+    stream: str
+    reason: str
+    passing: bool
+
+    def __init__(self, *, stream: str, reason: str, passing: bool) -> None:
+        remedy = (
+            "too many attempts in a row failed; run it again"
+            if passing
+            else "remove the cause, and run it again"
+        )
+        super().__init__(
+            f"stream {stream!r} has ended: {reason}; {remedy}: it goes on behind its last commit",
+            stream=stream, reason=reason, passing=passing,
+        )  # fmt: skip
+
+
+class UnfinishedRestoreError(AsyncLockError):
+    """A restore of the table has been left half done; nothing was written.
+
+    Attributes:
+        path: The table.
+        savepoint: The savepoint of the restore.
+        spec: The spec's file.
+    """
+
+    _fields = ("path", "savepoint", "spec")
+
+    def __init__(self, *, path: str, savepoint: str, spec: str) -> None:
+        super().__init__(
+            f"the restore of the table {path} to the savepoint {savepoint} has not been finished, so table "
+            "and checkpoints may not fit each other; nothing was written. Run it again: asynclock pipeline "
+            f"restore {spec} {savepoint}",
+            path=path, savepoint=savepoint, spec=spec,
+        )  # fmt: skip
 
 
 class ClusteringPlanError(AsyncLockError):
@@ -56,3 +105,30 @@ class ClusteringPlanError(AsyncLockError):
             "concurrency control instead"
         )
         self.path, self.instant, self.state = path, instant, state
+
+
+class TableBusyError(AcquireTimeoutError):
+    """A reservation gave up, because work on the table did not end in time.
+
+    Attributes:
+        path: The table.
+        busy: What was still in flight.
+    """
+
+    _fields = ("key", "timeout", "status", "path", "busy")
+
+    def __init__(
+        self,
+        *,
+        key: str,
+        timeout: float,
+        path: str,
+        busy: tuple[str, ...],
+        status: Any = None,  # noqa: ANN401  as in AcquireTimeoutError
+    ) -> None:
+        AsyncLockError.__init__(
+            self,
+            f"the table {path} was not reserved within {timeout:g} s, because work on it has not ended: "
+            f"{'; '.join(busy)}. The reservation was given up; allow more time, or stop that work",
+            key=key, timeout=timeout, status=status, path=path, busy=busy,
+        )  # fmt: skip

@@ -17,6 +17,7 @@ class BatchReport:
         skipped: Whether the batch had been committed before, so that nothing was read or written.
         seconds: From the start of the batch to its commit.
         reservation_seconds: Time spent waiting for a reservation of the table; not part of ``seconds``.
+        retries: Attempts that failed before, with an error that passes; ``seconds`` is the last attempt's.
     """
 
     stream: str
@@ -26,6 +27,7 @@ class BatchReport:
     skipped: bool
     seconds: float
     reservation_seconds: float
+    retries: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +44,9 @@ class StreamReport:
         reservation_wait_seconds: Time spent between batches waiting for reservations of the table.
         seconds: From holding the lease to the end of the stream.
         fencing_token: Token of the lease; None if it was never held.
+        unnamed_columns: Columns of its files that the spec does not name, at most 100; they are left out.
+        retries: Attempts that failed with an error that passes, and were repeated.
+        error: Why the stream ended before the others, in one sentence; None if it has not failed.
     """
 
     stream: str
@@ -53,6 +58,9 @@ class StreamReport:
     reservation_wait_seconds: float = 0.0
     seconds: float = 0.0
     fencing_token: int | None = None
+    unnamed_columns: tuple[str, ...] = ()
+    retries: int = 0
+    error: str | None = None
 
     @property
     def rows_per_second(self) -> float:
@@ -73,6 +81,11 @@ class RunReport:
     seconds: float
 
     @property
+    def failed(self) -> tuple[str, ...]:
+        """Names of the streams that failed."""
+        return tuple(stream.stream for stream in self.streams if stream.error is not None)
+
+    @property
     def rows(self) -> int:
         """Rows read by all streams."""
         return sum(stream.rows for stream in self.streams)
@@ -84,17 +97,51 @@ class RunReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DeleteReport:
+    """A delete.
+
+    Attributes:
+        keys: Keys that were given, each counted once.
+        absent: Those of which the table had nothing to delete.
+        written: Tombstones, or Hudi's deletes, that were appended.
+        delete_id: Id of the delete in its commit; None if nothing was appended.
+    """
+
+    keys: int
+    absent: int
+    written: int
+    delete_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestoreReport:
+    """A restore.
+
+    Attributes:
+        savepoint: The savepoint that the table is at.
+        dropped: Commits of streams and deletes that were dropped.
+        undone_deletes: Ids of the deletes among them: what they erased comes back, unless deleted again.
+    """
+
+    savepoint: str
+    dropped: int
+    undone_deletes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ServicesReport:
     """What the table services did in a run.
 
     Attributes:
         compactions: Instants compacted.
+        clusterings: Instants clustered.
         cleanings: Rounds of cleaning.
         rolled_back: Instants of dead writers that were rolled back.
         seconds: From start to end.
     """
 
     compactions: tuple[str, ...]
+    clusterings: tuple[str, ...]
     cleanings: int
     rolled_back: tuple[str, ...]
     seconds: float

@@ -1,14 +1,30 @@
-"""Tasks that a virtual loop drops."""
+"""What a virtual loop does that asyncio keeps for its own loops."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import asyncio
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Iterator
 
 _CLOSE_ATTEMPTS: Final = 8
+
+
+@contextmanager
+def running(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Make ``loop`` the running loop of this thread for the body."""
+    asyncio._set_running_loop(loop)  # noqa: SLF001  asyncio names it for those who write a loop
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(None)  # noqa: SLF001
+
+
+def forget_error(task: asyncio.Task[Any]) -> None:
+    """Let nothing be logged of the error of a task."""
+    task._log_traceback = False  # noqa: SLF001  no public way
 
 
 def dispose(task: asyncio.Task[Any]) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from random import Random
 
-    from asynclock.testing.virtual import Process, VirtualLoop
+    from asynclock.testing.virtual import Handle, Process, VirtualLoop
 
 BACKEND_NAME: Final = "simulated"
 
@@ -345,6 +345,6 @@ def _deliver(answer: asyncio.Future[Any], result: Any) -> None:  # noqa: ANN401 
         answer.set_result(result)
 
 
-def is_answer(timer: asyncio.TimerHandle) -> bool:
+def is_answer(timer: Handle) -> bool:
     """Return whether a timer is an answer still under way: the network's, not its receiver's."""
-    return timer._callback is _deliver  # type: ignore[attr-defined]  # noqa: SLF001  asyncio offers no way to ask
+    return timer.callback is _deliver

@@ -7,7 +7,7 @@ await. Callbacks of one process keep their order, as asyncio promises; which pro
 is drawn from the seed.
 """
 
-# ruff: noqa: SLF001, ANN401, S311  one scheduler in three classes; asyncio's signatures; seeded on purpose
+# ruff: noqa: ANN401, S311  asyncio's signatures; seeded on purpose
 from __future__ import annotations
 
 import asyncio
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from asynclock.testing._tasks import dispose
+from asynclock.testing._tasks import dispose, forget_error, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -33,10 +33,10 @@ class DeadlockError(RuntimeError):
     """Every task waits for something that no timer and no other task will ever bring."""
 
 
-class _Handle(asyncio.TimerHandle):
+class Handle(asyncio.TimerHandle):
     """A callback of one process, ready or scheduled."""
 
-    __slots__ = ("_process", "_shift")
+    __slots__ = ("_slept", "process")
     _repr = _source_traceback = None
     _scheduled = True
 
@@ -52,23 +52,32 @@ class _Handle(asyncio.TimerHandle):
         self._when = when
         self._callback = callback
         self._args = args
-        self._process = process
-        self._shift = process.slept
+        self.process = process
+        self._slept = process.slept
         self._context = copy_context() if context is None else context
         self._cancelled = False
         self._loop = process.loop
+
+    @property
+    def callback(self) -> Callable[..., object] | None:
+        """What runs; None if it was cancelled."""
+        return self._callback
+
+    def run(self) -> None:
+        """Run the callback."""
+        self._context.run(self._callback, *self._args)
+
+    def delayed(self) -> bool:
+        """Put it off by what its machine has slept since, as timers count its monotonic clock; False if 0."""
+        slept, self._slept = self.process.slept - self._slept, self.process.slept
+        self._when += slept
+        return slept > 0
 
     def cancel(self) -> None:
         """Drop the callback; it will not run."""
         self._cancelled = True
         self._callback = None  # type: ignore[assignment]
         self._args = ()
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
 
 class Process:
@@ -81,9 +90,10 @@ class Process:
         alive: False after ``kill``: none of its callbacks will ever run again.
         paused: Its callbacks wait, as after SIGSTOP or under a blocked event loop.
         slept: Seconds that its machine was suspended in all; timers are late by them.
+        ready: The callbacks that it runs next.
     """
 
-    __slots__ = ("_ready", "_tasks", "_wakes_at", "alive", "clock", "loop", "name", "paused", "slept")
+    __slots__ = ("_tasks", "_wakes_at", "alive", "clock", "loop", "name", "paused", "ready", "slept")
 
     def __init__(self, loop: VirtualLoop, name: str, clock: VirtualClock | None = None) -> None:
         self.loop = loop
@@ -93,7 +103,7 @@ class Process:
         self.paused = False
         self.slept = 0.0
         self._wakes_at = 0.0
-        self._ready: deque[_Handle] = deque()
+        self.ready: deque[Handle] = deque()
         self._tasks: list[asyncio.Task[Any]] = []
 
     def start(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
@@ -105,15 +115,15 @@ class Process:
         """Stop running its callbacks; time goes on, and so do its clocks (SIGSTOP)."""
         if self.alive and not self.paused:
             self.paused = True
-            if self._ready:
-                self.loop._runnable.remove(self)
+            if self.ready:
+                self.loop.runnable.remove(self)
 
     def resume(self) -> None:
         """Run its callbacks again, those that came due meanwhile included (SIGCONT); not while it sleeps."""
         if self.alive and self.paused and self.loop.time() >= self._wakes_at:
             self.paused = False
-            if self._ready:
-                self.loop._runnable.append(self)
+            if self.ready:
+                self.loop.runnable.append(self)
 
     def suspend(self, seconds: float) -> None:
         """Sleep for ``seconds`` more, with the monotonic clock standing still and timers late."""
@@ -128,31 +138,44 @@ class Process:
     def kill(self) -> None:
         """End it at once: no ``finally``, no ``except``, no callback runs (SIGKILL)."""
         if self.alive:
-            self._end()
+            self.end()
             for task in self._tasks:
-                if task.done():
-                    task._log_traceback = False  # nobody is left to ask
+                forget_error(task)  # nobody is left to ask
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Run none of its callbacks any more, and keep its tasks."""
         if self.alive:
             self.alive = False
-            if self._ready and not self.paused:
-                self.loop._runnable.remove(self)
-            self._ready.clear()
+            if self.ready and not self.paused:
+                self.loop.runnable.remove(self)
+            self.ready.clear()
+
+    def push(self, handle: Handle) -> None:
+        """Run a callback after those that are ready."""
+        if self.alive:
+            if not self.ready and not self.paused:
+                self.loop.runnable.append(self)
+            self.ready.append(handle)
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """Return its tasks that are not done."""
         self._tasks = [task for task in self._tasks if not task.done()]
         return list(self._tasks)
 
-    def timers(self) -> list[asyncio.TimerHandle]:
+    def timers(self) -> list[Handle]:
         """Return its timers that are neither cancelled nor due."""
-        return self.loop._timers_of(self)
+        return [handle for handle in self.loop.timers() if handle.process is self]
 
-    def _adopt(self, task: asyncio.Task[Any]) -> None:
+    def adopt(self, task: asyncio.Task[Any]) -> None:
+        """Take a task that was started in its name."""
         if len(self._tasks) >= _TASKS_KEPT:
             self._tasks = [old for old in self._tasks if not old.done()]
         self._tasks.append(task)
+
+    def dispose_tasks(self) -> None:
+        """Drop its tasks, which never run again."""
+        while self._tasks:
+            dispose(self._tasks.pop())
 
     def __repr__(self) -> str:
         state = "paused" if self.paused else "alive" if self.alive else "dead"
@@ -169,6 +192,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     Attributes:
         now: The virtual time; read it, never set it.
         world: The process of everything that is nobody else's; never pause it.
+        current_process: The process whose callback is running.
+        runnable: The processes that have callbacks ready and are not paused.
         on_step: Called after every callback with the process that it belonged to.
         on_idle: Called when nothing is ready, before time goes on; True if it has made
             something ready.
@@ -179,12 +204,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.now = start
         self._random = random.Random(seed).random
-        self._runnable: list[Process] = []
-        self._heap: list[tuple[float, int, _Handle]] = []
+        self.runnable: list[Process] = []
+        self._heap: list[tuple[float, int, Handle]] = []
         self._count = 0
         self._halted = False
         self.world = Process(self, "world")
-        self._current = self.world
+        self.current_process = self.world
         self._processes = [self.world]
         self.on_step: Callable[[Process], object] | None = None
         self.on_idle: Callable[[], bool] | None = None
@@ -195,19 +220,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._processes.append(process)
         return process
 
-    @property
-    def current_process(self) -> Process:
-        """The process whose callback is running."""
-        return self._current
-
     @contextmanager
     def running_as(self, process: Process) -> Iterator[None]:
         """Let what is started inside belong to ``process``."""
-        before, self._current = self._current, process
+        before, self.current_process = self.current_process, process
         try:
             yield
         finally:
-            self._current = before
+            self.current_process = before
 
     def time(self) -> float:
         """Return the virtual time, in seconds; it is the true time of the simulation."""
@@ -217,13 +237,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         """Run ``callback`` after those that its process has ready."""
-        process = self._current
-        handle = _Handle(self.now, callback, args, process, context)
-        if process.alive:
-            ready = process._ready
-            if not ready and not process.paused:
-                self._runnable.append(process)
-            ready.append(handle)
+        handle = Handle(self.now, callback, args, self.current_process, context)
+        self.current_process.push(handle)
         return handle
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
@@ -232,10 +247,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Run ``callback`` when ``time()`` has reached ``when``."""
-        handle = _Handle(when, callback, args, self._current, context)
-        self._count += 1
-        heapq.heappush(self._heap, (when, self._count, handle))
-        return handle
+        return self._schedule(Handle(when, callback, args, self.current_process, context))
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -247,10 +259,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, process: Process, delay: float, callback: Callable[..., object], *args: Any
     ) -> asyncio.TimerHandle:
         """Run ``callback`` as part of ``process``, ``delay`` seconds from now."""
-        when = self.now + delay
-        handle = _Handle(when, callback, args, process, _EMPTY)
+        return self._schedule(Handle(self.now + delay, callback, args, process, _EMPTY))
+
+    def _schedule(self, handle: Handle) -> Handle:
         self._count += 1
-        heapq.heappush(self._heap, (when, self._count, handle))
+        heapq.heappush(self._heap, (handle.when(), self._count, handle))
         return handle
 
     def create_task(
@@ -262,7 +275,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Task[T]:
         """Start a task of the current process."""
         task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=str(name or "task"), context=context)
-        self._current._adopt(task)
+        self.current_process.adopt(task)
         return task
 
     def run_in_executor(self, *_: Any) -> Any:  # type: ignore[override]
@@ -283,13 +296,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise RuntimeError("this loop is already running")
         self._halted = False
         self._spinning = True
-        asyncio._set_running_loop(self)
         try:
-            self._spin()
+            with running(self):
+                self._spin()
         finally:
             self._spinning = False
-            self._current = self.world
-            asyncio._set_running_loop(None)
+            self.current_process = self.world
 
     def stop(self) -> None:
         """End ``run_forever`` after the callback that is running."""
@@ -304,21 +316,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self.is_closed():
             return
         for process in self._processes:
-            process._end()
+            process.end()
         self._heap.clear()
-        asyncio._set_running_loop(self)  # a cleanup may start a task, which is dropped in turn
-        try:
+        with running(self):  # a cleanup may start a task, which is dropped in turn
             for process in self._processes:
-                self._current = process
-                while process._tasks:
-                    dispose(process._tasks.pop())
-        finally:
-            asyncio._set_running_loop(None)
+                self.current_process = process
+                process.dispose_tasks()
         self._processes.clear()
         super().close()
 
     def _spin(self) -> None:
-        runnable = self._runnable
+        runnable = self.runnable
         draw = self._random
         while not self._halted:
             if not runnable:
@@ -328,16 +336,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
             last = len(runnable) - 1
             index = int(draw() * (last + 1)) if last else 0
             process = runnable[index]
-            ready = process._ready
-            handle = ready.popleft()
-            if not ready:
+            handle = process.ready.popleft()
+            if not process.ready:
                 runnable[index] = runnable[last]
                 runnable.pop()
-            if handle._cancelled:
+            if handle.cancelled():
                 continue
-            self._current = process
+            self.current_process = process
             try:
-                handle._context.run(handle._callback, *handle._args)
+                handle.run()
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:  # noqa: BLE001  asyncio hands these to the exception handler
@@ -350,30 +357,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _advance(self) -> None:
         """Set the clock to the next timer and make everything due at it ready."""
         heap = self._heap
-        while heap and heap[0][2]._cancelled:
+        while heap and heap[0][2].cancelled():
             heapq.heappop(heap)
         if not heap:
             raise DeadlockError("nothing is ready and no timer is set: every task waits for ever")
         self.now = max(self.now, heap[0][0])
         while heap and heap[0][0] <= self.now:
             handle = heapq.heappop(heap)[2]
-            process = handle._process
-            if handle._cancelled or not process.alive:
+            if handle.cancelled() or not handle.process.alive:
                 continue
-            if handle._shift != process.slept:
-                # The machine slept: its timers count its monotonic clock, which stood still.
-                handle._when += process.slept - handle._shift
-                handle._shift = process.slept
-                self._count += 1
-                heapq.heappush(heap, (handle._when, self._count, handle))
-                continue
-            ready = process._ready
-            if not ready and not process.paused:
-                self._runnable.append(process)
-            ready.append(handle)
+            if handle.delayed():
+                self._schedule(handle)
+            else:
+                handle.process.push(handle)
 
-    def _timers_of(self, process: Process) -> list[asyncio.TimerHandle]:
-        return [handle for _, _, handle in self._heap if handle._process is process and not handle._cancelled]
+    def timers(self) -> list[Handle]:
+        """Return the timers that are neither cancelled nor due."""
+        return [handle for _, _, handle in self._heap if not handle.cancelled()]
 
 
 _EMPTY: Final = Context()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tests.laboratory.servers import Server
 
 SOURCES: Final = Path(__file__).parent / "java"
+S3A: Final = ("org.apache.hadoop:hadoop-aws:3.3.4", "com.amazonaws:aws-java-sdk-bundle:1.12.262")
 
 
 def maven_jar(name: str) -> Path:
@@ -46,6 +48,23 @@ def compile_harness(folder: Path) -> Path:
         [java("javac"), "-nowarn", "-d", str(folder), "--class-path", class_path(), *files], check=True
     )
     return folder
+
+
+def s3a_jars() -> list[str]:
+    """Hadoop's client of S3."""
+    return [str(maven_jar(name)) for name in S3A]
+
+
+def lock_client_jar(classes: Path, folder: Path) -> str:
+    """The tests' client of Hudi's lock as a jar.
+
+    Args:
+        classes: The compiled harness.
+        folder: Where the jar goes.
+    """
+    jar = folder / "lock-client.jar"
+    Path(shutil.make_archive(str(jar.with_suffix("")), "zip", classes)).rename(jar)
+    return str(jar)
 
 
 class Providers(Jvm):

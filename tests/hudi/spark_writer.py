@@ -8,8 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from asynclock.errors import ConfigError
-from asynclock.spark import load_spec
-from asynclock.spark.hudi import session
+from asynclock.spark import load_spec, session
 from asynclock.spark.writer.splice import Splice
 from asynclock.sync import hudi
 

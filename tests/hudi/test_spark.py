@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.record import parse_record
 from tests.hudi.conftest import LOCK_KEY, lock_options
-from tests.hudi.harness import maven_jar
+from tests.hudi.harness import lock_client_jar, s3a_jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from tests.laboratory.servers import Server
 
-S3A: Final = ("org.apache.hadoop:hadoop-aws:3.3.4", "com.amazonaws:aws-java-sdk-bundle:1.12.262")
 HOLD: Final = 4.0
 
 
@@ -35,11 +33,7 @@ class Writer:
     """The Spark driver's process."""
 
     def __init__(self, server: Server, folder: Path, classes: Path) -> None:
-        client = shutil.make_archive(str(folder / "client"), "zip", classes)
-        jar = folder / "client.jar"
-        (folder / "client.zip").rename(jar)
-        assert client
-        jars = ",".join(str(each) for each in (*(maven_jar(name) for name in S3A), jar))
+        jars = ",".join([*s3a_jars(), lock_client_jar(classes, folder)])
         self.errors = (folder / "driver.log").open("w+")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.hudi.spark_writer", str(folder), jars],

@@ -220,7 +220,7 @@ class Checker:
         later = loop.now != self._asked_at or world
         self._asked_at = loop.now
         believing = 0
-        before, loop._current = loop._current, self._observer  # cheaper than running_as
+        before, loop.current_process = loop.current_process, self._observer  # cheaper than running_as
         for holding in self._holdings:
             # A step of one process changes no other's mind; time does.
             if world or holding.process is process:
@@ -234,7 +234,7 @@ class Checker:
                 self._turned(holding, held=held)
             if held and not holding.overruled:
                 believing += 1
-        loop._current = before
+        loop.current_process = before
         if believing > 1:
             self._too_many()
 
@@ -275,10 +275,10 @@ class Checker:
 
     def _held(self, holding: Holding) -> bool:
         loop = self._loop
-        before, loop._current = loop._current, self._observer  # cheaper than running_as
+        before, loop.current_process = loop.current_process, self._observer  # cheaper than running_as
         holding.probe.refresh()
         held = holding.process.alive and holding.probe.lease.held
-        loop._current = before
+        loop.current_process = before
         return held
 
     def _turned(self, holding: Holding, *, held: bool) -> None:
@@ -329,7 +329,7 @@ class Checker:
         """Whether the head is what a lease goes by, or was sent later: a renewal may not be answered yet."""
         if probe.held is None:
             return True  # a Hudi writer, of which nothing more can be asked
-        order = self._applied.get(probe.held.head[1])
+        order = self._applied.get(probe.held.head.version)
         return order is not None and order <= self._head_order
 
     def _overrule(self, *records: dict[str, Any] | None) -> None:

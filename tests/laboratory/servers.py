@@ -91,12 +91,13 @@ def is_named(name: str) -> bool:
 
 
 @contextlib.contextmanager
-def running(name: str, *, own: bool = False) -> Iterator[Server]:
+def running(name: str, *, own: bool = False, folder: Path | None = None) -> Iterator[Server]:
     """Run a server, or find it, for the time of the block.
 
     Args:
         name: See ``Server.name``.
         own: Run one even where the environment names a store: to be broken, or administered.
+        folder: Where one that is started as a process keeps its data; None: in memory.
 
     Raises:
         RuntimeError: It can neither be found, nor installed, nor started.
@@ -105,8 +106,8 @@ def running(name: str, *, own: bool = False) -> Iterator[Server]:
         with _named(name) as server:
             yield server
         return
-    start = _container if _docker_answers() else _process
-    with start(name) as (endpoint, version, ca_file):
+    started = _container(name) if _docker_answers() else _process(name, folder)
+    with started as (endpoint, version, ca_file):
         _make_bucket(name, endpoint, ca_file)
         yield Server(
             name=name,
@@ -177,9 +178,9 @@ def _options(name: str, endpoint: str, ca_file: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _process(name: str) -> Iterator[tuple[str, str, str]]:
+def _process(name: str, kept_in: Path | None = None) -> Iterator[tuple[str, str, str]]:
     port = _free_port()
-    memory = Path("/dev/shm")  # noqa: S108  a tmpfs: the disk's noise is not what is tested
+    memory = kept_in or Path("/dev/shm")  # noqa: S108  a tmpfs: the disk's noise is not what is tested
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(
             tempfile.TemporaryDirectory(

@@ -7,15 +7,14 @@ from typing import Final
 _ONE_THREAD: Final = (
     "Only another thread can end or renew the lease between two looks; a history has one thread."
 )
+_TURN_AND_CANCELLATION: Final = (
+    "A waiter has to be cancelled in the very step in which a lock is handed over to it."
+)
 WHY: Final[dict[tuple[str, str], str]] = {
     (
         "objects.py",
         "if (token := next_token_without_dates(predecessor, now.wall)) is not None:",
     ): "No Java writer is put beside a store that never sends a Date.",
-    (
-        "acquire.py",
-        "if valid_until is None:",
-    ): "A Date that made a token a moment before is still there to publish by.",
     (
         "decisions.py",
         "if not self.is_of(seen):",
@@ -27,10 +26,6 @@ WHY: Final[dict[tuple[str, str], str]] = {
         "held.py",
         "if renewal is None:",
     ): "A lease is asked whether it is held in the step that asks for a renewal.",
-    (
-        "held.py",
-        "if self.remaining() <= 0:",
-    ): "Who starts a renewal has asked in the same step whether the lease is held.",
     (
         "held.py",
         "if self.end_belief():",
@@ -47,14 +42,8 @@ WHY: Final[dict[tuple[str, str], str]] = {
         "renewal.py",
         "if held.body_loop is not None and held.body_loop.is_closed():",
     ): "A history has one event loop, which is not closed before its end.",
-    (
-        "waiting.py",
-        "if waiter.done() and not waiter.cancelled():",
-    ): "The turn has to come in the very step in which the time is out.",
-    (
-        "waiting.py",
-        "elif not self.pass_on(waiter.result()):",
-    ): "A waiter has to be cancelled in the very step in which a lock is handed over to it.",
+    ("waiting.py", "elif not self.pass_on(turn.result()):"): _TURN_AND_CANCELLATION,
+    ("waiting.py", "if held is None:"): _TURN_AND_CANCELLATION,
     ("held.py", "elif freed is None:"): "The store answers before L and a request timeout are over.",
     (
         "decisions.py",

@@ -56,8 +56,8 @@ READ: Final = f"{_OBJECTS}.read"
 REQUEST: Final = f"{_OBJECTS}.request"
 OBJECTS: Final = f"{_OBJECTS}.__init__"
 UNTIL_SETTLED: Final = f"{_OBJECTS}.until_settled"
-WRITE: Final = f"{_OBJECTS}._write"
-FIND_ATTEMPT: Final = "asynclock.protocol.attempts:Attempts.find"
+WRITE: Final = f"{_OBJECTS}.write"
+RECOGNISE: Final = "asynclock.protocol.attempts:Attempts.recognise"
 MAY_HAVE_LANDED: Final = "asynclock.protocol.attempts:may_have_landed"
 FREE: Final = "asynclock.protocol.freeing:free"
 RELEASED: Final = "asynclock.record:LockRecord.released"
@@ -66,8 +66,9 @@ RELEASED: Final = "asynclock.record:LockRecord.released"
 _ACQUISITION: Final = "asynclock.protocol.acquire:Acquisition"
 FREE_GIVEN: Final = f"{_ACQUISITION}._free_given"
 GIVE_UP: Final = f"{_ACQUISITION}._give_up"
-LOOK: Final = f"{_ACQUISITION}._look"
+READ_AND_ADOPT: Final = f"{_ACQUISITION}._read_and_adopt"
 TAKE: Final = f"{_ACQUISITION}._take"
+ATTEMPT_ON: Final = f"{_ACQUISITION}._attempt_on"
 WRITE_ON_SEEN: Final = f"{_ACQUISITION}._write"
 
 # Holding, renewing and releasing.
@@ -85,7 +86,6 @@ BELIEVED: Final = f"{_HELD}._believed"
 RENEW: Final = f"{_HELD}._renew_once"
 SETTLE: Final = f"{_HELD}.settle"
 HELD: Final = f"{_HELD}.__init__"
-WRITE_FREE: Final = f"{_HELD}._write_free"
 DISCARD_RENEWAL: Final = "asynclock.protocol.renewal:Renewals.discard"
 
 # Judging what was seen.
@@ -126,7 +126,7 @@ MUTANTS: Final = (
     # Writing: nonces, read-back, conditions.
     Mutant(
         "adopt whatever record is found",
-        FIND_ATTEMPT,
+        RECOGNISE,
         "self._by_nonce.get($nonce)",
         "next(reversed(self._by_nonce.values()), None)",
         HEAD,
@@ -134,7 +134,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "adopt by owner instead of nonce",
-        FIND_ATTEMPT,
+        RECOGNISE,
         "$attempt = self._by_nonce.get($seen.record.nonce)",
         "owner = $seen.record.owner\n"
         "own = [each for each in self._by_nonce.values() if each.record.owner == owner]\n"
@@ -161,16 +161,16 @@ MUTANTS: Final = (
     Mutant(
         "take over without a condition",
         WRITE,
-        "self._backend.put_if_match($key, $body, $base)",
-        "self._backend.put($key, $body)",
+        "backend.put_if_match($key, $body, $base)",
+        "backend.put($key, $body)",
         HEAD,
         "contention",
     ),
     Mutant(
         "create without a condition",
         WRITE,
-        "self._backend.put_if_absent($key, $body)",
-        "self._backend.put($key, $body)",
+        "backend.put_if_absent($key, $body)",
+        "backend.put($key, $body)",
         HEAD,
         "interleavings",
     ),
@@ -178,10 +178,10 @@ MUTANTS: Final = (
         "release without a condition",
         WRITE,
         "if $attempt.base is None: $create\n"
-        "else: $name, $put = $condition, self._backend.put_if_match($key, $body, $base)",
-        "if $attempt.record.expired: $name, $put = $condition, self._backend.put($key, $body)\n"
+        "else: $name, $put = $condition, backend.put_if_match($key, $body, $base)",
+        "if $attempt.record.expired: $name, $put = $condition, backend.put($key, $body)\n"
         "elif $attempt.base is None: $create\n"
-        "else: $name, $put = $condition, self._backend.put_if_match($key, $body, $base)",
+        "else: $name, $put = $condition, backend.put_if_match($key, $body, $base)",
         HEAD,
         "zombie-writes",
     ),
@@ -203,8 +203,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "treat 409 and 412 as held by another",
-        LOOK,
-        "$mine = self._attempts.find($seen)",
+        READ_AND_ADOPT,
+        "$mine = self._attempts.recognise($seen)",
         "$mine = None",
         Invariant.TAKEOVER_BOUND,
         "single-faults",
@@ -247,7 +247,7 @@ MUTANTS: Final = (
     Mutant(
         "give up a release that was refused",
         FREE,
-        "$attempts.find($seen)",
+        "$attempts.recognise($seen)",
         "None",
         LEFT,
         "cancellations",
@@ -263,8 +263,8 @@ MUTANTS: Final = (
     Mutant(
         "do not release at all",
         RELEASE,
-        'if not await self._free("released", $limit): $go_on',
-        "self._end(None)",
+        "if not await self._free($limit): $go_on",
+        "self._end()",
         LEFT,
         "single-faults",
     ),
@@ -336,7 +336,7 @@ MUTANTS: Final = (
     Mutant(
         "release beside a renewal in flight",
         SETTLE,
-        "await asyncio.wait([self._renewal], timeout=$limit)",
+        "await asyncio.wait([$renewal], timeout=$limit)",
         "pass",
         Invariant.ONE_WRITE,
         "contention",
@@ -579,8 +579,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "keep a token from the future when released",
-        WRITE_FREE,
-        "self.until_settled() <= 0",
+        FREE,
+        "$objects.until_settled($token) <= 0",
         "True",
         TOKEN,
         "hudi-turns",
@@ -588,7 +588,7 @@ MUTANTS: Final = (
     # What an independent attack found.
     Mutant(
         "make a second lease of one attempt",
-        LOOK,
+        READ_AND_ADOPT,
         "$mine is not None and not $mine.spent",
         "$mine is not None",
         HEAD,
@@ -612,7 +612,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "tell the giver nothing where its receiver finds the lock gone",
-        LOOK,
+        READ_AND_ADOPT,
         "self._given.found_gone($by)",
         "self._given.written_over()",
         Invariant.LOSS_IS_TOLD,
@@ -760,7 +760,7 @@ MUTANTS: Final = (
     Mutant(
         "leave a renewal timer behind",
         DISCARD_RENEWAL,
-        "if $entry is not None and $entry.timer is not None: $entry.timer.cancel()",
+        "$timer.cancel()",
         "pass",
         LEFT,
         "contention",
@@ -775,10 +775,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "let a token settle by the last attempt, whichever landed",
-        WRITE_ON_SEEN,
-        "$attempt = Attempt(*$write, settled_at=$settled_at)",
-        "$attempt = Attempt(*$write, settled_at=$settled_at)\n"
-        "for each in self._attempts._by_nonce.values(): each.settled_at = $settled_at",
+        ATTEMPT_ON,
+        "return Attempt(*$write, settled_at=$settled_at)",
+        "for each in self._attempts._by_nonce.values(): each.settled_at = $settled_at\n"
+        "return Attempt(*$write, settled_at=$settled_at)",
         Invariant.NOT_AHEAD,
         "hudi-endings",
     ),
@@ -810,8 +810,8 @@ MUTANTS: Final = (
     Mutant(
         "forget what the receiver of a lock may have freed",
         FREE_GIVEN,
-        "self._given.release(doubtful=$doubtful)",
-        "self._given.release()",
+        "$given.release(doubtful=$doubtful)",
+        "$given.release()",
         Invariant.LOSS_IS_TRUE,
         "hand-off",
     ),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.laboratory.guided import Recipe, changed, explore
+from tests.laboratory.guided import PROTOCOL, Recipe, changed, explore
 from tests.laboratory.scenarios import SCENARIOS
+from tests.laboratory.unreached import WHY
 
 
 def test_a_recipe_names_one_plan_and_one_history() -> None:
@@ -36,3 +37,14 @@ def test_what_reaches_a_branch_for_the_first_time_is_kept() -> None:
     assert guide.histories == 40
     assert 0 < len(guide.kept) < 40
     assert len(missing) < total / 5
+
+
+def test_every_reason_is_for_a_line_of_the_source() -> None:
+    """Why a branch is never reached is forgotten with the branch."""
+    stale = [
+        (name, line)
+        for name, line in WHY
+        if line not in map(str.strip, (PROTOCOL / name).read_text(encoding="utf-8").splitlines())
+    ]
+
+    assert stale == []

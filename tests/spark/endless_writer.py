@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 from itertools import count
 
-from asynclock.spark.hudi.options import splice_write_options
+from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.hudi.session import session
+from tests.unit.specs import table_spec
 
 
 def main(path: str, provider: str) -> None:
     """Print the JVM's process id once the table exists, then keep writing."""
     spark = session("endless-writer", master="local[1]")
     options = {
-        **splice_write_options(base_path=path, table="killed", key=["key"], buckets=1, parallelism=1),
+        **sql_options(table_spec(path, buckets=1), tasks=1),
+        "hoodie.datasource.write.recordkey.field": "key",
         "hoodie.write.lock.provider": provider,
         "hoodie.write.lock.filesystem.expire": "0",
     }

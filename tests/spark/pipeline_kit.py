@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.streams import run
+from tests.cli.command import COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from asynclock.spark.report import RunReport
     from asynclock.spark.spec.model import Spec
@@ -98,6 +102,10 @@ class Pipeline:
         """Feed what is there, and end."""
         return run(spec, once=True, spark=self.spark, **options)
 
+    def endless(self, spec: Spec, **options: Any) -> RunReport:  # noqa: ANN401  as run has them
+        """Feed what comes, until ``stop`` is set."""
+        return run(spec, spark=self.spark, **options)
+
     def timeline(self, spec: Spec) -> Timeline:
         """The timeline, read now."""
         timeline = Timeline(self.spark, spec.table.path)
@@ -121,6 +129,39 @@ class Pipeline:
     def everything(self) -> set[str]:
         """Every file of the folder."""
         return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()}
+
+
+def asynclock(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, with the time that a session of its own needs to start."""
+    return subprocess.run(
+        [*COMMAND, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=4 * DEADLINE,
+        check=False,
+    )
+
+
+def slowly(frame: DataFrame, milliseconds: int = 20) -> DataFrame:
+    """The frame, which takes so long for each of its rows."""
+    sleep = f"java_method('java.lang.Thread', 'sleep', {milliseconds}L + 0 * monotonically_increasing_id())"
+    first, *others = frame.columns
+    slow = frame.selectExpr(f"{sleep} IS NOT NULL AS slept", *frame.columns)
+    return slow.selectExpr(f"IF(slept, NULL, {first}) AS {first}", *others)
+
+
+def waiting(frame: DataFrame, gate: Path) -> DataFrame:
+    """The frame, whose rows wait until the file ``gate`` exists."""
+    path = str(gate)
+
+    @F.udf("boolean")
+    def is_open(_: object) -> bool:
+        while not os.path.exists(path):  # noqa: PTH110  runs in a worker of Spark
+            time.sleep(0.05)
+        return True
+
+    return frame.where(is_open(frame.columns[0]))
 
 
 class Background:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import Spec
 
 DAY = 24 * 3600
+OTHER = {'"table"': '"other"', '"locks"': '"other-locks"'}
 UUID = "[0-9a-f]{8}-[0-9a-f-]{27}"
 
 
@@ -47,7 +48,7 @@ def test_every_commit_names_one_table(pipeline: Pipeline) -> None:
     spec = pipeline.spec()
     pipeline.run(spec, streams=["a"])
     pipeline.run(spec, streams=["b"])
-    other = pipeline.spec({'"table"': '"other"', "checkpoints/a": "checkpoints/new"}, name="other.toml")
+    other = pipeline.spec(OTHER | {"checkpoints/a": "checkpoints/new"}, name="other.toml")
     pipeline.run(other, streams=["a"])
 
     (first, second), (third,) = (pipeline.timeline(one).commits for one in (spec, other))
@@ -61,9 +62,9 @@ def test_checkpoint_of_another_table_is_refused(pipeline: Pipeline) -> None:
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
     spec = pipeline.spec()
     pipeline.run(spec, streams=["a"])
-    other = pipeline.spec({'"table"': '"other"', "checkpoints/a": "checkpoints/new"}, name="new.toml")
+    other = pipeline.spec(OTHER | {"checkpoints/a": "checkpoints/new"}, name="new.toml")
     pipeline.run(other, streams=["a"])
-    wrong = pipeline.spec({'"table"': '"other"'}, name="wrong.toml")
+    wrong = pipeline.spec(OTHER, name="wrong.toml")
     ids = [pipeline.timeline(one).commits[0].table_id for one in (spec, other)]
     before = pipeline.everything()
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock import spark as splice
 from examples import demo
 from examples.demo_children import DemoError, run_folder
-from examples.demo_table import TableFiles
+from examples.demo_table import LocalFolder, TableFiles
 from examples.demo_validation import validate
 from examples.fleet_oracle import Difference
 
@@ -85,7 +85,7 @@ def test_killed_instant_is_rolled_back(played: tuple[str, Path]) -> None:
 
     killed = re.search(r"kill -9 .* instant (\d{17}) is in flight", output)
     assert killed
-    table = TableFiles(folder / "table")
+    table = TableFiles(LocalFolder(folder / "table"))
     assert table.rollback_of(killed[1]) is not None
     assert not table.is_completed(killed[1])
     assert table.log_files(killed[1]) == []
@@ -98,8 +98,9 @@ def test_changed_cell_is_reported(played: tuple[str, Path], tmp_path: Path, spar
     _, folder = played
     shutil.copytree(folder / "table", tmp_path / "table")
     text = (folder / "fleet.toml").read_text()
-    for moved in ("table", "locks"):
-        text = text.replace(f"file://{folder}/{moved}", f"file://{tmp_path}/{moved}")
+    locks = splice.load_spec(folder / "fleet.toml").locks.url
+    text = text.replace(f"file://{folder}/table", f"file://{tmp_path}/table")
+    text = text.replace("[locks]", f'[locks]\nmoved_from = "{locks}"')
     path = tmp_path / "fleet.toml"
     path.write_text(text)
     spec = splice.load_spec(path)
@@ -204,7 +205,7 @@ def test_only_unfinished_instants_are_in_flight(tmp_path: Path) -> None:
     timeline = tmp_path / ".hoodie" / "timeline"
     timeline.mkdir(parents=True)
     (timeline / "20261121060404384.deltacommit.inflight").touch()
-    table = TableFiles(tmp_path)
+    table = TableFiles(LocalFolder(tmp_path))
     assert table.is_in_flight("20261121060404384")
 
     (timeline / "20261121060404384_20261121060405000.deltacommit").touch()

@@ -21,10 +21,11 @@ import pytest
 
 import asynclock
 from asynclock.backends import _mounts
-from asynclock.spark.hudi.options import FILE_LOCK_PROVIDER, read_options, splice_write_options
+from asynclock.spark.hudi.options import FILE_LOCK_PROVIDER, read_options, sql_options
 from asynclock.spark.hudi.session import hudi_bundle
 from tests.share import mounted_share
 from tests.spark.jvm import JavaProgram
+from tests.unit.specs import table_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -316,7 +317,7 @@ def test_a_writer_killed_inside_the_commit_leaves_no_lock(spark: SparkSession, t
     with _killed_inside_the_commit(table, FILE_LOCK_PROVIDER, lambda: _locked(lock_file)):
         _write(spark, table, FILE_LOCK_PROVIDER)
 
-    rows = spark.read.format("hudi").options(**read_options()).load(table.as_uri())
+    rows = spark.read.format("hudi").options(**read_options(table_spec(table.as_uri()))).load(table.as_uri())
     assert "alive" in {row["key"] for row in rows.collect()}
 
 
@@ -356,9 +357,8 @@ def _open_as(user: int, path: Path) -> None:
 
 def _write(spark: SparkSession, table: Path, provider: str) -> None:
     options = {
-        **splice_write_options(
-            base_path=table.as_uri(), table="killed", key=["key"], buckets=1, parallelism=1
-        ),
+        **sql_options(table_spec(table.as_uri(), buckets=1), tasks=1),
+        "hoodie.datasource.write.recordkey.field": "key",
         "hoodie.write.lock.provider": provider,
         "hoodie.write.lock.filesystem.expire": "0",
         "hoodie.write.lock.wait_time_ms": "500",

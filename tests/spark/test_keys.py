@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.spark.hudi.options import splice_write_options
+from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.leaders import Compaction
-from asynclock.spark.spec.keys import RECORD_KEY, record_key
+from asynclock.spark.spec.keys import record_key
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Pipeline
 
@@ -74,15 +74,14 @@ def test_plain_sql_meets_the_rows_of_the_streams(pipeline: Pipeline) -> None:
     deliver(pipeline, *({"k": key, "at": 1, "x": 1} for key in keys))
     spec = pipeline.spec(JSON)
     pipeline.run(spec, streams=["a"])
-    options = splice_write_options(base_path=spec.table.path, table="table", key=[RECORD_KEY], buckets=1)
-    options["hoodie.spark.sql.insert.into.operation"] = "upsert"
+    options = sql_options(spec)
     given = ", ".join(f"'{name}' = '{value}'" for name, value in options.items())
     sql = pipeline.spark.sql
     sql(f"CREATE TABLE stored USING hudi TBLPROPERTIES ({given}) LOCATION '{spec.table.path}'")
     try:
         sql("DELETE FROM stored WHERE k = 'urn:a:b,c'")
         sql("UPDATE stored SET a__ts = 2, a__x = 20 WHERE k = '::,'")
-        values = "k, 3L, 30, CAST(NULL AS STRING), CAST(NULL AS TIMESTAMP), CAST(NULL AS DOUBLE), false"
+        values = "k, 3L, 30, NULL, false, NULL, NULL, false"
         sql(f"INSERT INTO stored SELECT {record_key(spec.table)}, {values} FROM VALUES ('plain') AS t(k)")  # noqa: S608
     finally:
         sql("DROP TABLE stored")

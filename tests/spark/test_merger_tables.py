@@ -20,10 +20,11 @@ from asynclock.spark.hudi.options import (
     call_argument,
     compaction_options,
     read_options,
-    splice_write_options,
+    sql_options,
 )
 from tests.spark.histories import COLUMNS, TieCount, random_event, random_history
 from tests.spark.oracle import Arrival, Delete, Event, splice
+from tests.unit.specs import table_spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from asynclock.spark.hudi.options import QueryType
+    from asynclock.spark.spec.model import Spec
 
 # Dozens of commits each, on machines that do other things too.
 pytestmark = pytest.mark.timeout(300)
@@ -40,6 +42,7 @@ Key = tuple[str, ...]
 Batch = list[tuple[Key, Arrival]]
 
 # Values cross between Python and Spark as these types, so that no time zone comes into it.
+ALWAYS: Final = {hoodie.COMPACT_INLINE_MAX_DELTA_COMMITS: "1"}
 _PLAIN: Final = {"timestamp": "bigint", "date": "int"}
 
 
@@ -53,6 +56,13 @@ class Table:
     partition_by: Sequence[str] = ()
     buckets: int = 2
     arrived: dict[Key, list[Arrival]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def spec(self) -> Spec:
+        """The table, as the options want it."""
+        return table_spec(
+            self.path, key=self.key, partition_by=tuple(self.partition_by), buckets=self.buckets
+        )
 
     def write(self, batch: Batch) -> None:
         """One commit of the batch's events and, if it has any, one of its deletes before them."""
@@ -71,14 +81,14 @@ class Table:
 
     def compact(self) -> None:
         """Fold all logs into base files."""
-        options = call_argument(compaction_options(base_path=self.path, key=self.key, every_commits=1))
+        options = call_argument(compaction_options(self.spec) | ALWAYS)
         self.spark.sql(
             f"call run_compaction(op => 'scheduleandexecute', path => '{self.path}', options => '{options}')"
         ).collect()
 
     def read(self, query_type: QueryType = "snapshot") -> DataFrame:
         """The table as a reader sees it."""
-        options = read_options(query_type=query_type)
+        options = read_options(self.spec, query_type=query_type)
         return self.spark.read.format("hudi").options(**options).load(self.path)
 
     def rows(self, frame: DataFrame, columns: Mapping[str, str] = COLUMNS) -> dict[Key, dict[str, Any]]:
@@ -130,14 +140,10 @@ class Table:
         return self.spark.createDataFrame(rows, schema).select(*names, *typed)
 
     def _save(self, frame: DataFrame, operation: str = "upsert") -> None:
-        options = splice_write_options(
-            base_path=self.path,
-            table="splice",
-            key=self.key,
-            partition_by=self.partition_by,
-            buckets=self.buckets,
-        )
-        options["hoodie.datasource.write.operation"] = operation
+        options = sql_options(self.spec) | {
+            hoodie.DATASOURCE_WRITE_RECORDKEY_FIELD: ",".join(self.key),
+            hoodie.DATASOURCE_WRITE_OPERATION: operation,
+        }
         frame.write.format("hudi").options(**options).mode("append").save(self.path)
 
 
@@ -287,7 +293,7 @@ def test_a_compaction_without_the_merger_changes_nothing(spark: SparkSession, tm
     table = Table(spark, (tmp_path / "table").as_uri())
     for ts, x in ((2, 1), (1, 2)):
         table.write([(("N1",), Event("gate", ts, {"x": x}))])
-    options = compaction_options(base_path=table.path, key=table.key, every_commits=1)
+    options = compaction_options(table.spec) | ALWAYS
     del options[hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES]
     call = f"path => '{table.path}', options => '{call_argument(options)}'"
 
@@ -322,7 +328,7 @@ def test_an_incremental_read_may_ask_for_one_column(spark: SparkSession, tmp_pat
 
     frame = (
         spark.read.format("hudi")
-        .options(**read_options(query_type="incremental"))
+        .options(**read_options(table.spec, query_type="incremental"))
         .option("hoodie.datasource.read.begin.instanttime", str(int(first) + 1))
         .load(table.path)
     )

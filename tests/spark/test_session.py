@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
 
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
-from asynclock.spark.hudi import session
+from asynclock.spark.hudi import session as session_module
 from asynclock.spark.hudi.options import MERGER_CLASS
-from asynclock.spark.hudi.session import HUDI_BUNDLE, MERGER_JAR, hudi_bundle, session_conf
+from asynclock.spark.hudi.session import HUDI_BUNDLE, MERGER_JAR, hudi_bundle, session, session_conf
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,9 +112,7 @@ def test_without_a_bundle_here_spark_downloads_it(tmp_path: Path, monkeypatch: p
 
 def test_a_missing_merger_jar_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An install without the jar works for the lock; the session names the two ways to it."""
-    # By import: the package's attribute of that name is the function.
-    module = import_module("asynclock.spark.hudi.session")
-    monkeypatch.setattr(module, "MERGER_JAR", tmp_path / "asynclock-hudi.jar")
+    monkeypatch.setattr(session_module, "MERGER_JAR", tmp_path / "asynclock-hudi.jar")
 
     with pytest.raises(ConfigError, match=r"asynclock-hudi\.jar.*make jar.*release wheel"):
         session()

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock import sync
+from asynclock.errors import ConfigError
 from asynclock.spark.hudi.instants import BatchCommit
-from asynclock.spark.reader.validation import Difference, repeated_batches, stale_commits, validate
+from asynclock.spark.reader import validation
+from asynclock.spark.reader.committed import repeated_batches, stale_commits
+from asynclock.spark.reader.second_reader.expected import Expected
+from asynclock.spark.reader.snapshot import snapshot
+from asynclock.spark.reader.validation import Difference, validate
+from asynclock.spark.services.leaders import Cleaning, Compaction
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.splice import Splice
 from tests.cli.command import COMMAND
 from tests.spark.pipeline_kit import Pipeline
@@ -45,7 +53,8 @@ def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
 def copy_of(pipeline: Pipeline, spec: Spec) -> Spec:
     """A spec of a copy of the table, over the same sources."""
     shutil.copytree(spec.table.path.removeprefix("file://"), pipeline.folder / "copy")
-    return pipeline.spec({'path = "table"': 'path = "copy"'}, name="copy.toml")
+    locks = 'url = "copy-locks"\nmoved_from = "locks"'
+    return pipeline.spec({'path = "table"': 'path = "copy"', 'url = "locks"': locks}, name="copy.toml")
 
 
 def test_spliced_table_is_what_its_sources_say(pipeline: Pipeline) -> None:
@@ -100,12 +109,13 @@ def test_a_cell_that_should_be_null_is_reported(pipeline: Pipeline) -> None:
 
 
 def test_rows_on_one_side_only_are_reported(pipeline: Pipeline) -> None:
-    """A row that no source has and a row of a file that was never read are told as rows."""
+    """A row that no source has and a row that is missing in the table are told as rows."""
     spec = pipeline.spec()
     pipeline.run(spec)
     frame = pipeline.spark.createDataFrame([("surplus", 1, 1, None)], A_SCHEMA)
     Splice(spec, pipeline.spark).write(frame, "a")
-    unread = pipeline.deliver("a", {"k": "missing", "at": 1, "x": 1})
+    with (pipeline.folder / "in" / "a" / "0001.csv").open("a") as file:
+        file.write("missing,1,1,\n")
 
     report = validate(spec, pipeline.spark)
 
@@ -114,7 +124,117 @@ def test_rows_on_one_side_only_are_reported(pipeline: Pipeline) -> None:
         Difference(key={"k": "missing"}, column=None, expected="one row", found=None),
         Difference(key={"k": "surplus"}, column=None, expected=None, found="one row"),
     )
-    assert [name.rpartition("/")[2] for name in report.streams[0].unread_files] == [unread.name]
+    assert [name.rpartition("/")[2] for name in report.streams[0].changed_files] == ["0001.csv"]
+
+
+def test_streams_and_services_may_go_on_meanwhile(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is committed, compacted and cleaned after the start of a validation is not looked at."""
+    spec = pipeline.spec()
+    pipeline.run(spec)
+
+    class Interfering(Expected):
+        """Made when the table is pinned and the files are listed."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401  as its base has them
+            super().__init__(*args, **options)
+            pipeline.deliver("a", *({"k": f"N{i}", "at": 9, "x": -i} for i in range(60)))
+            pipeline.run(spec)
+            Compaction(spec, pipeline.spark).step()
+            Cleaning(spec, pipeline.spark).step()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(validation, "Expected", Interfering)
+        beside = validate(spec, pipeline.spark)
+    after = validate(spec, pipeline.spark)
+
+    assert (beside.ok, beside.keys, beside.sample) == (True, 50, ())
+    assert (after.ok, after.keys) == (True, 60)
+    assert str(beside.as_of) < str(after.as_of)
+
+
+def test_table_is_looked_at_as_of_an_instant(pipeline: Pipeline) -> None:
+    """What was wrong then shows, what came later does not, and a file that was read later is told."""
+    spec = pipeline.spec()
+    pipeline.run(spec)
+    frame = pipeline.spark.createDataFrame([("N7", 1, 108, None)], A_SCHEMA)
+    Splice(spec, pipeline.spark).write(frame, "a")
+    later = pipeline.deliver("a", {"k": "N7", "at": 8, "x": 8}, {"k": "N99", "at": 8, "x": 8})
+    pipeline.run(spec)
+    times = [commit.completed for commit in pipeline.timeline(spec).commits]
+
+    right, wrong, now = (validate(spec, pipeline.spark, as_of=time) for time in times[-3:])
+
+    assert (right.ok, right.as_of, right.keys) == (True, times[-3], 50)
+    assert [name.rpartition("/")[2] for name in right.streams[0].unread_files] == [later.name]
+    assert wrong.sample == (Difference(key={"k": "N7"}, column="a__x", expected="107", found="108"),)
+    assert (now.ok, now.keys, now.streams[0].unread_files) == (True, 51, ())
+    command = [*COMMAND, "pipeline", "validate", str(spec.path), "--as-of", times[-2]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, f"as of {times[-2]}" in done.stdout) == (1, True), done.stderr
+
+
+def test_instant_that_cannot_be_looked_at_is_refused(pipeline: Pipeline) -> None:
+    """Before the first commit, while a write from before is in flight, and when files are cleaned away."""
+    spec = pipeline.spec({"keep_min_commits = 2, keep_max_commits = 3": "keep_min_commits = 50"})
+    pipeline.run(spec)
+    times = [commit.completed for commit in pipeline.timeline(spec).commits]
+    for instant in ("20200101000000000", "yesterday"):
+        with pytest.raises(ConfigError, match="nothing was committed by then"):
+            validate(spec, pipeline.spark, as_of=instant)
+    timeline = pipeline.folder / "table" / ".hoodie" / "timeline"
+    dead = timeline / f"{int(times[0]) + 1}.deltacommit.requested"
+    dead.touch()
+    with pytest.raises(ConfigError, match="a write that began before then is still in flight"):
+        validate(spec, pipeline.spark, as_of=times[-2])
+    assert validate(spec, pipeline.spark).ok
+    dead.unlink()
+    for batch in range(2):
+        pipeline.deliver("a", {"k": "N1", "at": 10 + batch, "x": 1})
+        pipeline.run(spec)
+        Compaction(spec, pipeline.spark).step()
+        Cleaning(spec, pipeline.spark).step()
+
+    with pytest.raises(ConfigError, match="cleaned away"):
+        validate(spec, pipeline.spark, as_of=times[0])
+
+
+def test_key_that_is_stored_twice_is_reported(pipeline: Pipeline) -> None:
+    """Once more in another file group, as plain SQL stores it, and once more in another partition."""
+    partitioned = {"buckets = 1": 'buckets = 1\npartition_by = ["note"]', ', note = "string"': ""}
+    spec = pipeline.spec(partitioned)
+    row = ("N1", 1, 1, "here")
+    shutil.rmtree(pipeline.folder / "in" / "a")
+    (pipeline.folder / "in" / "a").mkdir()
+    pipeline.place("a", "csv", "k,at,x,note\nN1,1,1,here\nN2,1,1,here\n")
+    pipeline.run(spec, streams=["a"])
+    once = validate(spec, pipeline.spark)
+    frame = pipeline.spark.createDataFrame([row], A_SCHEMA)
+
+    Splice(spec, pipeline.spark).write(frame.replace("here", "there"), "a")
+    moved = validate(spec, pipeline.spark)
+    plain = snapshot(spec, pipeline.spark).where("k = 'N2'").withColumn(RECORD_KEY, F.col("k"))
+    plain.write.format("hudi").options(
+        **{
+            "hoodie.table.name": "table",
+            "hoodie.datasource.write.operation": "insert",
+            "hoodie.datasource.write.recordkey.field": RECORD_KEY,
+            "hoodie.datasource.write.partitionpath.field": "note",
+            "hoodie.datasource.write.hive_style_partitioning": "true",
+            "hoodie.datasource.write.partitionpath.urlencode": "true",
+            "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+            "hoodie.metadata.enable": "false",
+        }
+    ).mode("append").save(spec.table.path)
+    twice = validate(spec, pipeline.spark)
+
+    surplus = Difference(key={"k": "N1", "note": "there"}, column=None, expected=None, found="one row")
+    parted = Difference(key={"k": "N1"}, column=None, expected="one row", found="2 partitions")
+    assert once.ok
+    assert moved.sample == (surplus, parted)
+    doubled = Difference(key={"k": "N2", "note": "here"}, column=None, expected="one row", found="2 rows")
+    assert twice.sample == (surplus, parted, doubled)
 
 
 def test_misreading_by_the_stream_shows_as_a_difference(
@@ -151,24 +271,51 @@ def test_sample_of_the_keys_says_so(pipeline: Pipeline) -> None:
     assert 0 < wrong.differences < 30
 
 
-def test_commit_of_a_stale_holder_is_named(pipeline: Pipeline) -> None:
-    """A commit under an older token than its stream had seen is told, though the data are right."""
+def test_stale_commit_fails_if_it_changed_the_table(pipeline: Pipeline) -> None:
+    """A commit under an older token is told; one that says nothing new does no harm."""
     spec = pipeline.spec()
+    pipeline.run(spec)
     splice = Splice(spec, pipeline.spark)
-    frame = pipeline.spark.createDataFrame([("N1", 1, 1, None)], A_SCHEMA)
+    same = pipeline.spark.createDataFrame([("N7", 1, 107, None)], A_SCHEMA)
+    other = pipeline.spark.createDataFrame([("N7", 1, 1, None)], A_SCHEMA)
     # Of two locks, so that both leases live: as if the older holder had not noticed its loss.
     with (
         sync.connect(spec.locks.url, settings=spec.locks.settings) as client,
-        client.lock("stream/a").hold() as older,
-        client.lock("stand-in").hold() as newer,
+        client.lock("stand-in").hold() as older,
+        client.lock("another").hold() as newer,
     ):
         assert older.fencing_token < newer.fencing_token
-        for batch, lease in enumerate((older, newer, older)):
-            splice.write(frame, "a", batch_id=batch, query_id="q", lease=lease)
+        for lease in (newer, older):
+            splice.write(same, "a", batch_id=7, query_id=f"q{lease.fencing_token}", lease=lease)
+        harmless = validate(spec, pipeline.spark)
+        splice.write(other, "a", batch_id=8, query_id="q", lease=older)
+        splice.write(same, "a", batch_id=9, query_id="q", lease=newer)
 
     report = validate(spec, pipeline.spark)
 
-    assert [commit.batch_id for commit in report.stale_commits] == [2]
+    assert ([one.batch_id for one in harmless.stale_commits], harmless.ok) == ([7], True)
+    assert [one.batch_id for one in report.stale_commits] == [7, 8]
+    assert [one.batch_id for one in report.changing_commits] == [8]
+    assert (report.differences, report.ok) == (0, False)
+
+
+def test_repeated_batch_fails_if_it_changed_the_table(pipeline: Pipeline) -> None:
+    """A batch that was committed twice does no harm if the second time said the same."""
+    spec = pipeline.spec()
+    pipeline.run(spec)
+    writers = [Splice(spec, pipeline.spark) for _ in range(3)]
+    rows = [("N7", 1, 107, None), ("N7", 1, 107, None), ("N7", 1, 1, None)]
+    frames = [pipeline.spark.createDataFrame([row], A_SCHEMA) for row in rows]
+    for writer, frame in zip(writers, frames, strict=True):
+        # As a writer would that looked at the timeline before the other one's commit.
+        writer._timeline.has = lambda *_: None  # type: ignore[method-assign]
+        writer.write(frame, "a", batch_id=7, query_id="q")
+
+    report = validate(spec, pipeline.spark)
+
+    repeated = [commit.requested for commit in report.repeated_batches]
+    assert (len(repeated), len(set(repeated))) == (2, 2)
+    assert [commit.requested for commit in report.changing_commits] == repeated[1:]
 
 
 def commit(batch_id: int, token: int = 1, *, stream: str = "a", query_id: str = "q") -> BatchCommit:

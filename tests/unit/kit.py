@@ -6,7 +6,9 @@ import asyncio
 import functools
 import inspect
 from random import Random
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+import pytest
 
 import asynclock
 from asynclock import ConfigError, Lease, LeaseSettings, LockClient
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from asynclock.testing.store import Operation
 
 P = ParamSpec("P")
+T = TypeVar("T")
 SETTINGS = LeaseSettings(validity=10.0, safety_margin=1.0, max_clock_skew=1.0, poll_interval=0.25)
 TIMING = Timing(SETTINGS, resolution=0.0)
 BELIEF = 9.0
@@ -178,8 +181,25 @@ def writes_by_us(world: World) -> list[tuple[Operation, LockRecord]]:
 
 async def while_renewing(lease: asynclock.Lease) -> None:
     """Wait until a renewal of the lease is under way."""
-    while not lease._held.renewing:  # noqa: ASYNC110  nothing tells of the sending
+    while lease._held.renewal is None:  # noqa: ASYNC110  nothing tells of the sending
         await asyncio.sleep(0.001)
+
+
+def start_eagerly(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Start a task whose first step runs at once, as ``asyncio.eager_task_factory`` of Python 3.12 does."""
+    loop, first_step = asyncio.get_running_loop(), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "call_soon", lambda step, **_: first_step.append(step))
+        task: asyncio.Task[T] = asyncio.tasks._PyTask(coroutine, loop=loop)  # type: ignore[attr-defined]
+    starter = asyncio.current_task()
+    if starter is not None:
+        asyncio._leave_task(loop, starter)
+    try:
+        first_step[0]()
+    finally:
+        if starter is not None:
+            asyncio._enter_task(loop, starter)
+    return task
 
 
 async def steps(count: int) -> None:

@@ -79,6 +79,33 @@ async def test_reaping_ends(world: World) -> None:
 
 
 @in_virtual_time
+async def test_a_clean_up_without_an_answer_tells_nothing_after_the_loss(world: World) -> None:
+    """It is no release that could not be confirmed: the lease was lost before (rule 6)."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        faulty(client).inject(Fault.REQUEST_LOST, times=ALWAYS)
+        await until_lost(lease)
+        await asyncio.sleep(60.0)
+
+        assert world.told()[-1] == "lost"
+
+
+@in_virtual_time
+async def test_a_clean_up_that_proves_no_loss_tells_no_release(world: World) -> None:
+    """Its free record may have landed before another took the lock; the lease was lost (rule 6)."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        faulty(client).inject(Fault.REQUEST_LOST, times=ALWAYS)
+        await until_lost(lease)
+        await asyncio.sleep(2.0)  # writes of the clean-up have gone unanswered
+        world.put(our_record(valid_until=world.now + 60.0))
+        faulty(client).calm()
+        await asyncio.sleep(20.0)
+
+        assert world.told()[-1] == "lost"
+
+
+@in_virtual_time
 async def test_a_successor_of_a_lost_lease_is_left_alone(world: World) -> None:
     """Cleaning up frees our records only."""
     async with world.client() as client:

@@ -160,6 +160,22 @@ def test_the_longer_of_two_stand_backs_counts() -> None:
     assert turns.away_for(0.0) == pytest.approx(4.0)
 
 
+@in_virtual_time
+async def test_the_end_of_a_long_run_cuts_no_stand_back_short(world: World) -> None:
+    """A process that may be ending acquires nothing for twice the exit bound, however long it has held."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        _held = await lock.acquire()
+        await asyncio.sleep(TIMING.run_length + 1.0)
+        signalled = world.now
+        await client.release_all(loss="a signal")
+
+        lease = await lock.acquire()
+
+        assert world.now - signalled >= 2 * client.exit_bound
+        await lease.release()
+
+
 @pytest.mark.parametrize("timeout", [None, 60])
 @in_virtual_time
 async def test_a_client_makes_way_for_two_poll_intervals_at_most(world: World, timeout: float | None) -> None:

@@ -266,8 +266,7 @@ def test_spec_is_rendered_for_a_folder(tmp_path: Path) -> None:
     written = tomllib.loads(write_spec(folder).read_text())
 
     assert written["table"]["path"] == f"file://{folder}/table"
-    assert written["locks"]["url"] == f"file://{folder}/locks"
+    assert "asynclock-fleet" not in (folder / "fleet.toml").read_text()
     for name, stream in written["streams"].items():
         assert stream["source"] == f"{folder}/data/{name}/*.csv"
-        assert stream["checkpoint"] == f"{folder}/checkpoints/{name}"
         assert stream["columns"] == shipped["streams"][name]["columns"]

@@ -182,7 +182,7 @@ def test_a_release_on_a_loop_that_stopped_is_refused() -> None:
 
     with pytest.raises(asynclock.ConfigError, match="does not run any more"):
         asyncio.run(lease.release())
-    asyncio.run(client.aclose())
+    loop.run_until_complete(client.aclose())
 
     loop.close()
     del lease

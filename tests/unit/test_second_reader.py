@@ -222,6 +222,17 @@ def test_differences_say_what_is_missing_surplus_twice_and_other(expected: Expec
     assert (expected.count(), expected.keys()) == (5, 5)
 
 
+def test_key_in_two_partitions_is_one_difference(tmp_path: Path) -> None:
+    """It is told without a partition, also if the sources have it in both."""
+    made = Expected(tmp_path, [[("a__ts", "int")]], key_columns=1)
+    rows = [(("k", "p"), 0, (0,)), (("k", "q"), 0, (0,)), (("l", "p"), 0, (0,))]
+    made.add(0, rows)
+    made.compare([(key, [cells]) for key, _, cells in rows])
+
+    assert list(made.differences()) == [(("k",), None, "one row", "2 partitions")]
+    made.close()
+
+
 def test_sample_keeps_one_key_in_some(tmp_path: Path) -> None:
     """Only sampled keys are kept, always the same ones."""
     made = Expected(tmp_path, [[("a__ts", "int")]], one_key_in=10)

@@ -22,7 +22,9 @@ from asynclock.backends.s3 import open_s3
 from asynclock.client import LockClient
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.probe import probe_backend
-from asynclock.spark.spec.model import Column, LocksSpec, StreamSpec, TableSpec
+from asynclock.spark.spec.column import Column
+from asynclock.spark.spec.locks import LocksSpec
+from asynclock.spark.spec.model import StreamSpec, TableSpec
 from asynclock.sync import hudi as blocking
 from tests.unit.test_errors import FIELDS, every_error
 

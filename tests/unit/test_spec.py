@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -12,14 +13,19 @@ import pytest
 from asynclock import sync
 from asynclock.errors import ConfigError, SpecError
 from asynclock.settings import LeaseSettings
+from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.load import load_spec, missing_source
-from asynclock.spark.spec.model import Column, LocksSpec, ServicesSpec, Spec, StreamSpec, TableSpec
+from asynclock.spark.spec.locks import LocksSpec
+from asynclock.spark.spec.model import ServicesSpec, Spec, StreamSpec, TableSpec
+from asynclock.spark.spec.place import same_locks
 from asynclock.spark.spec.toml import SpecFile
-from tests.unit.specs import SPEC
+from tests.unit.specs import SPEC, TEN_LINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 def test_reads_every_setting(write_spec: Callable[[str], Path], tmp_path: Path) -> None:
@@ -68,6 +74,125 @@ def test_locks_may_lie_in_a_folder_of_any_name(
         made = {path.name for path in tmp_path.iterdir()}
 
     assert (unquote(name) if form.startswith("file:") else name) in made
+
+
+def test_ten_lines_describe_a_table_of_two_streams(write_spec: Callable[[str], Path], tmp_path: Path) -> None:
+    """Format, checkpoint and locks need no setting: they follow from the suffix and the path of the table."""
+    spec = load_spec(write_spec(TEN_LINES))
+
+    assert len(TEN_LINES.strip().split("\n")) == 10
+    assert [stream.format for stream in spec.streams] == ["csv", "csv"]
+    assert spec.locks.url == (tmp_path / ".asynclock/fleet/locks").as_uri()
+    assert [stream.checkpoint for stream in spec.streams] == [
+        f"file://{tmp_path}/.asynclock/fleet/checkpoints/{name}" for name in ("departures", "arrivals")
+    ]
+
+
+def test_the_spec_of_the_readme_is_a_spec(write_spec: Callable[[str], Path], tmp_path: Path) -> None:
+    """Its ten lines are read as they stand, and its shared column has the names that the text says."""
+    for stream in ("departures", "arrivals"):
+        (tmp_path / "data" / stream).mkdir(parents=True)
+    (block,) = re.findall(r"```toml\n(.*?)```", README.read_text(), re.DOTALL)
+
+    spec = load_spec(write_spec(block))
+
+    assert len(block.strip().split("\n")) == 10
+    assert {"departures__delay", "arrivals__delay"} <= set(spec.view_names().values())
+
+
+@pytest.mark.parametrize(
+    ("path", "locks"),
+    [
+        ("s3a://lake/fleet", "s3a://lake/.asynclock/fleet/locks"),
+        ("s3a://lake//warehouse/fleet/", "s3a://lake/warehouse/.asynclock/fleet/locks"),
+        ("gs://lake/a/../fleet", "gs://lake/.asynclock/fleet/locks"),
+        (
+            "abfs://lake@account.dfs.core.windows.net/fleet",
+            "abfs://lake@account.dfs.core.windows.net/.asynclock/fleet/locks",
+        ),
+        ("file:///x/my fleet", "file:///x/.asynclock/my%20fleet/locks"),
+        ("file:/x/fleet", "file:///x/.asynclock/fleet/locks"),
+    ],
+)
+def test_locks_are_beside_the_table_on_any_store(
+    write_spec: Callable[[str], Path], path: str, locks: str
+) -> None:
+    """The place of the locks follows from the path of the table alone, however it is spelled."""
+    assert load_spec(write_spec(TEN_LINES.replace('"fleet"', f'"{path}"'))).locks.url == locks
+
+
+def test_a_table_behind_a_link_has_one_place_of_locks(
+    write_spec: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Two writers that reach one local table by two paths bind to the same locks."""
+    (tmp_path / "disk" / "fleet").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("disk/fleet")
+
+    urls = [load_spec(write_spec(TEN_LINES.replace('"fleet"', f'"{path}"'))).locks.url
+            for path in ("disk/fleet", "link")]  # fmt: skip
+
+    assert urls == [(tmp_path / "disk/.asynclock/fleet/locks").as_uri()] * 2
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("in/arrivals/*.csv.gz", "csv"),
+        ("in/arrivals/part-*.snappy.parquet", "parquet"),
+        ("in/arrivals/*.jsonl.zst", "json"),
+        ("in/arrivals/*.NDJSON", "json"),
+    ],
+)
+def test_the_suffix_of_the_source_says_the_format(
+    write_spec: Callable[[str], Path], tmp_path: Path, source: str, kind: str
+) -> None:
+    """A suffix of compression is set aside."""
+    (tmp_path / source.replace("*", "1")).write_text("")
+    text = TEN_LINES.replace("in/arrivals/*.csv", source)
+
+    assert load_spec(write_spec(text)).stream("arrivals").format == kind
+
+
+def test_a_name_of_one_stream_stays_plain_in_the_view(write_spec: Callable[[str], Path]) -> None:
+    """A name of several streams gets the stream before it, and as gives any column another name."""
+    text = TEN_LINES.replace("origin", "place").replace("dest", "Place")
+    plain = load_spec(write_spec(text)).view_names()
+    renamed = load_spec(write_spec(text + 'as = { Place = "place", arrived_at = "landed" }\n')).view_names()
+
+    assert plain == {
+        "departures__ts": "departed_at",
+        "departures__place": "departures__place",
+        "departures__delay": "departures__delay",
+        "arrivals__ts": "arrived_at",
+        "arrivals__Place": "arrivals__Place",
+        "arrivals__delay": "arrivals__delay",
+    }
+    assert renamed == plain | {"arrivals__ts": "landed", "arrivals__Place": "place"}
+
+
+def test_tombstones_are_not_in_the_view(write_spec: Callable[[str], Path]) -> None:
+    """Every stream may have a tombstone, and none of them has a name there."""
+    names = load_spec(
+        write_spec(TEN_LINES.replace("delay", "deleted").replace("int", "boolean"))
+    ).view_names()
+
+    assert set(names.values()) == {"departed_at", "origin", "arrived_at", "dest"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("s3://lake/locks", "s3a://lake//locks/", True),
+        ("abfs://lake@x.dfs.core.windows.net/l", "wasbs://lake@x.blob.core.windows.net/l", True),
+        ("file:///a%20b/locks", "file:/a b/locks/", True),
+        ("memory://x", "memory://x", True),
+        ("s3://lake/locks", "gs://lake/locks", False),
+        ("s3://lake/locks", "s3://lake/locks2", False),
+    ],
+)
+def test_lock_urls_are_compared_as_places(one: str, other: str, same: bool) -> None:  # noqa: FBT001  a case
+    """Spellings of one place are one place."""
+    assert same_locks(one, other) is same
 
 
 def test_ordering_column_is_stored_as_ts(write_spec: Callable[[str], Path]) -> None:

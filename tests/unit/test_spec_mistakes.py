@@ -53,23 +53,123 @@ BAD = [
     ),
     pytest.param(
         (
-            'landed_in = "string"',
-            'origin = "string"',
-            31,
-            "streams.arrivals.columns.origin",
-            ["'origin'", "'departures'", "'arrivals'", "drop or rename"],
+            'on_bad_row = "quarantine"',
+            'optional = ["orign"]',
+            20,
+            "streams.departures.optional",
+            ["orign", "did you mean 'origin'"],
         ),
-        id="column-of-two-streams",
+        id="unknown-optional",
+    ),
+    pytest.param(
+        (
+            'on_bad_row = "quarantine"',
+            'optional = ["departed_at"]',
+            20,
+            "streams.departures.optional",
+            ["departed_at", "the ordering column cannot be missing"],
+        ),
+        id="optional-ordering",
+    ),
+    pytest.param(
+        (
+            'on_bad_row = "quarantine"\ncolumns = {',
+            'optional = ["tailnum"]\ncolumns = { tailnum = "string",',
+            20,
+            "streams.departures.optional",
+            ["tailnum", "a key or partition column cannot be missing"],
+        ),
+        id="optional-key",
     ),
     pytest.param(
         (
             'landed_in = "string"',
-            'Origin = "string"',
+            'TailNum = "string"',
             31,
-            "streams.arrivals.columns.Origin",
-            ["'Origin'", "'departures'", "drop or rename"],
+            "streams.arrivals.columns.TailNum",
+            ["'tailnum'", "in case only"],
         ),
-        id="column-of-two-streams-but-for-case",
+        id="key-column-in-another-case",
+    ),
+    pytest.param(
+        (
+            'checkpoint = "checkpoints/arrivals"',
+            'as = { landed_in = "Origin" }',
+            27,
+            "streams.arrivals.as.landed_in",
+            ["two columns 'Origin'", "'landed_in' of stream 'arrivals'", "'origin' of stream 'departures'"],
+        ),
+        id="view-name-of-another-column",
+    ),
+    pytest.param(
+        (
+            'checkpoint = "checkpoints/arrivals"',
+            'as = { landed_in = "tailnum" }',
+            27,
+            "streams.arrivals.as.landed_in",
+            ["two columns 'tailnum'", "a key or partition column"],
+        ),
+        id="view-name-of-the-key",
+    ),
+    pytest.param(
+        (
+            'checkpoint = "checkpoints/arrivals"',
+            'as = { landed = "place" }',
+            27,
+            "streams.arrivals.as.landed",
+            ["unknown name 'landed'", "did you mean 'landed_in'"],
+        ),
+        id="unknown-column-in-as",
+    ),
+    pytest.param(
+        (
+            'checkpoint = "checkpoints/arrivals"',
+            'as = { landed_in = "where landed" }',
+            27,
+            "streams.arrivals.as.landed_in",
+            ["'where landed'", "letters, digits and _"],
+        ),
+        id="no-name-in-as",
+    ),
+    pytest.param(
+        (
+            '[streams.departures]\nsource = "in/departures/*.csv"\nformat = "csv"',
+            '[streams.departures]\nsource = "in/departures/"',
+            14,
+            "streams.departures.format",
+            ["does not end in .csv", "add format = 'csv' | 'parquet' | 'json'"],
+        ),
+        id="no-format-in-the-source",
+    ),
+    pytest.param(
+        (
+            '"string", dep_delay = "double" }',
+            '"string", dep_delay = "double" }\n[streams.weather]\nsource = "in/arrivals/*.csv"',
+            22,
+            "streams.weather.columns",
+            ["missing", "asynclock pipeline init"],
+        ),
+        id="no-columns",
+    ),
+    pytest.param(
+        (
+            'path = "table"\nkey = ["tailnum"]\nbuckets = 2\n\n[locks]\nurl = "locks"',
+            'path = "s3a://lake"\nkey = ["tailnum"]\nbuckets = 2\n\n[locks]',
+            2,
+            "table.path",
+            ["s3a://lake", "a whole bucket", "[locks] url"],
+        ),
+        id="no-place-beside-a-bucket",
+    ),
+    pytest.param(
+        (
+            'path = "table"\nkey = ["tailnum"]\nbuckets = 2\n\n[locks]\nurl = "locks"',
+            'path = "hdfs://nameservice/fleet"\nkey = ["tailnum"]\nbuckets = 2\n\n[locks]',
+            2,
+            "table.path",
+            ["no locks can be beside the table", "unknown scheme", "[locks] url"],
+        ),
+        id="no-locks-on-the-table's-store",
     ),
     pytest.param(
         (
@@ -150,16 +250,6 @@ BAD = [
             ["more than 0"],
         ),
         id="validity-zero",
-    ),
-    pytest.param(
-        (
-            'url = "locks"\n',
-            "",
-            6,
-            "locks.url",
-            ["missing; add url"],
-        ),
-        id="no-locks-url",
     ),
     pytest.param(
         ('url = "locks"', 'url = "ftp://host/locks"', 7, "locks.url", ["ftp://host", "unknown scheme"]),

@@ -208,3 +208,22 @@ def test_the_wait_for_a_token_is_bounded() -> None:
     store = some_store(1.0)
 
     assert store.until_settled(store.now().wall) == 2 * store.timing.slack
+
+
+@in_virtual_time
+async def test_a_token_that_has_settled_stays_so_after_a_renewal(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the renewal was sent before and no Date is carried any more when it lands."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        lease._held.head.settled_at = world.now - 1.0
+        confirming = asyncio.create_task(lease.confirm())
+        await asyncio.sleep(0.001)
+        assert lease._held.until_settled() == 0.0
+
+        monkeypatch.setattr(client._objects.time, "bounds", lambda _: None)
+        await confirming
+
+        assert lease._held.until_settled() == 0.0
+        monkeypatch.undo()

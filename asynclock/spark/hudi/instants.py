@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -10,9 +11,16 @@ if TYPE_CHECKING:
 
 METADATA_PREFIX: Final = "asynclock."
 DELTA_COMMIT: Final = "deltacommit"
+DELETES: Final = "__deletes"
+"""What a delete's commit has for its stream; no stream can have this name. Its query is the delete's id."""
 COMPACTION: Final = "compaction"
 COMPACTED: Final = "commit"
+CLUSTERING: Final = "clustering"
+CLUSTERED: Final = "replacecommit"
 CLEAN: Final = "clean"
+SAVEPOINT: Final = "savepoint"
+WRITES: Final = frozenset({DELTA_COMMIT, COMPACTED})
+"""Actions of a batch: a compaction, which completes as ``commit``, has no batch in its metadata."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +55,11 @@ class BatchCommit:
         buckets: Number of buckets that the writer assumed.
         key: The key columns of the table.
         table_id: Id of the table, chosen by its first writer and kept by all others.
+        locks: URL of the locks that the writer held; empty in commits from before it was kept.
+        view: The names of columns in the view by their physical names, where those do not tell them.
+        columns: The columns of the stream that the batch was read with, by their names in the spec, and their
+            types, with ``?`` if optional; the ordering column first. Empty in commits without it.
+        floats: The stored columns that hold floats as doubles.
     """
 
     requested: str
@@ -59,6 +72,10 @@ class BatchCommit:
     buckets: int
     key: tuple[str, ...]
     table_id: str
+    columns: tuple[tuple[str, str], ...] = ()
+    floats: tuple[str, ...] = ()
+    locks: str = ""
+    view: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def batch(self) -> tuple[str, str, int]:
@@ -67,9 +84,15 @@ class BatchCommit:
 
     def metadata(self) -> dict[str, str]:
         """Return the entries for the commit's metadata; ``parse`` reads them."""
-        names = ("stream", "query_id", "batch_id", "fencing_token", "owner", "buckets", "table_id")
+        names = ("stream", "query_id", "batch_id", "fencing_token", "owner", "buckets", "table_id", "locks")
         said = {name: str(getattr(self, name)) for name in names}
-        return {METADATA_PREFIX + name: text for name, text in (said | {"key": ",".join(self.key)}).items()}
+        said |= {
+            "key": ",".join(self.key),
+            "columns": json.dumps(dict(self.columns), separators=(",", ":")),
+            "floats": ",".join(self.floats),
+            "view": json.dumps(self.view, separators=(",", ":")),
+        }
+        return {METADATA_PREFIX + name: text for name, text in said.items()}
 
     @classmethod
     def parse(cls, requested: str, completed: str, metadata: Mapping[str, str]) -> BatchCommit:
@@ -85,4 +108,8 @@ class BatchCommit:
             buckets=int(metadata[METADATA_PREFIX + "buckets"]),
             key=tuple(metadata.get(METADATA_PREFIX + "key", "").split(",")),
             table_id=metadata.get(METADATA_PREFIX + "table_id", ""),
+            locks=metadata.get(METADATA_PREFIX + "locks", ""),
+            view=json.loads(metadata.get(METADATA_PREFIX + "view", "{}")),
+            columns=tuple(json.loads(metadata.get(METADATA_PREFIX + "columns", "{}")).items()),
+            floats=tuple(filter(None, metadata.get(METADATA_PREFIX + "floats", "").split(","))),
         )

@@ -19,7 +19,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
@@ -44,15 +44,24 @@ EXACT_TIMES: Final = {
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
 }
 
-_HUDI: Final = {
+_EXTENSIONS: Final = "spark.sql.extensions"
+STATIC: Final = {
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
-    "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+    _EXTENSIONS: "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
-    "spark.sql.session.timeZone": "UTC",
-    **EXACT_TIMES,
+}
+"""Settings that no running Spark can be given."""
+RUNTIME: Final = {"spark.sql.session.timeZone": "UTC", **EXACT_TIMES}
+"""Settings of a single session."""
+_HUDI: Final = {
+    **STATIC,
+    **RUNTIME,
     # Hudi measures records with jol, which would start processes that fail to attach to this JVM.
     "spark.driver.extraJavaOptions": "-Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true",
+    "spark.ui.showConsoleProgress": "false",
+    # Spark's own expression and what Azure calls its secrets: not shown in the UI and the event log.
+    "spark.redaction.regex": "(?i)secret|passw|passphrase|token|(access|account)[.]?key|sas|credential",
 }
 _ONE_MACHINE: Final = {
     "spark.driver.host": "127.0.0.1",
@@ -60,10 +69,12 @@ _ONE_MACHINE: Final = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
 }
 # Lists: what the caller adds comes after ours, so that a further jar does not take Hudi off the session.
-_LISTS: Final = frozenset({"spark.jars", "spark.jars.packages", "spark.sql.extensions"})
+_JARS: Final = frozenset({"spark.jars", "spark.jars.packages"})
+_LISTS: Final = _JARS | {_EXTENSIONS}
+# spark-submit sets it for the Python that it starts.
+SUBMIT_VARIABLE: Final = "PYSPARK_GATEWAY_PORT"
 
 
 def session(
@@ -73,39 +84,76 @@ def session(
 
     On a ``local`` master also the settings of a single machine: loopback only, no UI, 2 GB of memory, four
     shuffle partitions, and Python workers of this very interpreter unless ``PYSPARK_PYTHON`` names another.
-    An already running session that carries the jars is kept; of the settings it takes those that can still
-    change.
+
+    Under ``spark-submit`` the session has its master, jars and settings, and of the settings here those that
+    ``spark-submit`` was not given.
+
+    Args:
+        app: The application's name in Spark's UI.
+        master: Spark's master URL, where neither ``spark-submit`` nor a running session has chosen one.
+        conf: Further settings, which win over those above; jars, packages and extensions are added.
+
+    Returns:
+        The running session if there is one, which must have the jars.
+
+    Raises:
+        ConfigError: pyspark, Java or a jar is missing. Nothing was started or written.
+    """
+    return start(app, master=master, conf=conf)
+
+
+def start(
+    app: str, *, master: str, conf: Mapping[str, str] | None = None, secrets: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start a session as :func:`session` does.
 
     Args:
         app: The application's name.
-        master: Spark's master URL; ``local[*]`` uses every core of this machine.
-        conf: Further settings. They win over ours, except for ``spark.jars``, ``spark.jars.packages`` and
-            ``spark.sql.extensions``, which are added to ours. For ``s3a://`` that is where
-            ``org.apache.hadoop:hadoop-aws:3.3.4`` and ``spark.hadoop.fs.s3a.*`` go.
-
-    Raises:
-        ConfigError: pyspark, Java or a jar is missing, or a running session lacks the jars. Nothing was
-            started or written.
+        master: Spark's master URL.
+        conf: Further settings.
+        secrets: Settings that must not be on the command line of the JVM, which every user can read.
     """
     try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - an install without the extra imports us too
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - an install without the extra imports us
+        from pyspark.sql import SparkSession  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(
             setting="pyspark", value=None, reason="not installed; pip install 'asynclock[spark]'"
         ) from error
-    settings = session_conf(master=master, conf=conf)
-    _require_java()
-    if master.startswith("local"):
-        # Spark would take any python3 of the PATH, which need not have this package.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app).master(master)
-    for name, value in settings.items():
+    submitted = SUBMIT_VARIABLE in os.environ
+    builder = SparkSession.builder.appName(app)
+    if not submitted:
+        settings = session_conf(master=master, conf=conf)
+        _require_java()
+        if master.startswith("local"):
+            # Spark would take any python3 of the PATH, which need not have this package.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = builder.master(master)
+        plain = {**settings, "spark.master": master, "spark.app.name": app}
+        # Starts the JVM unless there is one; PySpark puts these settings on its command line.
+        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(plain.items())))  # noqa: SLF001
+    else:
+        SparkContext._ensure_initialized()  # noqa: SLF001  connects to the JVM of spark-submit
+        settings = _beside(dict(SparkConf().getAll()), conf or {})
+    running = SparkContext._active_spark_context  # noqa: SLF001  no public way
+    require_classes(SparkContext._jvm, running=running and running.appName)  # noqa: SLF001
+    for name, value in (settings | dict(secrets or {})).items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
-    _require_merger(spark)
     # SQL reads need it. It is not a setting of Spark, so giving it at the start would only print a warning.
     spark.conf.set(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES, MERGER_CLASS)
     return spark
+
+
+def _beside(submitted: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings to add to those of ``spark-submit``, whose jars are loaded already."""
+    settings = {name: value for name, value in {**_HUDI, **conf}.items() if name not in _JARS}
+    for name, value in submitted.items():
+        if name == _EXTENSIONS:
+            settings[name] = ",".join(dict.fromkeys([*settings[name].split(","), *value.split(",")]))
+        else:
+            settings.pop(name, None)
+    return settings
 
 
 def session_conf(*, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -200,13 +248,23 @@ def _require_java() -> None:
         )
 
 
-def _require_merger(spark: SparkSession) -> None:
-    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001 - no public way
+def require_classes(jvm: Any, *, running: str | None) -> None:  # noqa: ANN401  py4j objects have no types
+    """Make sure that the driver has asynclock's jar and the Hudi bundle.
+
+    Args:
+        jvm: The driver's JVM.
+        running: Name of the application that runs there; None if none does yet.
+
+    Raises:
+        ConfigError: It has not.
+    """
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for name in (MERGER_CLASS, "org.apache.spark.sql.hudi.HoodieSparkSessionExtension"):
         if loader.getResource(name.replace(".", "/") + ".class") is None:
-            raise ConfigError(
-                setting="spark",
-                value=spark.sparkContext.appName,
-                reason=f"a session without {name} is already running; stop it, or start it with"
-                " asynclock.spark.session_conf()'s settings",
-            )
+            if running is not None:
+                remedy = "stop it, or start it with asynclock.spark.session_conf()'s settings"
+                reason = f"a session without {name} is already running; {remedy}"
+            else:
+                remedy = f"give it --jars {MERGER_JAR} --packages {HUDI_BUNDLE}"
+                reason = f"spark-submit has started Spark without {name}; nothing was written; {remedy}"
+            raise ConfigError(setting="spark", value=running, reason=reason)

@@ -1,18 +1,21 @@
-"""Read the splice table: as stored, or under its plain names."""
+"""Read the table: as stored, or under its plain names."""
 
 from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.spark.hudi.columns import is_behind, is_wider
+from asynclock.spark.hudi.fit import check_properties
+from asynclock.spark.hudi.instants import WRITES
+from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.spec.keys import RECORD_KEY
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.spec.model import ORDERING, TOMBSTONE
+from asynclock.spark.spec.model import ORDERING, RECORD_KEY, TOMBSTONE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,12 +23,22 @@ if TYPE_CHECKING:
     from asynclock.errors import SpecError
     from asynclock.spark.spec.model import Spec, StreamSpec
 
+_AS_OF: Final = "as.of.instant"
+_PINS: Final = 50
+_HUDI_COLUMNS: Final = (
+    "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path",
+    "_hoodie_file_name",
+)  # fmt: skip
+_NOT_YET: Final = "nothing is committed yet"
+
 
 def read(spec: Spec, spark: SparkSession) -> DataFrame:
-    """Return the rows of the table under the plain names of the spec.
+    """Return the rows of the table under the names of the view.
 
-    A stream's columns are null if it has no event for the key or if its newest event is a tombstone. A row
-    in which no stream is alive is left out. Ordering columns have their names in the spec.
+    A name that one stream has stays plain, one of several streams is ``<stream>__<name>``, and the ``as`` of
+    a stream gives any of its columns another name. A stream's columns are null if it has no event for the key
+    or if its newest event is a tombstone. A row in which no stream is alive is left out, and in a plain table
+    a row whose tombstone is set.
 
     Args:
         spec: The table and its streams.
@@ -35,53 +48,90 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
         A lazy frame: each action reads the table as of its newest commit.
 
     Raises:
-        SpecError: There is no splice table, or nothing is committed to it yet.
+        SpecError: There is no such table, it is another one, nothing is committed to it yet, or the spec
+            would rename a column of the view.
     """
-    table = snapshot(spec, spark)
-    alive = reduce(or_, (_alive(stream) for stream in spec.streams))
+    table, timeline = _snapshot(spec, spark, None)
+    check_names(spec, timeline.columns(), timeline.view_names())
+    if spec.table.kind == "plain":
+        shown = table.where(_undeleted(spec, TOMBSTONE))
+        return shown.select(*spec.table.shared_columns, *spec.view_names())
+    alive = reduce(or_, (_alive(spec, stream) for stream in spec.streams))
     plain = [F.col(name) for name in spec.table.shared_columns]
+    names = spec.view_names()
     for stream in spec.streams:
         plain += [
-            F.when(_alive(stream), F.col(stream.physical(column))).alias(column.name)
-            for column in stream.owned(spec.table)
-            if column.name != TOMBSTONE
+            F.when(_alive(spec, stream), F.col(physical)).alias(names[physical])
+            for physical in map(stream.physical, stream.owned(spec.table))
+            if physical in names
         ]
     return table.where(alive).select(*plain)
 
 
-def snapshot(spec: Spec, spark: SparkSession) -> DataFrame:
+def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> DataFrame:
     """Return every row of the table with its physical columns, merged as of its newest commit.
 
-    Columns of a stream that has not committed yet are null.
+    Columns of a stream that has not committed yet are null. Columns that the spec does not name are left out.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session with Hudi and the merger.
+        as_of: Merge only what was committed up to this completion time of an instant.
     """
+    return _snapshot(spec, spark, as_of)[0]
+
+
+def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataFrame, Timeline]:
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
         raise _unread(spec, "there is no table yet")
-    stored = spark.read.format("hudi").options(**read_options()).load(spec.table.path)
+    # Before its first commit is complete a table has no columns to read.
+    if not any(instant.completed and instant.action in WRITES for instant in timeline.instants()):
+        raise _unread(spec, "nothing is committed yet")
+    reader = spark.read.format("hudi").options(**read_options(spec))
+    if as_of is not None:
+        reader = reader.option(_AS_OF, as_of)
+    timeline.refresh()
+    columns = timeline.columns()
+    if as_of is None and columns and is_behind(timeline.present_columns(), columns):
+        # Hudi would read the table without what a change of its columns has just brought.
+        types = dict.fromkeys((*_HUDI_COLUMNS, RECORD_KEY), "string")
+        types |= {name: stored.kind for name, stored in columns.items()}
+        reader = reader.schema(", ".join(f"`{name}` {kind}" for name, kind in types.items()))
+    stored = reader.load(spec.table.path)
     present = set(stored.columns)
     if RECORD_KEY not in present:
-        committed = any(instant.completed for instant in timeline.instants())
-        raise _unread(spec, "the table is not a splice table" if committed else "nothing is committed yet")
-    return stored.select(
-        *(
-            F.col(name) if name in present else F.lit(None).cast(kind).alias(name)
-            for name, kind in physical_types(spec).items()
-        )
-    )
+        raise _unread(spec, f"the table is not a {spec.table.kind} table of asynclock")
+    check_properties(spec, timeline.properties())
+    shown = []
+    for name, kind in spec.physical_types().items():
+        # An older spec shows the wider type that the table has by now.
+        if name in columns and is_wider(columns[name].declared, kind):
+            kind = columns[name].declared  # noqa: PLW2901
+        shown.append((F.col(name) if name in present else F.lit(None)).cast(kind).alias(name))
+    return stored.select(*shown), timeline
+
+
+def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
+    """Return the snapshot of what is committed now, and the newest completion time in it.
+
+    The frame shows the same rows however late it is read, while others commit and compact; the cleaning keeps
+    its files for as long as those of any reader. Hudi's own time travel is refused as soon as a write is in
+    flight that was requested before the instant.
+    """
+    timeline = Timeline(spark, spec.table.path)
+    for _ in range(_PINS):
+        newest = timeline.newest_completion()
+        frame = snapshot(spec, spark)
+        frame.inputFiles()  # lists the files, and Hudi keeps the list
+        if newest is not None and timeline.newest_completion() == newest:
+            return frame, newest
+    raise _unread(spec, f"{_PINS} times in a row something was committed while the files were listed")
 
 
 def physical_columns(spec: Spec) -> list[str]:
     """Return the names of the stored columns: the shared ones, then stream by stream."""
-    return list(physical_types(spec))
-
-
-def physical_types(spec: Spec) -> dict[str, str]:
-    """Return the stored columns and their types, the shared ones first."""
-    shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
-    groups = {
-        stream.physical(column): column.type for stream in spec.streams for column in stream.owned(spec.table)
-    }
-    return shared | groups
+    return list(spec.physical_types())
 
 
 def _unread(spec: Spec, what: str) -> SpecError:
@@ -89,8 +139,12 @@ def _unread(spec: Spec, what: str) -> SpecError:
     return misplaced(spec, ("table", "path"), spec.table.path, reason)
 
 
-def _alive(stream: StreamSpec) -> Column:
+def _alive(spec: Spec, stream: StreamSpec) -> Column:
     present = F.col(f"{stream.name}__{ORDERING}").isNotNull()
-    if all(column.name != TOMBSTONE for column in stream.columns):
-        return present
-    return present & ~F.coalesce(F.col(f"{stream.name}__{TOMBSTONE}"), F.lit(False))
+    return present & _undeleted(spec, f"{stream.name}__{TOMBSTONE}")
+
+
+def _undeleted(spec: Spec, tombstone: str) -> Column:
+    if tombstone not in spec.physical_types():
+        return F.lit(True)
+    return ~F.coalesce(F.col(tombstone), F.lit(False))

@@ -1,8 +1,8 @@
 """Compare the table with its sources, cell by cell, and check its timeline.
 
-The expected table is computed directly from the source files: for each stream the event with the newest
-ordering value, of equal ones the last to arrive. ``second_reader`` reads the files, so the result depends
-neither on Spark's parsers nor on the merger or the order of commits.
+The expected table is computed directly from the source files of the batches that were committed: for each
+stream the event with the newest ordering value, of equal ones the last to arrive. ``second_reader`` reads the
+files, so the result depends neither on Spark's parsers nor on the merger or the order of commits.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
-
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.reader.committed import Committed, repeated_batches, stale_commits
+from asynclock.spark.reader.deletes import Deletes
 from asynclock.spark.reader.second_reader.expected import Expected
 from asynclock.spark.reader.second_reader.files import layout_of, rows
 from asynclock.spark.reader.second_reader.rows import BadFileError, Good
 from asynclock.spark.reader.second_reader.values import shown
-from asynclock.spark.reader.snapshot import snapshot
+from asynclock.spark.reader.state import State
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.files import source_files
+from asynclock.spark.spec.load import misplaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
     from asynclock.spark.hudi.instants import BatchCommit, Instant
+    from asynclock.spark.reader.committed import NamedTypes
     from asynclock.spark.reader.second_reader.expected import Cells, Key
     from asynclock.spark.reader.second_reader.rows import Layout
     from asynclock.spark.source.files import SourceFile
@@ -64,9 +65,9 @@ class StreamValidation:
     Attributes:
         stream: Its name.
         files: Files in its source now.
-        events: Good rows in its files.
+        events: Good rows in the files of the committed batches.
         bad_rows: Bad rows and bad files; they are not expected in the table.
-        unread_files: Files that the checkpoint does not have yet; their events are expected anyway.
+        unread_files: Files whose batch was not committed by then; their events are not expected.
         changed_files: Files that were written to after they were read; their present content is expected.
         hidden_files: Files that match the source but that no stream reads, because their names begin with
             ``_`` or ``.``; their events are not expected.
@@ -86,18 +87,22 @@ class ValidationReport:
     """What a validation found.
 
     Attributes:
+        as_of: Completion time of the newest commit that was looked at; None if there is none.
         keys: Rows compared, including those that only one side has.
-        columns: Columns compared in each row, key included.
+        columns: Columns of the spec compared in each row, key included.
         one_key_in: One key in this many was compared, chosen by checksum; 1: every key.
         differences: Cells and rows that differ.
         sample: The first differences by key, at most 20.
         streams: The sources of each stream.
         stale_commits: Commits under an older fencing token than an earlier commit of their stream.
         repeated_batches: Commits of a batch that had been committed before.
+        changing_commits: Those of the stale and repeated commits that changed what the table says. Of one
+            whose files are cleaned away, or that has a write in flight beside it, that is not known.
         pending: Instants requested or in flight, running now or left by a dead writer.
         leftovers: Paths of markers and heartbeats of writes.
     """
 
+    as_of: str | None
     keys: int
     columns: int
     one_key_in: int
@@ -106,53 +111,68 @@ class ValidationReport:
     streams: tuple[StreamValidation, ...]
     stale_commits: tuple[BatchCommit, ...]
     repeated_batches: tuple[BatchCommit, ...]
+    changing_commits: tuple[BatchCommit, ...]
     pending: tuple[Instant, ...]
     leftovers: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether the table agrees with its sources. Stale and repeated commits alone do no harm."""
-        return self.differences == 0
+        """Whether the table agrees with its sources, and no stale or repeated commit has changed it."""
+        return self.differences == 0 and not self.changing_commits
 
 
-def validate(spec: Spec, spark: SparkSession, *, one_key_in: int | None = None) -> ValidationReport:
+def validate(
+    spec: Spec, spark: SparkSession, *, as_of: str | None = None, one_key_in: int | None = None
+) -> ValidationReport:
     """Compare the table with its sources, which are read by independent parsers; nothing is written.
 
-    This process reads all source files, one after the other, and keeps the expected table on its disk.
+    Expected are the events of the batches that were committed by an instant, each file read with the columns
+    that its batch was read with. So streams and services may go on meanwhile. This process reads those files,
+    one after the other, and keeps the expected table on its disk.
 
     Args:
-        spec: The table and its streams, which must not change meanwhile.
+        spec: The table and its streams.
         spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
+        as_of: Look at what was committed up to this completion time of an instant; None: at everything that
+            is committed when the validation begins.
         one_key_in: Compare one key in this many; 1: every key. None: every key if the sources have at
             most 1 GiB, else about as many keys as 1 GiB has.
 
     Raises:
-        ConfigError: A source file has a compression that only Hadoop can read.
+        SpecError: The table is a plain one.
+        ConfigError: A source file has a compression that only Hadoop can read, or the table cannot be read as
+            of that instant any more, or not yet.
     """
-    timeline = Timeline(spark, spec.table.path)
-    timeline.refresh()
+    if spec.table.kind == "plain":
+        reason = "only splice tables are compared with their sources, stream by stream; nothing was compared"
+        raise misplaced(spec, ("table", "kind"), spec.table.kind, reason)
+    table = State(spec, spark, as_of)
+    commits = table.commits
     sources = {stream.name: source_files(spark, stream.source) for stream in spec.streams}
     if one_key_in is None:
         size = sum(file.size for files in sources.values() for file in files)
         one_key_in = max(1, -(-size // READ_WHOLE))
     shared = [(name, spec.shared_type(name)) for name in spec.table.shared_columns]
-    groups = [
-        [(stream.physical(column), column.type) for column in stream.owned(spec.table)]
-        for stream in spec.streams
-    ]
-    with tempfile.TemporaryDirectory(prefix="asynclock-validate-") as folder:
-        expected = Expected(Path(folder), groups, one_key_in=one_key_in)
+    with (
+        table.rows(one_key_in) as stored,
+        tempfile.TemporaryDirectory(prefix="asynclock-validate-") as folder,
+    ):
+        expected = Expected(
+            Path(folder), table.groups, one_key_in=one_key_in, key_columns=len(spec.table.key)
+        )
         try:
+            deletes = Deletes(spec, spark, table.timeline, commits)
             streams = [
-                _Sources(spec, number, spark, Path(folder)).read(sources[stream.name], expected)
+                _Sources(spec, number, spark, Path(folder), table).read(
+                    sources[stream.name], expected, deletes
+                )
                 for number, stream in enumerate(spec.streams)
             ]
-            if any(instant.completed for instant in timeline.instants()):
-                expected.compare(_table(spec, spark, one_key_in))
+            expected.compare(stored)
             differences = [
                 Difference(
                     key={
-                        name: str(shown(part, kind)) for part, (name, kind) in zip(key, shared, strict=True)
+                        name: str(shown(part, kind)) for part, (name, kind) in zip(key, shared, strict=False)
                     },
                     column=cell[0],
                     expected=cell[1],
@@ -163,112 +183,119 @@ def validate(spec: Spec, spark: SparkSession, *, one_key_in: int | None = None) 
             keys, differing = expected.keys(), expected.count()
         finally:
             expected.close()
+    stale, repeated = stale_commits(commits), repeated_batches(commits)
+    suspects = {commit.requested: commit for commit in (*stale, *repeated)}
     return ValidationReport(
+        as_of=table.as_of,
         keys=keys,
-        columns=len(shared) + sum(map(len, groups)),
+        columns=len(shared) + sum(len(stream.owned(spec.table)) for stream in spec.streams),
         one_key_in=one_key_in,
         differences=differing,
         sample=tuple(differences),
         streams=tuple(streams),
-        stale_commits=tuple(stale_commits(timeline.commits)),
-        repeated_batches=tuple(repeated_batches(timeline.commits)),
-        pending=tuple(timeline.pending()),
-        leftovers=tuple(timeline.leftovers()),
+        stale_commits=tuple(stale),
+        repeated_batches=tuple(repeated),
+        changing_commits=tuple(commit for commit in suspects.values() if table.was_changed_by(commit)),
+        pending=tuple(table.timeline.pending()),
+        leftovers=tuple(table.timeline.leftovers()),
     )
-
-
-def stale_commits(commits: list[BatchCommit]) -> list[BatchCommit]:
-    """Return the commits whose token is lower than that of an earlier commit of their stream."""
-    highest: dict[str, int] = {}
-    stale = []
-    for commit in commits:
-        known = highest.get(commit.stream, commit.fencing_token)
-        if commit.fencing_token < known:
-            stale.append(commit)
-        highest[commit.stream] = max(known, commit.fencing_token)
-    return stale
-
-
-def repeated_batches(commits: list[BatchCommit]) -> list[BatchCommit]:
-    """Return the commits of batches committed before; writes without a batch number never repeat one."""
-    seen: set[tuple[str, str, int]] = set()
-    repeated = []
-    for commit in commits:
-        if commit.batch_id >= 0 and commit.batch in seen:
-            repeated.append(commit)
-        seen.add(commit.batch)
-    return repeated
 
 
 class _Sources:
     """Reads the files of one stream in the order of their arrival."""
 
-    def __init__(self, spec: Spec, number: int, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spec: Spec, number: int, spark: SparkSession, folder: Path, table: State) -> None:
+        self._spec = spec
         self._stream: StreamSpec = spec.streams[number]
         self._checkpoint = Checkpoint(spec, self._stream, spark)
+        self._committed = Committed.of(table.commits, self._stream.name, self._checkpoint.query_id())
         self._number = number
         self._spark = spark
         self._folder = folder
-        self._layout: Layout = layout_of(spec, self._stream)
-        self._shared = len(spec.table.shared_columns)
-        self._rank = self._layout.names.index(self._stream.ordering)
+        self._kinds = [kind for _, kind in table.groups[number]]
+        self._readings: dict[NamedTypes, _Reading] = {}
         self._events = self._bad = 0
 
-    def read(self, files: list[SourceFile], expected: Expected) -> StreamValidation:
-        """Add every event of the files to what is expected."""
+    def read(self, files: list[SourceFile], expected: Expected, deletes: Deletes) -> StreamValidation:
+        """Add every event of the files to what is expected, and the deletes between them."""
         arrivals = self._checkpoint.arrivals()
         never = max((batch for batch, _ in arrivals.values()), default=0) + 1
         # By the checkpoint, since a file that was touched later has a misleading time.
         files = sorted(files, key=lambda file: (*arrivals.get(file.url, (never, file.modified_ms)), file.url))
+        due = deletes.of(self._number, self._checkpoint.query_id())
+        unread = []
         for file in files:
-            before = self._events, self._bad
+            batch, _ = arrivals.get(file.url, (never, 0))
+            if batch > self._committed.last and not self._may_be_of_another_query(file):
+                unread.append(file.url)
+                continue
+            committed = batch <= self._committed.last
+            columns = self._committed.columns.get(batch) if committed else ()
+            due.before(batch if committed else None, expected)
             with file.local(self._spark, self._folder) as path:
-                try:
-                    expected.add(self._number, self._events_of(path))
-                except BadFileError:
-                    self._events, self._bad = before[0], before[1] + 1
+                self._take(path, columns, expected)
+        due.before(None, expected)
         changes = self._checkpoint.unread_changes()
         return StreamValidation(
             stream=self._stream.name,
             files=len(files),
             events=self._events,
             bad_rows=self._bad,
-            unread_files=tuple(sorted(file.url for file in files if file.url not in arrivals)),
+            unread_files=tuple(sorted(unread)),
             changed_files=changes.changed,
             hidden_files=changes.hidden,
         )
 
-    def _events_of(self, path: Path) -> Iterator[tuple[Key, Any, Cells]]:
-        for row in rows(path, self._stream, self._layout):
+    def _take(self, path: Path, columns: NamedTypes | None, expected: Expected) -> None:
+        before = self._events, self._bad
+        try:
+            if columns is None:  # a batch without a commit had no good row
+                good = sum(1 for _ in self._events_of(path, ()))
+                self._events, self._bad = before[0], self._bad + good
+            else:
+                expected.add(self._number, self._events_of(path, columns))
+        except BadFileError:
+            self._events, self._bad = before[0], before[1] + 1
+
+    def _may_be_of_another_query(self, file: SourceFile) -> bool:
+        """Return whether the file is old enough to have been read under an earlier checkpoint."""
+        if not self._committed.others:
+            return False
+        jvm = self._spark._jvm  # noqa: SLF001  no public way
+        times = jvm.org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator
+        last: int = times.parseDateFromInstantTime(self._committed.others).getTime()
+        return file.modified_ms <= last
+
+    def _events_of(self, path: Path, columns: NamedTypes) -> Iterator[tuple[Key, Any, Cells]]:
+        reading = self._readings.get(columns)
+        if reading is None:
+            reading = self._readings[columns] = _Reading(self._spec, self._stream, columns, self._kinds)
+        for row in rows(path, self._stream, reading.layout):
             if isinstance(row, Good):
                 self._events += 1
-                yield row.values[: self._shared], row.values[self._rank], row.values[self._shared :]
+                yield reading.event(row.values)
             else:
                 self._bad += 1
 
 
-def _table(spec: Spec, spark: SparkSession, one_key_in: int) -> Iterator[tuple[Key, list[Cells]]]:
-    """Yield the rows of the table, with dates and timestamps as whole numbers."""
-    shared = [_as_stored(name, spec.shared_type(name)).alias(name) for name in spec.table.shared_columns]
-    sizes = [len(stream.owned(spec.table)) for stream in spec.streams]
-    cells = [
-        _as_stored(stream.physical(column), column.type)
-        for stream in spec.streams
-        for column in stream.owned(spec.table)
-    ]
-    # Read by position, because a column may have any name.
-    frame = snapshot(spec, spark).select(*shared, *cells)
-    if one_key_in > 1:
-        key = F.concat_ws("\0", *(F.col(name).cast("string") for name in spec.table.shared_columns))
-        frame = frame.where(F.crc32(key.cast("binary")) % one_key_in == 0)
-    for row in frame.toLocalIterator(prefetchPartitions=True):
-        values = iter(row)
-        key = tuple(islice(values, len(shared)))
-        yield key, [tuple(islice(values, size)) for size in sizes]
+class _Reading:
+    """How files are read whose batch had certain columns, and how their values stand in the table now."""
 
+    def __init__(self, spec: Spec, stream: StreamSpec, columns: NamedTypes, kinds: list[str]) -> None:
+        self.layout: Layout = layout_of(spec, stream, columns)
+        names, types = self.layout.names, self.layout.types
+        self._shared = len(spec.table.shared_columns)
+        ordering = columns[0][0] if columns else stream.ordering
+        self._rank = names.index(ordering)
+        self._cells: list[tuple[int | None, bool]] = []
+        for column, kind in zip(stream.stored(spec.table), kinds, strict=True):
+            name = ordering if column.name == stream.ordering else column.name
+            place = names.index(name, self._shared) if name in names[self._shared :] else None
+            self._cells.append((place, kind == "double" and types.get(name) == "int"))
 
-def _as_stored(name: str, kind: str) -> Column:
-    """Return dates and times as whole numbers: Python's own depend on its time zone and end at year 9999."""
-    if kind == "date":
-        return F.unix_date(name)
-    return F.unix_micros(name) if kind == "timestamp" else F.col(name)
+    def event(self, values: tuple[Any, ...]) -> tuple[Key, Any, Cells]:
+        """Return key, ordering value and cells of a row."""
+        cells: list[Any] = [None if place is None else values[place] for place, _ in self._cells]
+        grown = zip(cells, self._cells, strict=True)
+        cells = [float(cell) if is_whole and cell is not None else cell for cell, (_, is_whole) in grown]
+        return values[: self._shared], values[self._rank], tuple(cells)

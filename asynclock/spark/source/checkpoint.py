@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.source.files import plain_path
+from asynclock.spark.hadoop import HadoopFiles
+from asynclock.spark.source.files import frame_of, plain_path
 from asynclock.spark.source.reading import FILE
 from asynclock.spark.spec.load import misplaced
 
@@ -58,6 +59,7 @@ class Checkpoint:
         self._spark = spark
         self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # noqa: SLF001  no public way
         self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._files = HadoopFiles(spark)
         self._bound: dict[str, str] | None = None
 
     def refuse_another_table(self, table_id: Callable[[], str | None]) -> None:
@@ -70,7 +72,7 @@ class Checkpoint:
             SpecError: The checkpoint belongs to another table, or the table is gone. Nothing was written.
         """
         # Read the checkpoint first: a table has commits before a checkpoint names it.
-        self._bound = bound = self._read()
+        self._bound = bound = self._json(_TABLE_FILE)
         if bound is None or bound["table_id"] == (found := table_id()):
             return
         path = self._spec.table.path
@@ -95,17 +97,13 @@ class Checkpoint:
         if self._bound is not None or (found := table_id()) is None:
             return
         bound = {"table_id": found, "path": self._spec.table.path}
-        streaming: Any = self._spark._jvm.org.apache.spark.sql.execution.streaming  # noqa: SLF001
-        file = self._path(_TABLE_FILE)
-        manager = streaming.CheckpointFileManager.create(file.getParent(), self._configuration)
-        output = manager.createAtomic(file, True)
-        try:
-            output.write(json.dumps(bound).encode())
-        except BaseException:
-            output.cancel()
-            raise
-        output.close()
+        self._files.write(f"{self._stream.checkpoint}/{_TABLE_FILE}", json.dumps(bound))
         self._bound = bound
+
+    def query_id(self) -> str | None:
+        """Return the id of the query whose progress this is; None before its first start."""
+        found = self._json("metadata")
+        return None if found is None else found["id"]
 
     def files(self) -> DataFrame:
         """Return each file (``FILE``), the batch that read it (``BATCH``) and its modification time, in ms.
@@ -114,7 +112,7 @@ class Checkpoint:
         """
         path = self._path("sources/0")
         if not self._exists(path):
-            return self._spark.createDataFrame([], f"`{FILE}` string, `{BATCH}` bigint, `{_READ_AT}` bigint")
+            return frame_of(self._spark, [], f"{FILE} string, {BATCH} bigint, {_READ_AT} bigint")
         entries = self._spark.read.schema("path string, timestamp bigint, batchId bigint").json(
             path.toString()
         )
@@ -148,7 +146,9 @@ class Checkpoint:
     def _hidden(self) -> tuple[str, ...]:
         source = self._hadoop.Path(self._stream.source)
         matches = self._hadoop.GlobPattern(source.getName()).matches
-        beside = [one for one in self._glob(source.getParent(), "[._]*") if matches(one.getPath().getName())]
+        parent = source.getParent()  # None for a whole bucket
+        around = self._glob(parent, "[._]*") if parent else []
+        beside = [one for one in around if matches(one.getPath().getName())]
         found = {
             status.getPath().toString()
             for status in (*beside, *self._glob(source, "[._]*"))
@@ -161,17 +161,10 @@ class Checkpoint:
         path = self._hadoop.Path(folder, pattern)
         return list(path.getFileSystem(self._configuration).globStatus(path) or [])
 
-    def _read(self) -> dict[str, str] | None:
-        file = self._path(_TABLE_FILE)
-        if not self._exists(file):
-            return None
-        opened = file.getFileSystem(self._configuration).open(file)
-        try:
-            text = self._spark._jvm.org.apache.commons.io.IOUtils.toString(opened, "UTF-8")  # noqa: SLF001
-        finally:
-            opened.close()
-        bound: dict[str, str] = json.loads(text)
-        return bound
+    def _json(self, name: str) -> dict[str, str] | None:
+        text = self._files.read(f"{self._stream.checkpoint}/{name}")
+        found: dict[str, str] | None = None if text is None else json.loads(text)
+        return found
 
     def _path(self, below: str) -> Any:  # noqa: ANN401  py4j
         return self._hadoop.Path(f"{self._stream.checkpoint}/{below}")

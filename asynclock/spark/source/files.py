@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +13,9 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 _LOCAL: Final = re.compile("^file:/+")
@@ -69,6 +70,20 @@ def source_files(spark: SparkSession, source: str) -> list[SourceFile]:
         for status in statuses
         if not status.isDirectory() and not status.getPath().getName().startswith(("_", "."))
     ]
+
+
+def frame_of(spark: SparkSession, rows: Sequence[Sequence[object]], schema: str) -> DataFrame:
+    """Return a frame of a few rows; unlike ``createDataFrame`` it needs no Python on the executors.
+
+    Args:
+        spark: The session.
+        rows: Texts, whole numbers and nulls.
+        schema: Names and types, such as ``a string, b bigint``.
+    """
+    names = [column.split()[0].strip("`") for column in schema.split(",")]
+    text = json.dumps([dict(zip(names, row, strict=True)) for row in rows])
+    array = F.from_json(F.lit(text), f"array<struct<{schema}>>")
+    return spark.range(1).select(F.inline(array))
 
 
 def plain_path(url: Column) -> Column:

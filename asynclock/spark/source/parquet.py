@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.source.files import plain_path
+from asynclock.spark.source.files import frame_of, plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,6 +53,7 @@ _OPTIONS: Final = {
 # What Hadoop takes for a pattern. Spark's own switch against patterns reads files twice where one has these.
 _PATTERN: Final = re.compile(r"[\[\]{}*?\\]")
 _NANOS: Final = "timestamp(nanos)"
+_ABSENT: Final = "absent"
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -60,6 +61,7 @@ def rows(
     files: DataFrame,
     types: Mapping[str, str],
     required: Sequence[str],
+    footers: Sequence[Row],
     damaged: Mapping[str, str] = _NONE,
 ) -> DataFrame:
     """Return the rows of ``files`` in the columns of ``io.asynclock.source``, with their declared types.
@@ -68,12 +70,13 @@ def rows(
         files: URL and modification time of each.
         types: The declared types by column.
         required: The columns that must not be null.
+        footers: What ``footers`` has found in them.
         damaged: What ``undecodable`` has found: the reasons by URL.
     """
     spark = files.sparkSession
     good: dict[tuple[str, ...], list[str]] = {}
     bad: list[tuple[str, int, str]] = []
-    for footer in _footers(files, types):
+    for footer in footers:
         reason = footer["reason"] or damaged.get(footer["file"])
         reason = reason or _misfit(dict(zip(types, footer["types"], strict=True)), types)
         if reason is None:
@@ -89,7 +92,7 @@ def rows(
     return reduce(DataFrame.unionByName, frames)
 
 
-def undecodable(files: DataFrame, types: Mapping[str, str]) -> dict[str, str]:
+def undecodable(files: DataFrame, types: Mapping[str, str], footers: Sequence[Row]) -> dict[str, str]:
     """The files that cannot be decoded although all their bytes can be had: the reasons by URL.
 
     Raises:
@@ -97,23 +100,39 @@ def undecodable(files: DataFrame, types: Mapping[str, str]) -> dict[str, str]:
     """
     spark = files.sparkSession
     jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
-    good = [(one["file"],) for one in _footers(files, types) if not one["reason"]]
-    listed = spark.createDataFrame(good, "file string")
+    good = [(one["file"],) for one in footers if not one["reason"]]
+    listed = frame_of(spark, good, "file string")
     found = jvm.io.asynclock.source.SourceFiles.undecodable(listed._jdf, list(types))  # noqa: SLF001
     return {row["file"]: row["reason"] for row in DataFrame(found, spark).collect()}
 
 
-def _footers(files: DataFrame, types: Mapping[str, str]) -> list[Row]:
-    """Return what ``io.asynclock.source`` has found in each file, in the order of arrival."""
+def footers(
+    files: DataFrame,
+    types: Mapping[str, str],
+    optional: Sequence[str],
+    unnamed: Any,  # noqa: ANN401  py4j
+) -> list[Row]:
+    """Return what ``io.asynclock.source`` finds in each file, in the order of arrival.
+
+    Args:
+        files: URL and modification time of each.
+        types: The declared types by column.
+        optional: The columns that a file may lack.
+        unnamed: An ``io.asynclock.source.UnnamedColumns``; takes the names of the files' other columns.
+    """
     spark = files.sparkSession
     jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
-    found = DataFrame(jvm.io.asynclock.source.SourceFiles.footers(files._jdf, list(types)), spark)  # noqa: SLF001
-    return sorted(found.collect(), key=lambda footer: (footer["modified"], footer["file"]))
+    java_files: Any = files._jdf  # noqa: SLF001
+    found = jvm.io.asynclock.source.SourceFiles.footers(java_files, list(types), list(optional), unnamed)
+    rows = DataFrame(found, spark).collect()
+    return sorted(rows, key=lambda footer: (footer["modified"], footer["file"]))
 
 
 def converts(found: str, declared: str) -> bool:
     """Return whether every value of a file's type ``found`` is a value of the type ``declared``."""
     wanted = _DECIMAL.fullmatch(declared)
+    if found == _ABSENT:
+        return True
     if wanted is None:
         return found in _TAKES[declared]
     before, after = int(wanted[1]) - int(wanted[2]), int(wanted[2])
@@ -138,6 +157,8 @@ def _read(
     types: Mapping[str, str],
     required: Sequence[str],
 ) -> DataFrame:
+    absent = [name for name, kind in found.items() if kind == _ABSENT]
+    found = {name: kind for name, kind in found.items() if kind != _ABSENT}
     schema = ", ".join(f"`{name}` {_READ_AS.get(kind, kind)}" for name, kind in found.items())
     frame = (
         spark.read.schema(schema)
@@ -160,6 +181,7 @@ def _read(
     metadata = F.col("_metadata")
     return frame.select(
         *(_converted(name, kind, types[name]).alias(name) for name, kind in found.items()),
+        *(F.lit(None).cast(types[name]).alias(name) for name in absent),
         plain_path(metadata["file_path"]).alias("_asynclock_file"),
         F.unix_micros(metadata["file_modification_time"]).alias("_asynclock_modified"),
         (metadata["row_index"] + 1).alias("_asynclock_line"),
@@ -184,8 +206,8 @@ def _converted(name: str, found: str, declared: str) -> Column:
 def _bad_files(
     spark: SparkSession, bad: Sequence[tuple[str, int, str]], types: Mapping[str, str]
 ) -> DataFrame:
-    frame = spark.createDataFrame(
-        list(bad), "_asynclock_file string, _asynclock_modified bigint, _asynclock_reason string"
+    frame = frame_of(
+        spark, bad, "_asynclock_file string, _asynclock_modified bigint, _asynclock_reason string"
     )
     return frame.select(
         *(F.lit(None).cast(kind).alias(name) for name, kind in types.items()),

@@ -7,22 +7,27 @@ text by text; parquet by Spark, after a look at the footer of each file.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.errors import ConfigError
 from asynclock.spark.source import parquet
 from asynclock.spark.source.files import plain_path
+from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.keys import refuse_unfit
 from asynclock.spark.spec.load import local_path, misplaced, missing_source
+from asynclock.spark.spec.model import URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
     from asynclock.spark.spec.model import Spec, StreamSpec
 
@@ -64,6 +69,9 @@ class Source:
         self._types = shared | owned
         self._dialect = stream.dialect.settings() if stream.dialect else None
         self._required = [*shared, stream.ordering]
+        self._unnamed: Any = spark._jvm.io.asynclock.source.SourceFiles.unnamed(  # noqa: SLF001  no public way
+            spark._jsparkSession  # noqa: SLF001
+        )
         self._check_headers(self._files())
 
     def stream(self) -> DataFrame:
@@ -88,7 +96,11 @@ class Source:
                 rows = settled(parsed)
             except Py4JJavaError:
                 parsed.unpersist()
-                damaged = parquet.undecodable(files, self._types) if self._stream.format == "parquet" else {}
+                damaged = (
+                    parquet.undecodable(files, self._types, self._footers(files))
+                    if self._stream.format == "parquet"
+                    else {}
+                )
                 if not damaged:
                     raise
                 parsed = self.parse(files, damaged).persist()
@@ -110,7 +122,7 @@ class Source:
             file.
         """
         if self._stream.format == "parquet":
-            rows = parquet.rows(files, self._types, self._required, damaged)
+            rows = parquet.rows(files, self._types, self._required, self._footers(files), damaged)
         else:
             rows = self._texts(files)
         # A complete order for any number of tasks: by the age of the file, then by the place in it.
@@ -122,35 +134,36 @@ class Source:
         parsed = rows.select(*self._types, arrival.alias(ARRIVAL), FILE, LINE, REASON, RAW)
         return refuse_unfit(parsed, self._spec, reason=REASON, record=RAW)
 
+    def unnamed_columns(self) -> list[str]:
+        """Return the columns that the files read so far have and the spec does not name, at most 100."""
+        return list(self._unnamed.value())
+
     def good(self, parsed: DataFrame) -> DataFrame:
         """Return the events among parsed rows, in the columns that a splice takes."""
         return parsed.where(F.col(REASON).isNull()).select(*self._types, ARRIVAL)
 
     def _texts(self, files: DataFrame) -> DataFrame:
-        jvm: Any = self._spark._jvm  # noqa: SLF001  no public way to call Java
-        rows = jvm.io.asynclock.source.SourceFiles.rows(
-            files._jdf,  # noqa: SLF001
+        return _text_rows(
+            files,
             self._dialect,
-            list(self._types),
-            list(self._types.values()),
-            self._required,
+            self._types,
+            required=self._required,
+            optional=list(self._stream.optional),
+            unnamed=self._unnamed,
         )
-        values = [
-            F.expr(_STORED[kind].format(name)).alias(name) if kind in _STORED else F.col(name)
-            for name, kind in self._types.items()
-        ]
-        about = (FILE, _MODIFIED, LINE, _PLACE, REASON, RAW)
-        return DataFrame(rows, files.sparkSession).select(*values, *about)
+
+    def _footers(self, files: DataFrame) -> list[Row]:
+        return parquet.footers(files, self._types, self._stream.optional, self._unnamed)
 
     def _check_headers(self, files: list[str]) -> None:
-        """Refuse a column that none of the first files has; a single file without it is only a bad file."""
+        """Refuse a column that neither the newest files have nor the oldest; one without it is only bad."""
         if self._stream.format == "json":
             return
         jvm: Any = self._spark._jvm  # noqa: SLF001
         conf = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
-        missing = dict.fromkeys(self._types)
+        missing = dict.fromkeys(name for name in self._types if name not in self._stream.optional)
         first: tuple[str, list[str]] | None = None
-        for file in files[:_HEADERS]:
+        for file in dict.fromkeys((*files[:_HEADERS], *files[-_HEADERS:])):
             header = list(jvm.io.asynclock.source.SourceFiles.header(file, self._dialect, conf))
             if header:
                 first = first or (file, header)
@@ -161,23 +174,96 @@ class Source:
             file, header = first
             name = next(iter(missing))
             reason = (
-                f"{file} has no column {name!r} (it has: {', '.join(header)}); correct the spec or the source"
+                f"{file} has no column {name!r} (it has: {', '.join(header)}); correct the spec or the "
+                "source, or name the column in optional if it is still to come"
             )
             raise misplaced(self._spec, ("streams", self._stream.name, "columns", name), name, reason)
 
     def _files(self) -> list[str]:
-        """Return the URLs of the files; none before the first delivery."""
+        """Return the URLs of the files, the newest first; none before the first delivery."""
         source = self._stream.source
         path = self._spark._jvm.org.apache.hadoop.fs.Path(source)  # noqa: SLF001  no public way
         system = path.getFileSystem(self._spark._jsc.hadoopConfiguration())  # noqa: SLF001
         found: Any = system.globStatus(path)
         files = _plain_files(system, found or [])
         if not files:
-            local = local_path(source)
-            reason = missing_source(source) if local else f"nothing matches {source}; correct the pattern"
+            reason = missing_source(source) if local_path(source) else _missing_remote(path, system)
             if reason:
                 raise misplaced(self._spec, ("streams", self._stream.name, "source"), source, reason)
         return files
+
+
+def read_keys(spec: Spec, spark: SparkSession, file: str) -> DataFrame:
+    """Return the key and partition columns of a CSV or JSON file, by the rules for sources.
+
+    Args:
+        spec: The table.
+        spark: A session with asynclock's jar.
+        file: URL or path; the suffix says which format it has, and whether it is compressed.
+
+    Raises:
+        ConfigError: There is no such file, its suffix says nothing, or a row is bad.
+    """
+    url = file if URL.match(file) else Path(file).absolute().as_uri()
+    suffixes = url.rpartition("/")[2].lower().split(".")[1:]
+    json = not {"json", "jsonl", "ndjson"}.isdisjoint(suffixes)
+    if not json and "csv" not in suffixes:
+        raise ConfigError(setting="keys", value=file, reason="name a .csv, .json or .jsonl file of keys")
+    try:
+        files = _located(spark.read.format("binaryFile").load(url))
+    except AnalysisException as error:
+        raise ConfigError(setting="keys", value=file, reason="there is no such file") from error
+    types = {name: spec.shared_type(name) for name in spec.table.shared_columns}
+    jvm: Any = spark._jvm  # noqa: SLF001  no public way
+    unnamed = jvm.io.asynclock.source.SourceFiles.unnamed(spark._jsparkSession)  # noqa: SLF001
+    dialect = None if json else CsvDialect().settings()
+    rows = _text_rows(files, dialect, types, required=list(types), optional=[], unnamed=unnamed)
+    parsed = refuse_unfit(rows, spec, reason=REASON, record=RAW)
+    bad: Any = parsed.where(F.col(REASON).isNotNull()).sort(F.col(LINE).asc_nulls_first()).first()
+    if bad is not None:
+        place = "" if bad[LINE] is None else f"line {bad[LINE]}: "
+        raise ConfigError(setting="keys", value=file, reason=f"{place}{bad[REASON]}; nothing was written")
+    return parsed.select(*types)
+
+
+def _text_rows(
+    files: DataFrame,
+    dialect: dict[str, str] | None,
+    types: Mapping[str, str],
+    *,
+    required: list[str],
+    optional: list[str],
+    unnamed: Any,  # noqa: ANN401  py4j
+) -> DataFrame:
+    """Return the rows of CSV files, or of JSON files if there is no dialect; each is good or has a reason."""
+    jvm: Any = files.sparkSession._jvm  # noqa: SLF001  no public way to call Java
+    rows = jvm.io.asynclock.source.SourceFiles.rows(
+        files._jdf,  # noqa: SLF001
+        dialect,
+        list(types),
+        list(types.values()),
+        required,
+        optional,
+        unnamed,
+    )
+    values = [
+        F.expr(_STORED[kind].format(name)).alias(name) if kind in _STORED else F.col(name)
+        for name, kind in types.items()
+    ]
+    about = (FILE, _MODIFIED, LINE, _PLACE, REASON, RAW)
+    return DataFrame(rows, files.sparkSession).select(*values, *about)
+
+
+def _missing_remote(path: Any, system: Any) -> str | None:  # noqa: ANN401  py4j
+    """Return why there is nothing to wait for, or None: an empty folder may still get files."""
+    while any(wildcard in path.toString() for wildcard in "*?[{"):
+        path = path.getParent()
+    if not system.exists(path):
+        remedy = "create it (in an object store, an empty object whose name ends in /) or correct the path"
+        return f"the source does not exist: there is no {path.toString()}; {remedy}"
+    if not system.listStatus(path):
+        return None
+    return f"the source does not exist: nothing in {path.toString()} matches; correct the pattern"
 
 
 def bad_files(parsed: DataFrame) -> list[str]:
@@ -207,5 +293,9 @@ def _plain_files(system: Any, found: list[Any]) -> list[str]:  # noqa: ANN401  p
     files = []
     for status in found:
         inner = system.listStatus(status.getPath()) if status.isDirectory() else [status]
-        files += [one.getPath().toUri().toString() for one in inner if not one.isDirectory()]
-    return sorted(name for name in files if not name.rpartition("/")[2].startswith(("_", ".")))
+        files += [
+            (-one.getModificationTime(), one.getPath().toUri().toString())
+            for one in inner
+            if not one.isDirectory() and not one.getPath().getName().startswith(("_", "."))
+        ]
+    return [name for _, name in sorted(files)]

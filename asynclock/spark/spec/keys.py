@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from asynclock.spark.spec.model import Spec, TableSpec
 
-RECORD_KEY: Final = "_asynclock_key"
-
 # Hudi, like Hive, reads a folder of this name as null.
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _MAX_NAME_BYTES: Final = 255  # of a file or folder, on the file systems of Linux and on HDFS
@@ -33,6 +31,23 @@ def record_key(table: TableSpec) -> str:
     """Return a SQL expression for the record key, over the key columns of a row."""
     values = ", ".join(f"url_encode(CAST(`{name}` AS STRING))" for name in table.key)
     return f"concat_ws('|', {values})"
+
+
+def row_digest(spec: Spec) -> str:
+    """Return a SQL expression for the digest that stands for a row where its key must not be kept."""
+    texts = ", ".join(
+        f"CAST({as_stored(name, spec.shared_type(name))} AS STRING)" for name in spec.table.shared_columns
+    )
+    return f"sha2(concat_ws(chr(0), {texts}), 256)"
+
+
+def as_stored(name: str, kind: str) -> str:
+    """Return SQL for a value as the second reader has it, with dates and times as whole numbers.
+
+    Python's own depend on its time zone and end at year 9999.
+    """
+    call = {"date": "unix_date", "timestamp": "unix_micros"}.get(kind, "")
+    return f"{call}(`{name}`)"
 
 
 def unfit(table: TableSpec, name: str, kind: str) -> list[tuple[str, str]]:

@@ -5,32 +5,50 @@ from __future__ import annotations
 import glob
 import re
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, cast, get_args
 from urllib.parse import quote
 
+from asynclock._secrets import HIDDEN
 from asynclock.backends._url import refuse_credentials
-from asynclock.errors import SpecError
+from asynclock.client import connect
+from asynclock.errors import BackendNotInstalledError, ConfigError, SpecError
 from asynclock.settings import LeaseSettings
+from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.environment import FromEnvironment, from_environment
+from asynclock.spark.spec.kinds import DEFAULTS
+from asynclock.spark.spec.locks import LocksSpec
 from asynclock.spark.spec.model import (
     URL,
-    Column,
-    LocksSpec,
-    ServicesSpec,
+    SourceFormat,
     Spec,
     StreamSpec,
     TableSpec,
     check_stream_name,
 )
-from asynclock.spark.spec.toml import Keys, Section, SpecFile
+from asynclock.spark.spec.place import beside
+from asynclock.spark.spec.services import ServicesSpec
+from asynclock.spark.spec.spark import SparkSpec
+from asynclock.spark.spec.toml import Keys, Section, SpecFile, unknown_name
 
 if TYPE_CHECKING:
-    from asynclock.spark.spec.model import BadRowPolicy, SourceFormat
+    from collections.abc import Iterator, Mapping
 
-_STREAM_KEYS: Final = tuple(field.name for field in fields(StreamSpec) if field.name != "name")
+    from asynclock.spark.spec.kinds import Concurrency, Markers, Merge, TableKind, TableType
+    from asynclock.spark.spec.model import BadRowPolicy
+    from asynclock.spark.spec.services import ServicesMode
+
+_STREAM_KEYS: Final = tuple(
+    field.name.rstrip("_") for field in fields(StreamSpec) if field.name not in {"name", "whole_rows"}
+)
 _URL_CHARACTERS: Final = ":/?#[]@!$&'()*+,;=~%"  # RFC 3986, section 2, besides letters and digits
 _WILDCARD: Final = re.compile(r"[*?\[{]")
+_FORMATS: Final[dict[str, SourceFormat]] = {
+    ".csv": "csv", ".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json",
+}  # fmt: skip
+COMPRESSIONS: Final = (".gz", ".bz2", ".zst", ".deflate", ".lz4", ".snappy")
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -43,17 +61,23 @@ def load_spec(path: str | Path) -> Spec:
         SpecError: The file, a key or a value is wrong, or a local source does not exist.
     """
     refuse_credentials("spec", str(path))
-    file = SpecFile.read(Path(path).absolute())
-    root = file.root(("table", "locks", "services", "streams"))
+    return parse_spec(SpecFile.read(Path(path).absolute()))
+
+
+def parse_spec(file: SpecFile) -> Spec:
+    """Check the text of a spec; see ``load_spec``."""
+    root = file.root(("table", "locks", "services", "streams", "spark"))
     streams = root.section("streams")
     folder = file.path.parent
     with file.locating():
+        table = _read_table(root, folder)
         spec = Spec(
             path=file.path,
-            table=_read_table(root, folder),
-            locks=_read_locks(root, folder),
-            services=_read_services(root),
-            streams=tuple(_read_stream(streams, name, folder) for name in streams.values),
+            table=table,
+            locks=_read_locks(root, folder, table),
+            services=_read_services(root, table),
+            spark=_read_spark(root),
+            streams=tuple(_read_stream(streams, name, folder, table) for name in streams.values),
         )
     for stream in spec.streams:
         if problem := missing_source(stream.source):
@@ -90,7 +114,11 @@ def local_path(url: str) -> str | None:
 
 
 def _read_table(root: Section, folder: Path) -> TableSpec:
-    section = root.section("table", ("path", "key", "partition_by", "buckets"))
+    section = root.section("table", [field.name for field in fields(TableSpec)])
+    kind = section.value("kind", str, TableSpec.kind)
+    if kind not in DEFAULTS:
+        raise section.error("kind", kind, unknown_name(kind, DEFAULTS))
+    default = DEFAULTS[kind]
     path = _absolute(section.required("path", str), folder)
     with section.locating():
         return TableSpec(
@@ -98,68 +126,170 @@ def _read_table(root: Section, folder: Path) -> TableSpec:
             key=section.names("key") or (),
             partition_by=section.names("partition_by") or (),
             buckets=section.value("buckets", int, TableSpec.buckets),
+            kind=cast("TableKind", kind),
+            type=cast("TableType", section.value("type", str, default.type)),
+            merge=cast("Merge", section.value("merge", str, default.merge)),
+            concurrency=cast("Concurrency", section.value("concurrency", str, default.concurrency)),
+            markers=cast("Markers", section.value("markers", str, TableSpec.markers)),
         )
 
 
-def _read_locks(root: Section, folder: Path) -> LocksSpec:
-    section = root.section("locks", ("url", *(field.name for field in fields(LeaseSettings))))
-    given = section.required("url", str)
-    times = {
-        field.name: value
-        for field in fields(LeaseSettings)
-        if (value := section.optional(field.name, float)) is not None
-    }
+def _read_locks(root: Section, folder: Path, table: TableSpec) -> LocksSpec:
+    section = root.section("locks")  # every other key is an option of the store, which knows its options
+    times = [field.name for field in fields(LeaseSettings)]
+    known = ("url", "moved_from", *times)
+    for name in section.values:
+        if name not in known and get_close_matches(name, known, n=1):
+            raise section.error(name, HIDDEN, unknown_name(name, known))
+    given, moved_from = section.optional("url", str), section.optional("moved_from", str)
+    url = _default_locks(root, table) if given is None else _locks_url(given, folder)
+    settings = {name: value for name in times if (value := section.optional(name, float)) is not None}
     with section.locating():
-        url = given if URL.match(given) else (folder / given).as_uri()
-        if url.lower().startswith("file:"):
-            # Encode spaces and umlauts; parts that are percent-encoded stay as they are.
-            url = quote(url, safe=_URL_CHARACTERS)
-        return LocksSpec(url=url, settings=LeaseSettings(**times))
-
-
-def _read_services(root: Section) -> ServicesSpec:
-    values = root.section("services").values
-    if "clustering" in values:
-        reason = (
-            "a clustering plan makes every later write of a splice table fail; "
-            "remove it, and cluster a second table under OCC"
+        return LocksSpec(
+            url=url,
+            settings=LeaseSettings(**settings),
+            options={
+                name: from_environment(name, value)
+                for name, value in section.values.items()
+                if name not in known
+            },
+            moved_from=None if moved_from is None else _locks_url(moved_from, folder),
         )
-        raise root.section("services").error("clustering", values["clustering"], reason)
-    section = root.section("services", ("compaction", "cleaning", "archiving"))
+
+
+def _default_locks(root: Section, table: TableSpec) -> str:
+    section = root.section("table")
+    with section.locating():
+        url = _encoded(f"{beside(table.path)}/locks")
+    try:
+        connect(url)
+    except BackendNotInstalledError:
+        pass
+    except ConfigError as error:
+        if error.setting == "url":
+            reason = f"no locks can be beside the table: {error.reason}; name another place as [locks] url"
+            raise section.error("path", table.path, reason) from error
+    return url
+
+
+def _locks_url(given: str, folder: Path) -> str:
+    return _encoded(given if URL.match(given) else (folder / given).as_uri())
+
+
+def _encoded(url: str) -> str:
+    """Encode spaces and umlauts in the URL of a folder; parts that are percent-encoded stay as they are."""
+    return quote(url, safe=_URL_CHARACTERS) if url.lower().startswith("file:") else url
+
+
+def _read_services(root: Section, table: TableSpec) -> ServicesSpec:
+    section = root.section("services", ("mode", "compaction", "clustering", "cleaning", "archiving"))
+    if table.type == "cow" and "compaction" in section.values:
+        reason = "a copy-on-write table has no logs to compact; remove it"
+        raise section.error("compaction", section.values["compaction"], reason)
     compaction = section.section("compaction", ("every_commits",))
+    clustering = section.section("clustering", ("every_commits", "sort_by"))
     cleaning = section.section("cleaning", ("retain_commits",))
     archiving = section.section("archiving", ("keep_min_commits", "keep_max_commits"))
     retain = cleaning.value("retain_commits", int, ServicesSpec.retain_commits)
     keep_min = archiving.value("keep_min_commits", int, retain + 10)
     with section.locating():
         return ServicesSpec(
+            mode=cast("ServicesMode", section.value("mode", str, ServicesSpec.mode)),
             compact_every_commits=compaction.value("every_commits", int, ServicesSpec.compact_every_commits),
+            cluster_every_commits=clustering.required("every_commits", int)
+            if "clustering" in section.values
+            else None,
+            cluster_by=clustering.names("sort_by") or (),
             retain_commits=retain,
             archive_min_commits=keep_min,
             archive_max_commits=archiving.value("keep_max_commits", int, keep_min + 10),
         )
 
 
-def _read_stream(streams: Section, name: str, folder: Path) -> StreamSpec:
+def _read_spark(root: Section) -> SparkSpec:
+    section = root.section("spark")
+    known = [field.name for field in fields(SparkSpec)]
+    for name in section.values:
+        if name not in known:  # its value may be a secret and is not shown
+            raise section.error(name, HIDDEN, unknown_name(name, known))
+    with section.locating():
+        return SparkSpec(
+            master=section.optional("master", str),
+            conf=dict(_settings("", section.section("conf").values)),
+            packages=section.names("packages") or (),
+        )
+
+
+def _settings(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, str | FromEnvironment]]:
+    """Yield the settings of Spark; without quotes TOML makes a table of each part of their names."""
+    for name, given in values.items():
+        full = f"{prefix}{name}"
+        value = from_environment(f"conf.{full}", given)
+        if isinstance(value, dict):
+            yield from _settings(f"{full}.", value)
+        elif isinstance(value, bool):
+            yield full, str(value).lower()
+        elif isinstance(value, str | int | float | FromEnvironment):
+            yield full, value if isinstance(value, FromEnvironment) else str(value)
+        else:
+            raise ConfigError(setting=f"conf.{full}", value=HIDDEN, reason="expected a string or a number")
+
+
+def _read_stream(streams: Section, name: str, folder: Path, table: TableSpec) -> StreamSpec:
     with streams.locating(name):
         check_stream_name(name)
     section = streams.section(name, _STREAM_KEYS)
-    section.required("columns", dict)
+    if "columns" not in section.values:
+        reason = (
+            "missing; add columns = { NAME = \"TYPE\", ... }, or let 'asynclock pipeline init FOLDER' write "
+            "them from the files"
+        )
+        raise section.error("columns", None, reason)
     columns = section.section("columns")
+    renamed = section.section("as")
     with columns.locating():
         typed = tuple(Column(name=key, type=columns.required(key, str)) for key in columns.values)
+    source = section.required("source", str)
     with section.locating():
+        checkpoint = section.optional("checkpoint", str)
         return StreamSpec(
             name=name,
-            source=_absolute(section.required("source", str), folder),
-            format=cast("SourceFormat", section.required("format", str)),
+            source=_absolute(source, folder),
+            format=_read_format(section, source),
             ordering=section.required("ordering", str),
-            checkpoint=_absolute(section.required("checkpoint", str), folder),
+            checkpoint=f"{beside(table.path)}/checkpoints/{name}"
+            if checkpoint is None
+            else _absolute(checkpoint, folder),
             columns=typed,
             csv=_read_dialect(section),
             max_files_per_trigger=section.optional("max_files_per_trigger", int),
             on_bad_row=cast("BadRowPolicy", section.value("on_bad_row", str, StreamSpec.on_bad_row)),
+            optional=section.names("optional") or (),
+            as_={key: renamed.required(key, str) for key in renamed.values},
+            whole_rows=table.kind == "plain",
         )
+
+
+def _read_format(stream: Section, source: str) -> SourceFormat:
+    given = stream.optional("format", str)
+    if given is not None:
+        return cast("SourceFormat", given)
+    found = format_of(source)
+    if found is None:
+        reason = (
+            f"missing, and the name of the source does not end in {', '.join(_FORMATS)}; add format = "
+            f"{' | '.join(repr(name) for name in get_args(SourceFormat))}"
+        )
+        raise stream.error("format", None, reason)
+    return found
+
+
+def format_of(source: str) -> SourceFormat | None:
+    """Return the format that the suffix of a source says, one of a compression set aside; None if none."""
+    name = source.rpartition("/")[2].lower()
+    for compression in COMPRESSIONS:
+        name = name.removesuffix(compression)
+    return next((kind for suffix, kind in _FORMATS.items() if name.endswith(suffix)), None)
 
 
 def _read_dialect(stream: Section) -> CsvDialect | None:

@@ -1,4 +1,4 @@
-"""The spec of a splice table: its streams, their source files and its locks.
+"""The spec of a table: its streams, their source files and its locks.
 
 The dataclasses check every rule about single values and their combinations and raise ``ConfigError``;
 ``load_spec`` reads them from TOML and turns that into a ``SpecError`` with file, line and key. Nothing is
@@ -8,37 +8,39 @@ created, locked or written here, and Spark is not needed.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from asynclock.backends._url import refuse_credentials
-from asynclock.client import connect
-from asynclock.errors import BackendNotInstalledError, ConfigError
+from asynclock.errors import ConfigError
+from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.kinds import CHOICES, check_combination, check_whole_rows
+from asynclock.spark.spec.place import beside
+from asynclock.spark.spec.services import ServicesSpec, check_at_least
+from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
+from asynclock.spark.spec.view import COLUMN_NAME, check_renamed, view_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from asynclock.settings import LeaseSettings
+    from asynclock.spark.spec.kinds import Concurrency, Markers, Merge, TableKind, TableType
+    from asynclock.spark.spec.locks import LocksSpec
 
 SourceFormat = Literal["csv", "parquet", "json"]
 BadRowPolicy = Literal["quarantine", "fail"]
 
-COLUMN_TYPES: Final = (
-    "string", "boolean", "int", "bigint", "float", "double", "date", "timestamp", "decimal(p,s)",
-)  # fmt: skip
+RECORD_KEY: Final = "_asynclock_key"
+"""The column with the whole key; see ``asynclock.spark.spec.keys``."""
+
 ORDERING_TYPES: Final = ("timestamp", "date", "int", "bigint", "string")
 KEY_TYPES: Final = ("string", "int", "bigint", "date")
 TOMBSTONE: Final = "deleted"
 ORDERING: Final = "ts"
 
 _STREAM_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
-_COLUMN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
-_MAX_DECIMAL_DIGITS: Final = 38
 URL: Final = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 
 
@@ -50,18 +52,28 @@ class TableSpec:
         path: URL of the table for Hadoop (``file://``, ``s3a://``).
         key: Columns that identify a row; every stream has them.
         partition_by: Key columns, or columns that never change for a key; every stream has them.
-        buckets: Hash buckets per partition; fixed for the life of the table.
+        buckets: Hash buckets per partition, fixed for the life of the table; 0: none, in a plain table.
+        kind: Whether each stream has its own columns (``splice``) or writes whole rows (``plain``).
+        type: Merge-on-read or copy-on-write; fixed for the life of the table.
+        merge: Which of two records of a key wins; fixed for the life of the table.
+        concurrency: What writers that run at the same time do about each other.
+        markers: How a running write marks its files.
     """
 
     path: str
     key: tuple[str, ...]
     partition_by: tuple[str, ...] = ()
     buckets: int = 4
+    kind: TableKind = "splice"
+    type: TableType = "mor"
+    merge: Merge = "splice"
+    concurrency: Concurrency = "nbcc"
+    markers: Markers = "direct"
 
     def __post_init__(self) -> None:
         refuse_credentials("path", self.path)
         if not self.key:
-            raise _wrong("key", self.key, "a splice table needs a key; name the columns that identify a row")
+            raise _wrong("key", self.key, "a table needs a key; name the columns that identify a row")
         for setting, names in (("key", self.key), ("partition_by", self.partition_by)):
             for name in names:
                 _check_shared_column(setting, name)
@@ -74,77 +86,18 @@ class TableSpec:
                     f"differs from {folded[name.lower()]!r} in case only; Spark takes them for one column"
                 )
                 raise _wrong("partition_by", name, reason)
-        _check_at_least("buckets", self.buckets, 1)
+        check_combination({name: getattr(self, name) for name in CHOICES}, self.buckets)
+        check_at_least("buckets", self.buckets, 1 if self.kind == "splice" else 0)
+
+    @property
+    def kept(self) -> str:
+        """The folder for what belongs to the table and must outlive its files; beside it."""
+        return beside(self.path)
 
     @property
     def shared_columns(self) -> tuple[str, ...]:
         """Key and partition columns, each once: the columns that every stream writes."""
         return tuple(dict.fromkeys((*self.key, *self.partition_by)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocksSpec:
-    """The place and times of the pipeline's leases.
-
-    Attributes:
-        url: URL of the locks, as for ``asynclock.connect``.
-        settings: Times of the leases.
-    """
-
-    url: str
-    settings: LeaseSettings
-
-    def __post_init__(self) -> None:
-        # A spec may name a store whose package is not installed on this machine.
-        with suppress(BackendNotInstalledError):
-            connect(self.url, settings=self.settings)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServicesSpec:
-    """When the table services run, counted in commits.
-
-    Attributes:
-        compact_every_commits: Delta commits after which logs are merged into base files.
-        retain_commits: Commits whose files cleaning keeps for readers.
-        archive_min_commits: Commits that archiving leaves on the active timeline; above ``retain_commits``.
-        archive_max_commits: Commits on the active timeline at which archiving starts.
-    """
-
-    compact_every_commits: int = 10
-    retain_commits: int = 10
-    archive_min_commits: int = 20
-    archive_max_commits: int = 30
-
-    def __post_init__(self) -> None:
-        _check_at_least("compaction.every_commits", self.compact_every_commits, 1)
-        _check_at_least("cleaning.retain_commits", self.retain_commits, 1)
-        if self.archive_min_commits <= self.retain_commits:
-            raise _wrong(
-                "archiving.keep_min_commits",
-                self.archive_min_commits,
-                f"Hudi cleans by the active timeline: keep more than retain_commits ({self.retain_commits})",
-            )
-        if self.archive_max_commits <= self.archive_min_commits:
-            raise _wrong(
-                "archiving.keep_max_commits",
-                self.archive_max_commits,
-                f"must be above keep_min_commits ({self.archive_min_commits})",
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """A column under its plain name, and its Spark type."""
-
-    name: str
-    type: str
-
-    def __post_init__(self) -> None:
-        if not _COLUMN_NAME.fullmatch(self.name):
-            raise _wrong(self.name, self.name, "column names are letters, digits and _, the first a letter")
-        if not _is_column_type(self.type):
-            raise _wrong(self.name, self.type, f"unknown type; use one of {', '.join(COLUMN_TYPES)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +114,9 @@ class StreamSpec:
         csv: Dialect of CSV files; None: RFC 4180.
         max_files_per_trigger: Most files in one micro-batch; None: all files that exist.
         on_bad_row: Quarantine bad rows, or fail the batch before anything is written.
+        optional: Columns that a file need not have, since they joined the stream later; null in its events.
+        as_: Names in the view of some of the columns, by their names in the files; in the spec ``as``.
+        whole_rows: Whether its events are rows of a plain table, stored under their plain names.
     """
 
     name: str
@@ -172,6 +128,9 @@ class StreamSpec:
     csv: CsvDialect | None = None
     max_files_per_trigger: int | None = None
     on_bad_row: BadRowPolicy = "fail"
+    optional: tuple[str, ...] = ()
+    as_: Mapping[str, str] = field(default_factory=dict)
+    whole_rows: bool = False
 
     def __post_init__(self) -> None:
         check_stream_name(self.name)
@@ -182,7 +141,7 @@ class StreamSpec:
         if self.csv is not None and self.format != "csv":
             raise _wrong("csv", self.format, f"a stream of {self.format} files has no CSV dialect; drop it")
         if self.max_files_per_trigger is not None:
-            _check_at_least("max_files_per_trigger", self.max_files_per_trigger, 1)
+            check_at_least("max_files_per_trigger", self.max_files_per_trigger, 1)
         types: dict[str, str] = {}
         for column in self.columns:
             if column.name.lower() in types:
@@ -196,10 +155,12 @@ class StreamSpec:
         if ordering_type not in ORDERING_TYPES:
             reason = f"cannot order by {ordering_type}; use one of {', '.join(ORDERING_TYPES)}"
             raise _wrong(f"columns.{self.ordering}", ordering_type, reason)
-        if ORDERING in types and self.ordering.lower() != ORDERING:
+        if not self.whole_rows and ORDERING in types and self.ordering.lower() != ORDERING:
             reason = f"{self.name}__{ORDERING} holds the ordering column {self.ordering!r}; use another name"
             raise _wrong(f"columns.{ORDERING}", ORDERING, reason)
         self._check_tombstone()
+        self._check_optional()
+        check_renamed(self.as_, [column.name for column in self.columns if column.name != TOMBSTONE])
 
     @property
     def quarantine(self) -> str:
@@ -215,9 +176,29 @@ class StreamSpec:
         """Return the columns that only this stream writes, its tombstone included."""
         return tuple(column for column in self.columns if column.name not in table.shared_columns)
 
+    def stored(self, table: TableSpec) -> tuple[Column, ...]:
+        """Return the stream's columns in the table: those it owns, and in any case its tombstone.
+
+        Every record has the tombstone's column, so a delete changes no schema under running streams.
+        """
+        owned = self.owned(table)
+        if self.whole_rows or any(column.name == TOMBSTONE for column in owned):
+            return owned
+        return (*owned, Column(name=TOMBSTONE, type="boolean"))
+
     def physical(self, column: Column) -> str:
         """Return the physical name of an owned column."""
+        if self.whole_rows:
+            return column.name
         return f"{self.name}__{ORDERING if column.name == self.ordering else column.name}"
+
+    def _check_optional(self) -> None:
+        names = [column.name for column in self.columns]
+        for name in self.optional:
+            if name not in names:
+                raise _wrong("optional", name, unknown_name(name, names))
+            if name == self.ordering:
+                raise _wrong("optional", name, "the ordering column cannot be missing; take it out")
 
     def _check_tombstone(self) -> None:
         for column in self.columns:
@@ -234,7 +215,7 @@ class StreamSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """A splice table, its locks, services and streams.
+    """A table, its locks, services and streams.
 
     Attributes:
         path: The spec's file; relative paths in the spec start from its folder.
@@ -245,6 +226,7 @@ class Spec:
     locks: LocksSpec
     services: ServicesSpec
     streams: tuple[StreamSpec, ...]
+    spark: SparkSpec = field(default_factory=SparkSpec)
 
     def __post_init__(self) -> None:
         if not self.streams:
@@ -252,6 +234,10 @@ class Spec:
         self._check_checkpoints()
         self._check_shared_types()
         self._check_owners()
+        if self.table.kind == "plain":
+            self._check_rows()
+        self.view_names()
+        self._check_services()
 
     def stream(self, name: str) -> StreamSpec:
         """Return the stream of that name.
@@ -267,6 +253,39 @@ class Spec:
     def shared_type(self, column: str) -> str:
         """Return the type of a key or partition column: as a stream declares it, else string."""
         return next((found.type for _, found in self._declared(column)), "string")
+
+    def view_names(self) -> dict[str, str]:
+        """Return the names in the view by the physical names of the columns, stream by stream.
+
+        Key and partition columns keep their names; tombstones are not in the view.
+
+        Raises:
+            ConfigError: Two columns would have one name.
+        """
+        if self.table.kind == "plain":
+            hidden = {*self.table.shared_columns, TOMBSTONE}
+            return {name: name for name in self.physical_types() if name not in hidden}
+        own = {
+            (stream.name, column.name): stream.physical(column)
+            for stream in self.streams
+            for column in stream.owned(self.table)
+            if column.name != TOMBSTONE
+        }
+        renamed = {
+            (stream.name, name): shown for stream in self.streams for name, shown in stream.as_.items()
+        }
+        names = view_names(own, renamed, self.table.shared_columns)
+        return {physical: names[column] for column, physical in own.items()}
+
+    def physical_types(self) -> dict[str, str]:
+        """Return the stored columns and their types, the shared ones first, then stream by stream."""
+        shared = {name: self.shared_type(name) for name in self.table.shared_columns}
+        groups = {
+            stream.physical(column): column.type
+            for stream in self.streams
+            for column in stream.stored(self.table)
+        }
+        return shared | groups
 
     def _declared(self, name: str) -> Iterator[tuple[StreamSpec, Column]]:
         for stream in self.streams:
@@ -294,26 +313,52 @@ class Spec:
                 if column.type != expected:
                     reason = f"another stream declares it {expected}; give it one type everywhere"
                     raise _wrong(setting, column.type, reason)
+                if name in stream.optional:
+                    reason = "a key or partition column cannot be missing; take it out"
+                    raise _wrong(f"streams.{stream.name}.optional", name, reason)
                 if name == stream.ordering:
                     reason = "a key or partition column cannot order a stream; choose another column"
                     raise _wrong(f"streams.{stream.name}.ordering", name, reason)
 
+    def _check_rows(self) -> None:
+        for stream in self.streams:
+            for name, shown in stream.as_.items():
+                reason = "a plain table shows its columns under their own names; drop it from as"
+                raise _wrong(f"streams.{stream.name}.as.{name}", shown, reason)
+        owned = {stream.name: stream.owned(self.table) for stream in self.streams}
+        check_whole_rows(
+            {name: {column.name: column.type for column in columns} for name, columns in owned.items()},
+            {stream.name: stream.ordering for stream in self.streams},
+            merge=self.table.merge,
+            buckets=self.table.buckets,
+        )
+
+    def _check_services(self) -> None:
+        columns = [stream.physical(column) for stream in self.streams for column in stream.owned(self.table)]
+        try:
+            self.services.refuse_unfit(
+                kind=self.table.kind,
+                concurrency=self.table.concurrency,
+                buckets=self.table.buckets,
+                columns=[*self.table.shared_columns, *columns],
+            )
+        except ConfigError as error:
+            raise _wrong(f"services.{error.setting}", error.value, error.reason) from None
+
     def _check_owners(self) -> None:
-        owners: dict[str, str] = {name.lower(): "" for name in self.table.shared_columns}
+        shared = {name.lower(): name for name in self.table.shared_columns}
         for stream in self.streams:
             for column in stream.owned(self.table):
-                name = column.name.lower()
-                if name == TOMBSTONE:
-                    continue  # every stream may have one, since the view does not show it
-                setting = f"streams.{stream.name}.columns.{column.name}"
-                if name in owners:
-                    other = f"stream {owners[name]!r}" if owners[name] else "the key or partition columns"
+                if column.name.lower() in shared:
                     reason = (
-                        f"column {column.name!r} of stream {stream.name!r} is claimed by {other} as well; "
-                        "a column has one owner: drop or rename it in one of them"
+                        f"differs from the key or partition column {shared[column.name.lower()]!r} in case "
+                        "only; write it in the same way or use another name"
                     )
-                    raise _wrong(setting, column.type, reason)
-                owners[name] = stream.name
+                    raise _wrong(f"streams.{stream.name}.columns.{column.name}", column.type, reason)
+            for name in stream.as_:
+                if name in self.table.shared_columns:
+                    reason = "a key or partition column keeps its name in the view; drop it from as"
+                    raise _wrong(f"streams.{stream.name}.as.{name}", stream.as_[name], reason)
 
 
 def check_stream_name(name: str) -> None:
@@ -328,7 +373,7 @@ def check_stream_name(name: str) -> None:
 
 
 def _check_shared_column(setting: str, name: str) -> None:
-    if not _COLUMN_NAME.fullmatch(name) or "__" in name:
+    if not COLUMN_NAME.fullmatch(name) or "__" in name:
         reason = "key and partition columns are letters, digits and _, no double _, the first a letter"
         raise _wrong(setting, name, reason)
     if name.lower() == TOMBSTONE:
@@ -338,17 +383,6 @@ def _check_shared_column(setting: str, name: str) -> None:
 def _check_choice(setting: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise _wrong(setting, value, unknown_name(value, known))
-
-
-def _check_at_least(setting: str, value: int, least: int) -> None:
-    if value < least:
-        raise _wrong(setting, value, f"must be a whole number, {least} or more")
-
-
-def _is_column_type(name: str) -> bool:
-    if digits := _DECIMAL.fullmatch(name):
-        return 0 <= int(digits[2]) <= int(digits[1]) <= _MAX_DECIMAL_DIGITS and int(digits[1]) > 0
-    return name in COLUMN_TYPES[:-1]
 
 
 def _wrong(setting: str, value: object, reason: str) -> ConfigError:

@@ -1,38 +1,57 @@
-"""Append the batches of a stream to the splice table, each exactly once."""
+"""Write the batches of a stream to the table, each exactly once."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
-import re
-import uuid
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock import sync
 from asynclock._text import printable
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
 from asynclock.hudi.held_tables import refuse_if_held
-from asynclock.spark.hudi.fit import check_columns, check_commit, check_properties
-from asynclock.spark.hudi.instants import METADATA_PREFIX, BatchCommit
-from asynclock.spark.hudi.options import splice_write_options
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.columns import (
+    check_change,
+    check_columns,
+    columns_to_delete,
+    columns_to_write,
+    floats_among,
+    is_behind,
+    removed_columns,
+)
+from asynclock.spark.hudi.fit import check_commit, check_properties
+from asynclock.spark.hudi.instants import DELETES, BatchCommit
+from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks
+from asynclock.spark.hudi.names import carried_names, check_names
+from asynclock.spark.hudi.options import write_options
+from asynclock.spark.hudi.timeline import Timeline, is_table
 from asynclock.spark.source.reading import ARRIVAL
-from asynclock.spark.spec.keys import RECORD_KEY, record_key, unfit
+from asynclock.spark.spec.keys import record_key, unfit
+from asynclock.spark.spec.model import RECORD_KEY
+from asynclock.spark.writer.columns import declare_columns
+from asynclock.spark.writer.conflicts import until_no_conflict
+from asynclock.spark.writer.deletion import DELETE_LOCK, Deletion, key_frame
+from asynclock.spark.writer.reservation import working
+from asynclock.spark.writer.sql import nullable, quoted, required
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from asynclock import sync
+    from asynclock.spark.hudi.columns import Stored
+    from asynclock.spark.report import DeleteReport
     from asynclock.spark.spec.model import Spec, StreamSpec
+    from asynclock.spark.writer.deletion import UpTo
 
 log = logging.getLogger(__name__)
 
 DIRECT_QUERY: Final = "direct"
-CREATION_LOCK: Final = "service/creation"
 _QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 _GROUP: Final = "_asynclock_group"
 _RANK: Final = "_asynclock_rank"
@@ -44,10 +63,13 @@ def stream_lock(stream: str) -> str:
 
 
 class Splice:
-    """Appends batches of events to the splice table of a spec.
+    """Writes batches of events to the table of a spec.
 
-    A batch is appended to the logs with the stream's own columns, those of other streams null; Hudi merges
-    where records meet. Events with equal ordering values keep their order of arrival, also within a batch.
+    In a splice table a batch is appended to the logs with the stream's own columns, those of other streams
+    null; Hudi merges where records meet. In a plain table it is an upsert of whole rows, written again after
+    a conflict with another writer. Events with equal ordering values keep their order of arrival, also within
+    a batch.
+    Other drivers may add columns and streams and widen types meanwhile: what the table has is written along.
 
     Not thread-safe: each stream and thread needs its own.
 
@@ -56,8 +78,9 @@ class Splice:
         spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
 
     Raises:
-        SpecError: The table exists with another key, partitioning, merger or number of buckets, with
-            columns that are not in the spec, or with other types. Nothing was written.
+        SpecError: The table exists with another key, partitioning, merger or number of buckets, with types
+            that the spec's cannot hold, under other locks, or with another name for a column of the view.
+            Nothing was written.
         ClusteringPlanError: The table has a clustering plan, with which every write fails.
     """
 
@@ -67,11 +90,15 @@ class Splice:
         self._timeline = Timeline(spark, spec.table.path)
         self._properties: dict[str, str] = {}
         self._checked = False
-        self._schemas = 0
-        self._announced: set[str] = set()
+        self._claimed = False
+        self._table_id = ""
+        self._opened: frozenset[str] | None = None
+        self._announced: set[object] = set()
         self._timeline.refresh()
-        self._timeline.refuse_clustering()
+        if spec.table.buckets:
+            self._timeline.refuse_clustering()
         self._check_table()
+        self._claimed = check_locks(spec, self._timeline.locked(), partial(is_table, spark))
 
     def table_id(self) -> str | None:
         """Return the id of the table, or None if nothing is committed yet."""
@@ -82,7 +109,7 @@ class Splice:
     def committed(self, stream: str, batch_id: int, *, query_id: str | None = None) -> bool:
         """Return whether that batch is on the timeline, the archived one included."""
         self._timeline.refresh()
-        return self._timeline.find(stream, query_id or self._query_id(), batch_id) is not None
+        return self._timeline.has(stream, query_id or self._query_id(), batch_id)
 
     def write(
         self,
@@ -103,7 +130,8 @@ class Splice:
             batch_id: Number of the batch in its query; a committed batch is not written again. None:
                 always written.
             query_id: The query the batch belongs to; default: the running streaming query, else ``direct``.
-            lease: The stream's lease, held by the caller; None: acquired for this write.
+            lease: The stream's lease, held by a caller who has waited for the end of a reservation
+                (``Gate``) and cancels the jobs of this thread when it is lost; None: this call does both.
 
         Returns:
             True if this call committed the batch; False if it was committed before, so nothing was written.
@@ -111,36 +139,126 @@ class Splice:
         Raises:
             ConfigError: No such stream, or a column is missing, unknown or of another type, or this process
                 holds the table's own lock. Nothing was written.
-            LeaseLostError: The lease ended before the write began; nothing was written.
+            SpecError: Another driver has changed the columns of the stream in a way that this writer cannot
+                follow; nothing was written.
+            LeaseLostError: The lease was lost. Nothing was written if the write had not begun; else its
+                jobs were cancelled, and what is not committed will be rolled back by the cleaning service.
         """
         spec = self._spec.stream(stream)
         refuse_if_held(self._spec.table.path)
         self._check_columns(df, spec)
         with contextlib.ExitStack() as held:
             if lease is None:
-                lease = held.enter_context(self._hold(stream_lock(stream)))
-            if self._timeline.any_commit() is None:
+                worker = f"a write to stream {stream}"
+                lease = held.enter_context(working(self._spec, self._spark, stream_lock(stream), worker))
+            if not self._claimed:
                 # Two writers that create the table at once would overwrite each other's properties, and
                 # neither would see a commit to compare its number of buckets with.
-                held.enter_context(self._hold(CREATION_LOCK))
-            return self._write(df, spec, batch_id, query_id or self._query_id(), lease)
+                held.enter_context(self._creation())
+            query_id = query_id or self._query_id()
+            if self._spec.table.concurrency == "nbcc":
+                return self._write(df, spec, batch_id, query_id, lease)
+            return until_no_conflict(
+                partial(self._write, df, spec, batch_id, query_id, lease), lease, f"stream {stream}"
+            )
+
+    def delete(
+        self,
+        keys: DataFrame | Iterable[Mapping[str, Any]],
+        *,
+        stream: str | None = None,
+        up_to: UpTo | Mapping[str, UpTo] | None = None,
+    ) -> DeleteReport:
+        """Append deletes, beside running streams.
+
+        With ``up_to`` a tombstone with that ordering value is stored for each key, whether or not the table
+        has the key: an event below it never comes back, however late it arrives; one above it lives on. Of
+        an event with the same value the later arrival wins, so choose a value above the last one to erase.
+
+        Without it, one stream's newest event in the table becomes a tombstone; and the delete of a whole row
+        is Hudi's own, which also removes the key: an event that is committed later, even an old one, makes
+        the row anew.
+
+        The values are in no file of the table after the next compaction and cleaning, unless a savepoint
+        keeps them.
+
+        Args:
+            keys: Rows of the key and partition columns; other columns are left out.
+            stream: The stream whose columns are deleted; None: the whole row.
+            up_to: An ordering value of that stream; of a whole row a timestamp for all streams, or a value
+                for each by its name.
+
+        Raises:
+            ConfigError: No such stream; a value is not of the type of its ordering column; a key column is
+                missing or of another type; nothing is committed yet. Nothing was written.
+            LeaseLostError: As for ``write``.
+        """
+        deletion = Deletion.of(self._spec, stream, up_to)
+        refuse_if_held(self._spec.table.path)
+        frame = key_frame(self._spec, self._spark, keys)
+        with working(self._spec, self._spark, DELETE_LOCK, "a delete") as lease:
+            self._timeline.refresh()
+            self._check_table()
+            first = self._timeline.any_commit()
+            if first is None:
+                reason = "nothing is committed to the table yet, so there is nothing to delete"
+                raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
+            shared = [f"{self._fit(name)} AS {quoted(name)}" for name in self._spec.table.shared_columns]
+            with deletion.found(frame.selectExpr(*shared)) as (deletes, report):
+                if report.delete_id is not None:
+                    table = self._timeline.columns()
+                    columns = columns_to_delete(self._spec, table)
+                    commit = dataclasses.replace(
+                        first,
+                        stream=DELETES,
+                        query_id=report.delete_id,
+                        batch_id=0,
+                        fencing_token=lease.fencing_token,
+                        owner=lease.owner,
+                        columns=(),
+                        floats=tuple(sorted(floats_among(columns))),
+                        locks=self._spec.locks.url,
+                        view=carried_names(self._spec, self._timeline.view_names()),
+                    )
+                    wide = self._wide(deletes, deletion.values(), columns)
+                    self._append(wide, commit, lease, deletion.options)
+                    if is_behind(table, columns):
+                        declare_columns(self._spec, self._spark, self._timeline)
+        return report
 
     @contextlib.contextmanager
     def _hold(self, lock: str) -> Iterator[sync.Lease]:
-        locks = self._spec.locks
-        with sync.connect(locks.url, settings=locks.settings) as client, client.lock(lock).hold() as lease:
+        with self._spec.locks.connect() as client, client.lock(lock).hold() as lease:
             yield lease
+
+    @contextlib.contextmanager
+    def _creation(self) -> Iterator[None]:
+        """Bind the locks to the table; until the body has ended, no other writer creates the table."""
+        with self._spec.locks.connect() as client, client.lock(CREATION_LOCK).hold() as lease:
+            self._timeline.refresh()
+            self._check_table()
+            self._table_id = claim_locks(
+                self._spec,
+                self._timeline.locked(),
+                partial(is_table, self._spark),
+                client=client,
+                lease=lease,
+            )
+            yield
+        self._claimed = True
 
     def _write(
         self, df: DataFrame, stream: StreamSpec, batch_id: int | None, query_id: str, lease: sync.Lease
     ) -> bool:
         self._timeline.refresh()
-        self._check_table()
-        if batch_id is not None and self._timeline.find(stream.name, query_id, batch_id):
+        self._check_table(stream)
+        if batch_id is not None and self._timeline.has(stream.name, query_id, batch_id):
             log.info("batch %d of stream %s is committed already: skipped", batch_id, stream.name)
             return False
         self._announce(stream.name, query_id)
         first = self._timeline.any_commit()
+        table = self._timeline.columns()
+        columns = columns_to_write(self._spec, stream, table)
         commit = BatchCommit(
             requested="",
             completed="",
@@ -151,64 +269,73 @@ class Splice:
             owner=lease.owner,
             buckets=self._spec.table.buckets,
             key=self._spec.table.key,
-            table_id=first.table_id if first else str(uuid.uuid4()),
+            table_id=first.table_id if first else self._table_id,
+            columns=_read_with(stream, self._spec),
+            floats=tuple(sorted(floats_among(columns))),
+            locks=self._spec.locks.url,
+            view=carried_names(self._spec, self._timeline.view_names()),
         )
-        options = {
-            **self._options(),
-            **commit.metadata(),
-            hoodie.DATASOURCE_WRITE_COMMITMETA_KEY_PREFIX: METADATA_PREFIX,
-            # The batch has one record per key, so Hudi need not look for duplicates.
-            hoodie.COMBINE_BEFORE_UPSERT: "false",
-        }
-        wide = self._widen(self._newest(df, stream), stream)
+        own = stream.owned(self._spec.table)
+        values = {stream.physical(column): f"{_GROUP}.{quoted(column.name)}" for column in own}
+        self._append(self._wide(self._newest(df, stream), values, columns), commit, lease)
+        if self._opened is None:
+            self._opened = frozenset(columns)
+        if table and is_behind(table, columns):
+            declare_columns(self._spec, self._spark, self._timeline)
+        return True
+
+    def _append(
+        self, wide: DataFrame, commit: BatchCommit, lease: sync.Lease, more: Mapping[str, str] | None = None
+    ) -> None:
+        options = {**self._options(), **commit.metadata(), **(more or {})}
         lease.check()
         wide.write.format("hudi").options(**options).mode("append").save(self._spec.table.path)
-        return True
 
     def _newest(self, df: DataFrame, stream: StreamSpec) -> DataFrame:
         """Return one row per key, with its newest event as the struct ``_GROUP``.
 
-        Hudi would reduce the batch too, but in whatever order its shuffle gives.
+        Hudi would reduce the batch too, but in whatever order its shuffle gives. Where the later commit wins,
+        the later row of a batch does, so that it does not matter how the rows are cut into batches.
         """
         # SQL text, because building each column by hand costs several calls to the JVM.
         table = self._spec.table
-        arrival = _quoted(ARRIVAL) if ARRIVAL in df.columns else "monotonically_increasing_id()"
-        own = ", ".join(_quoted(column.name) for column in stream.owned(table))
+        arrival = quoted(ARRIVAL) if ARRIVAL in df.columns else "monotonically_increasing_id()"
+        own = ", ".join(quoted(column.name) for column in stream.owned(table))
+        by_ordering = table.merge in {"splice", "event_time"}
+        rank = f"{required(stream.ordering)}, {arrival}" if by_ordering else arrival
         events = df.selectExpr(
-            *(f"{self._fit(name)} AS {_quoted(name)}" for name in table.shared_columns),
+            *(f"{self._fit(name)} AS {quoted(name)}" for name in table.shared_columns),
             f"struct({own}) AS {_GROUP}",
-            f"struct({_required(stream.ordering)}, {arrival}) AS {_RANK}",
+            f"struct({rank}) AS {_RANK}",
         )
-        return events.groupBy(*table.shared_columns).agg(F.expr(f"max_by({_GROUP}, {_RANK}) AS {_GROUP}"))
+        newest = f"max_by({_GROUP}, {_RANK})"
+        if table.merge == "partial_update":
+            names = (quoted(column.name) for column in stream.owned(table))
+            values = (
+                f"max_by({_GROUP}.{name}, {_RANK}) FILTER (WHERE {_GROUP}.{name} IS NOT NULL) AS {name}"
+                for name in names
+            )
+            newest = f"struct({', '.join(values)})"
+        return events.groupBy(*table.shared_columns).agg(F.expr(f"{newest} AS {_GROUP}"))
 
     def _fit(self, name: str) -> str:
         """Return SQL for the value of a key or partition column, which fails on an unfit value."""
         complaints = unfit(self._spec.table, name, self._spec.shared_type(name))
-        return _required(name, f"CAST({_quoted(name)} AS STRING) = ''", complaints)
+        return required(name, f"CAST({quoted(name)} AS STRING) = ''", complaints)
 
-    def _widen(self, newest: DataFrame, stream: StreamSpec) -> DataFrame:
-        columns = [_nullable(record_key(self._spec.table), RECORD_KEY)]
-        columns += [_nullable(_quoted(name), name) for name in self._spec.table.shared_columns]
-        for other in self._spec.streams:
-            for column in other.owned(self._spec.table):
-                mine = other.name == stream.name
-                value = f"{_GROUP}.{_quoted(column.name)}" if mine else f"CAST(NULL AS {column.type})"
-                columns.append(_nullable(value, other.physical(column)))
-        return newest.selectExpr(*columns)
+    def _wide(self, frame: DataFrame, values: Mapping[str, str], columns: Mapping[str, Stored]) -> DataFrame:
+        """Return the table's columns: keys from the frame, others from the SQL of ``values``, else null."""
+        table = self._spec.table
+        wide = [nullable(record_key(table), RECORD_KEY)]
+        for name, stored in columns.items():
+            shared = name in table.shared_columns
+            value = quoted(name) if shared else f"CAST({values.get(name, 'NULL')} AS {stored.kind})"
+            wide.append(nullable(value, name))
+        return frame.selectExpr(*wide)
 
     def _options(self) -> dict[str, str]:
-        table = self._spec.table
-        name = self._properties.get(hoodie.TABLE_NAME) or re.sub(
-            r"\W", "_", table.path.rstrip("/").rpartition("/")[2]
-        )
-        return splice_write_options(
-            base_path=table.path,
-            table=name,
-            key=[RECORD_KEY],
-            partition_by=table.partition_by,
-            buckets=table.buckets,
-            parallelism=self._spark.sparkContext.defaultParallelism,
-        )
+        tasks = self._spark.sparkContext.defaultParallelism
+        return write_options(self._spec, tasks=tasks, name=self._properties.get(hoodie.TABLE_NAME))
 
     def _check_columns(self, df: DataFrame, stream: StreamSpec) -> None:
         expected = {name: self._spec.shared_type(name) for name in self._spec.table.shared_columns}
@@ -224,18 +351,21 @@ class Splice:
                 )
                 raise ConfigError(setting="df", value=name, reason=reason)
 
-    def _check_table(self) -> None:
+    def _check_table(self, stream: StreamSpec | None = None) -> None:
+        check_url(self._spec, self._timeline.locked())
         if not self._checked:  # properties, key and buckets never change
             self._properties = self._timeline.properties()
             check_properties(self._spec, self._properties)
             if commit := self._timeline.any_commit():
                 check_commit(self._spec, commit)
                 self._checked = True
-        # Every schema, not only the last: of two commits at once the later one may have the narrower schema.
-        schemas = self._timeline.schemas()
-        for types in schemas[self._schemas :]:
-            check_columns(self._spec, types)
-        self._schemas = len(schemas)
+        columns = self._timeline.columns()
+        check_names(self._spec, columns, self._timeline.view_names())
+        if self._opened is None and columns:
+            check_columns(self._spec, columns)
+            self._opened = frozenset(columns)
+        if stream is not None and self._opened is not None:
+            check_change(self._spec, stream, self._opened, columns)
 
     def _announce(self, stream: str, query_id: str) -> None:
         known = self._timeline.query_ids(stream)
@@ -248,27 +378,22 @@ class Splice:
                 printable(query_id),
             )
             self._announced.add(query_id)
+        removed = removed_columns(self._spec, self._spec.stream(stream), self._timeline.columns())
+        if removed and stream not in self._announced:
+            log.warning(
+                "stream %s: the spec does not name %s, which the table has: the values stay, but those of a "
+                "key become null with its next event",
+                stream,
+                ", ".join(removed),
+            )
+            self._announced.add(stream)
 
     def _query_id(self) -> str:
         return self._spark.sparkContext.getLocalProperty(_QUERY_ID_PROPERTY) or DIRECT_QUERY
 
 
-def _quoted(name: str) -> str:
-    return f"`{name}`"  # column names have no backticks
-
-
-def _required(name: str, empty: str = "false", complaints: Iterable[tuple[str, str]] = ()) -> str:
-    """Return SQL for the value of a required column, which fails if the value is missing or unfit."""
-    column = _quoted(name)
-    cases = [(f"{column} IS NULL OR {empty}", f"'{name} is missing'"), *complaints]
-    whens = " ".join(
-        f"WHEN {wrong} THEN raise_error(concat('a row cannot be written: ', {reason}, '; nothing was'))"
-        for wrong, reason in cases
-    )
-    return f"CASE {whens} ELSE {column} END"
-
-
-def _nullable(value: str, name: str) -> str:
-    # Without an ELSE Spark treats the value as nullable, and so does the commit's schema, which becomes the
-    # table's. It has to: a column that one stream always fills is null in the other streams' records.
-    return f"CASE WHEN true THEN {value} END AS {_quoted(name)}"
+def _read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
+    """Return the stream's own columns and their types, with ``?`` if optional; the ordering column first."""
+    owned = sorted(stream.owned(spec.table), key=lambda column: column.name != stream.ordering)
+    marks = dict.fromkeys(stream.optional, "?")
+    return tuple((column.name, column.type + marks.get(column.name, "")) for column in owned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
@@ -12,12 +13,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._text import printable
-from asynclock.errors import AcquireTimeoutError
+from asynclock.errors import AcquireTimeoutError, AsyncLockError, BackendError
 from asynclock.spark.cancel import Cancellable
-from asynclock.spark.errors import BadRowsError
+from asynclock.spark.errors import BadRowsError, StreamFailedError
+from asynclock.spark.faults import RETRIES, Backoff, is_passing, sentence
+from asynclock.spark.hudi.restores import RestoreMark
+from asynclock.spark.hudi.running import spread
 from asynclock.spark.report import BatchReport, StreamReport
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.reading import FILE, LINE, RAW, REASON, Source
+from asynclock.spark.writer.reservation import Gate
 from asynclock.spark.writer.splice import Splice, stream_lock
 
 if TYPE_CHECKING:
@@ -33,7 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RESERVATION_LOCK: Final = "reservation/table"
 # How often a waiting standby or an idle query looks for a stop.
 _STOP_SECONDS: Final = 0.5
 _SAMPLE: Final = 500
@@ -51,6 +55,10 @@ class _Stopping(Exception):  # noqa: N818  ends the query, not an error
     """The batch is left to the next run."""
 
 
+class _MakingWay(_Stopping):
+    """The table is reserved; the batch is left to the next query."""
+
+
 class StreamWriter:
     """Writes one stream from its files to the table; run ``work`` in a thread of its own.
 
@@ -59,7 +67,8 @@ class StreamWriter:
         stream: The stream to write.
         spark: The session, shared by all stream writers of a run.
         client: The locks.
-        stop: Ends this writer when set; the writer sets it when it fails.
+        stop: Ends this writer when set.
+        fail_fast: Set ``stop`` when this writer fails, which ends the others too.
         once: End once every file that exists now is committed.
         on_batch: Called after each batch.
 
@@ -80,6 +89,7 @@ class StreamWriter:
         client: sync.LockClient,
         *,
         stop: threading.Event,
+        fail_fast: bool,
         once: bool,
         on_batch: Callable[[BatchReport], object] | None,
     ) -> None:
@@ -91,6 +101,7 @@ class StreamWriter:
         self._spark = spark
         self._client = client
         self._stop = stop
+        self._fail_fast = fail_fast
         self._once = once
         self._on_batch = on_batch
         self._source = Source(spec, stream, spark)
@@ -99,8 +110,14 @@ class StreamWriter:
         self._checkpoint.refuse_another_table(self._splice.table_id)
         self._reported: set[str] = set()
         self._cut_off = False
+        self._making_way = False
+        self._waited = 0.0
+        self._query: StreamingQuery | None = None
         self._batches = Cancellable(spark, f"asynclock stream {stream.name} {uuid.uuid4()}")
         self._failure: BaseException | None = None
+        self._backoff = Backoff()
+        self._retries = 0
+        self._tried: BatchReport | None = None
 
     def work(self) -> None:
         """Wait for the lease, write the stream, release; ``error`` then says how it ended."""
@@ -112,8 +129,20 @@ class StreamWriter:
                 if self._once and not self._stop.is_set():
                     self._tell_unread_changes()
         except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
-            self.error = error
-            self._stop.set()
+            self.error = error  # what follows asks the JVM, which may have ended
+            self.error = self._named(error)
+            self.report = dataclasses.replace(self.report, error=sentence(error))
+            log.error("stream %s has failed and ended: %s", self.name, self.report.error)  # noqa: TRY400  raised by the run
+            if self._fail_fast:
+                self._stop.set()
+
+    def _named(self, error: BaseException) -> BaseException:
+        """Return the error with the name of the stream, and without the pages of the JVM's stack."""
+        if isinstance(error, AsyncLockError) or not isinstance(error, Exception):
+            return error
+        named = StreamFailedError(stream=self.name, reason=sentence(error), passing=is_passing(error))
+        named.__cause__ = error
+        return named
 
     def _acquire(self) -> sync.Lease | None:
         started = time.monotonic()
@@ -133,11 +162,11 @@ class StreamWriter:
 
     def _write(self, lease: sync.Lease) -> None:
         started = time.monotonic()
-        self._checkpoint.refuse_another_table(self._splice.table_id)  # another process may have led meanwhile
+        gate = Gate(self._spec, self._client, lease, f"stream {self.name}")
+        lease.on_lost(self._abandon)
         try:
-            query = self._start(lease)
-            lease.on_lost(lambda loss: self._abandon(query, loss))
-            self._await_end(query)
+            while self._attempt(lease, gate):
+                pass
         finally:
             # A stopped query counts as ended while its batch is still running.
             self._batches.settle()
@@ -145,28 +174,95 @@ class StreamWriter:
         if lease.lost is not None:
             raise lease.lost
 
-    def _start(self, lease: sync.Lease) -> StreamingQuery:
+    def _attempt(self, lease: sync.Lease, gate: Gate) -> bool:
+        """Run a query to its end; return whether to run another, after a reservation or an error that passes.
+
+        The next query goes on as after a crash: with the first batch that its checkpoint does not have, which
+        is skipped if it is on the timeline, because an attempt may fail after its commit.
+        """
+        self._query = None
+        try:
+            lease.check()
+            return self._pass(gate) and self._run_query(lease, gate)
+        except Exception as error:  # noqa: BLE001  raised again, unless it passes
+            # A job of the failed attempt must not run on beside the next one.
+            self._batches.settle()
+            self._pause(error, lease)
+            return not self._stop.is_set()
+
+    def _pause(self, error: Exception, lease: sync.Lease) -> None:
+        """Wait before the next attempt; raise ``error`` if there is none."""
+        if lease.lost is not None:
+            raise lease.lost
+        if self._query is not None and self._query.lastProgress is not None:
+            self._backoff.reset()  # it has worked since the last failure
+        seconds = self._backoff.next() if is_passing(error) else None
+        if seconds is None:
+            raise error
+        self._retries += 1
+        self.report = dataclasses.replace(self.report, retries=self.report.retries + 1)
+        log.warning(
+            "stream %s: %s; retry %d of %d in %.1f s",
+            self.name,
+            sentence(error),
+            self._backoff.retries,
+            RETRIES,
+            seconds,
+        )
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self._stop.wait(min(left, _STOP_SECONDS)):
+            lease.check()
+
+    def _pass(self, gate: Gate) -> bool:
+        """Wait while the table is reserved, then look at the table anew; return whether to go on."""
+        waited = gate.wait(self._stop)
+        self._waited += waited
+        self.report = dataclasses.replace(
+            self.report, reservation_wait_seconds=self.report.reservation_wait_seconds + waited
+        )
+        if self._stop.is_set():
+            return False
+        self._making_way = False
+        self._failure = None
+        RestoreMark(self._spec, self._spark).refuse()
+        # The reserving job, or another process that led meanwhile, may have made another table.
+        self._checkpoint.refuse_another_table(self._splice.table_id)
+        return True
+
+    def _run_query(self, lease: sync.Lease, gate: Gate) -> bool:
+        """Run a query to its end; return whether it ended only to make way for a reservation."""
         writer = self._source.stream().writeStream.queryName(f"asynclock {self.name}")
         writer = writer.option("checkpointLocation", self._stream.checkpoint)
         writer = writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime=_TRIGGER)
-        return writer.foreachBatch(lambda frame, batch_id: self._batch(frame, batch_id, lease)).start()
-
-    def _await_end(self, query: StreamingQuery) -> None:
-        looked = time.monotonic()
+        batches = writer.foreachBatch(lambda frame, batch_id: self._batch(frame, batch_id, lease, gate))
+        self._query = query = batches.start()
+        made_way = False
+        looked = reservation_looked = time.monotonic()
         try:
             while not query.awaitTermination(_STOP_SECONDS):
-                if self._stop.is_set():
+                now = time.monotonic()
+                if self._stop.is_set() or lease.lost is not None:
                     self._end_batch()  # the next batch sees the stop and ends
                     query.stop()
-                elif time.monotonic() - looked > _LOOK_SECONDS:
+                    continue
+                if now - reservation_looked > self._spec.locks.settings.poll_interval:
+                    # Between batches, too: an idle stream has to make way as well.
+                    with contextlib.suppress(BackendError):  # the next look may get an answer
+                        self._making_way = self._making_way or gate.reserved() is not None
+                    reservation_looked = now
+                if self._making_way and self._batches.settle(0):
+                    query.stop()
+                    made_way = True
+                if now - looked > _LOOK_SECONDS:
                     self._tell_unread_changes()
-                    looked = time.monotonic()
+                    looked = now
         except StreamingQueryException:
             # Spark passes on only the text of an exception that a batch raised in Python.
             if self._failure is None:
                 raise
         if self._failure is not None and not isinstance(self._failure, _Stopping):
             raise self._failure
+        return made_way or isinstance(self._failure, _MakingWay)
 
     def _end_batch(self) -> None:
         if self._batches.settle(PATIENCE_SECONDS):
@@ -192,52 +288,71 @@ class StreamWriter:
                     log.warning("stream %s: %s %s", self.name, file, what)
         self._reported.update(found.changed, found.hidden)
 
-    def _abandon(self, query: StreamingQuery, loss: LeaseLostError) -> None:
+    def _tell_unnamed_columns(self) -> None:
+        """Warn once of each column that the files have and the spec does not name."""
+        known = self.report.unnamed_columns
+        found = tuple(name for name in self._source.unnamed_columns() if name not in known)
+        if found:
+            names = ", ".join(map(printable, found))
+            log.warning("stream %s: the spec does not name %s of its files: left out", self.name, names)
+            self.report = dataclasses.replace(self.report, unnamed_columns=known + found)
+
+    def _abandon(self, loss: LeaseLostError) -> None:
         """Stop at once, because another writer may have started."""
         log.error("stream %s: %s", self.name, loss)
         # The jobs first: query.stop() only interrupts the driver, which Hudi may ignore.
         self._batches.cancel()
-        query.stop()
+        if self._query is not None:
+            self._query.stop()
 
-    def _batch(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> None:
+    def _batch(self, frame: DataFrame, batch_id: int, lease: sync.Lease, gate: Gate) -> None:
         try:
-            waited = self._await_reservation(lease)
+            spread(frame.sparkSession)  # the batch's own
             with self._batches.running():
-                self._proceed(lease)
-                done = self._commit(frame, batch_id, lease, waited)
+                self._proceed(lease, gate)
+                done = self._commit(frame, batch_id, lease)
         except BaseException as error:
             self._failure = _Stopping() if self._cut_off else error if lease.lost is None else lease.lost
             raise
         self._count(done)
 
-    def _proceed(self, lease: sync.Lease) -> None:
+    def _proceed(self, lease: sync.Lease, gate: Gate) -> None:
         if self._stop.is_set():
             raise _Stopping
+        if self._making_way or gate.reserved():
+            self._making_way = True
+            raise _MakingWay
         lease.check()
 
-    def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease, waited: float) -> BatchReport:
+    def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> BatchReport:
         started = time.monotonic()
-        rows = bad = 0
-        skipped = self._splice.committed(self.name, batch_id)
-        if not skipped:
-            with self._source.settled(frame) as parsed:
-                rows, bad = self._inspect(parsed)
-                if bad:
-                    self._put_aside(parsed, batch_id, bad)
-                if rows > bad:
-                    events = self._source.good(parsed)
-                    self._splice.write(events, self.name, batch_id=batch_id, lease=lease)
-        if skipped or rows > bad:
-            self._checkpoint.bind(self._splice.table_id)
-        return BatchReport(
+        waited, self._waited = self._waited, 0.0
+        done = BatchReport(
             stream=self.name,
             batch_id=batch_id,
-            rows=rows,
-            quarantined=bad,
-            skipped=skipped,
-            seconds=time.monotonic() - started,
+            rows=0,
+            quarantined=0,
+            skipped=True,
+            seconds=0.0,
             reservation_seconds=waited,
+            retries=self._retries,
         )
+        if not self._splice.committed(self.name, batch_id):
+            with self._source.settled(frame) as parsed:
+                rows, bad = self._inspect(parsed)
+                self._tell_unnamed_columns()
+                done = dataclasses.replace(done, rows=rows, quarantined=bad, skipped=False)
+                if bad:
+                    self._put_aside(parsed, batch_id, bad)
+                self._tried = done
+                # Without a good row too: a batch that is not on the timeline could not be told from one
+                # that was never read.
+                self._splice.write(self._source.good(parsed), self.name, batch_id=batch_id, lease=lease)
+        elif self._tried is not None and self._tried.batch_id == batch_id:
+            # An earlier attempt of this run committed the batch and failed afterwards.
+            done = dataclasses.replace(self._tried, reservation_seconds=waited, retries=self._retries)
+        self._checkpoint.bind(self._splice.table_id)
+        return dataclasses.replace(done, seconds=time.monotonic() - started)
 
     def _inspect(self, parsed: DataFrame) -> tuple[int, int]:
         counts: Any = parsed.agg(F.count("*"), F.count(REASON)).first()
@@ -262,20 +377,9 @@ class StreamWriter:
         bad.write.mode("overwrite").json(folder)  # a repeated batch overwrites it with the same rows
         log.warning("stream %s: %d bad rows of batch %d are in %s", self.name, rows, batch_id, folder)
 
-    def _await_reservation(self, lease: sync.Lease) -> float:
-        """Wait while the table is reserved for a job that cannot merge."""
-        started = time.monotonic()
-        reservation = self._client.lock(RESERVATION_LOCK)
-        poll_interval = self._spec.locks.settings.poll_interval
-        announced = False
-        while (status := reservation.status()).state == "held" and not self._stop.wait(poll_interval):
-            lease.check()
-            if not announced:
-                log.info("stream %s waits: the table is reserved by %s", self.name, printable(status.holder))
-                announced = True
-        return time.monotonic() - started if announced else 0.0
-
     def _count(self, done: BatchReport) -> None:
+        self._retries = 0
+        self._backoff.reset()
         before = self.report
         self.report = dataclasses.replace(
             before,
@@ -283,7 +387,6 @@ class StreamWriter:
             rows=before.rows + done.rows,
             skipped=before.skipped + done.skipped,
             quarantined=before.quarantined + done.quarantined,
-            reservation_wait_seconds=before.reservation_wait_seconds + done.reservation_seconds,
         )
         log.info(
             "stream %s: batch %d, %d rows in %.1f s%s",

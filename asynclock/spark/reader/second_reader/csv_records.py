@@ -62,7 +62,7 @@ def rows(file: io.BufferedReader, layout: Layout, dialect: CsvDialect) -> Iterat
     Raises:
         BadFileError: It gives none, though some may have been yielded.
     """
-    text = _decoded(file, dialect.encoding)
+    text = decoded(file, dialect.encoding)
     try:
         yield from _rows(Splitter(dialect).records(text), layout, dialect.null)
     finally:
@@ -89,6 +89,9 @@ def _rows(records: Iterator[Record | Bad], layout: Layout, null: str) -> Iterato
         else:
             texts: list[str | None] = []
             for place, text_column in zip(places, is_text, strict=True):
+                if place is None:
+                    texts.append(None)
+                    continue
                 text = record.fields[place]
                 bare = record.quoted is None or not record.quoted[place]
                 is_null = (bare and text == null) or (not text and not text_column)
@@ -201,7 +204,12 @@ class Splitter:
             read = "".join(pieces)
 
 
-def _decoded(file: io.BufferedReader, encoding: str) -> io.TextIOWrapper:
+def decoded(file: io.BufferedReader, encoding: str) -> io.TextIOWrapper:
+    """The text of a file; ``UNDECODABLE`` stands for what is none.
+
+    Raises:
+        BadFileError: It is UTF-16 without a byte order mark.
+    """
     if encoding == "utf-16":
         start = file.peek(2)[:2]
         if start and start not in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}:

@@ -6,6 +6,7 @@ However many keys there are, memory stays the same: SQLite keeps them, in a fold
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import pickle
@@ -41,17 +42,22 @@ class Expected:
         folder: Where the file goes; it is of no use without this object.
         streams: The columns of each stream in the order of its cells: stored name and type.
         one_key_in: Of so many keys one is kept, chosen by its checksum; 1: all are.
+        key_columns: Of the columns that a key is given with, so many of the first are the key itself and the
+            rest its partition; None: all.
     """
 
-    def __init__(self, folder: Path, streams: Sequence[Types], *, one_key_in: int = 1) -> None:
+    def __init__(
+        self, folder: Path, streams: Sequence[Types], *, one_key_in: int = 1, key_columns: int | None = None
+    ) -> None:
         self._streams = [tuple(columns) for columns in streams]
         self._one_key_in = one_key_in
+        self._key_columns = key_columns
         self._store = sqlite3.connect(folder / "expected.sqlite", isolation_level=None)
         # A comparison that is killed starts anew: nothing in this file is worth a sync.
         self._store.execute("PRAGMA synchronous = OFF")
         for number in range(len(self._streams)):
             self._store.execute(f"CREATE TABLE events_{number} (key TEXT PRIMARY KEY, rank, cells BLOB)")
-        self._store.execute("CREATE TABLE found (key TEXT PRIMARY KEY, times INTEGER)")
+        self._store.execute("CREATE TABLE found (key TEXT PRIMARY KEY, times INTEGER, itself TEXT)")
         self._store.execute("CREATE TABLE differing (key TEXT, place INTEGER, expected TEXT, found TEXT)")
         self._store.execute("BEGIN")
 
@@ -79,12 +85,23 @@ class Expected:
         finally:
             self._store.execute("RELEASE file")
 
+    def forget(self, stream: int, digests: Iterable[str]) -> None:
+        """Take back what has been taken in of a stream for the keys with these digests (``digest_of``)."""
+        self._store.execute("CREATE TEMP TABLE IF NOT EXISTS forgotten (digest TEXT PRIMARY KEY)")
+        self._store.execute("DELETE FROM forgotten")
+        self._store.executemany("INSERT OR IGNORE INTO forgotten VALUES (?)", ((one,) for one in digests))
+        self._store.create_function("digest_of", 1, lambda text: digest_of(json.loads(text)))
+        self._store.execute(
+            f"DELETE FROM events_{stream} WHERE digest_of(key) IN (SELECT digest FROM forgotten)"
+        )
+
     def compare(self, rows: Iterable[tuple[Key, Sequence[Cells]]]) -> None:
         """Take in the rows of the table, each with one tuple of cells a stream."""
         for key, groups in rows:
             text = _text_of(key)
             self._store.execute(
-                "INSERT INTO found VALUES (?, 1) ON CONFLICT (key) DO UPDATE SET times = times + 1", (text,)
+                "INSERT INTO found VALUES (?, 1, ?) ON CONFLICT (key) DO UPDATE SET times = times + 1",
+                (text, _text_of(key[: self._key_columns])),
             )
             place = 0
             known = False
@@ -102,7 +119,10 @@ class Expected:
                 self._store.executemany("INSERT INTO differing VALUES (?, ?, ?, ?)", differing)
 
     def differences(self) -> Iterator[tuple[Key, str | None, str | None, str | None]]:
-        """Every difference in the order of the keys: the key, ``column`` (None: the row) and both values."""
+        """Every difference in the order of the keys: the key, ``column`` (None: the row) and both values.
+
+        A key that is in several partitions is told without one.
+        """
         names = [name for columns in self._streams for name, _ in columns]
         for text, place, expected, found in self._store.execute(f"{self._all()} ORDER BY key, place"):
             yield tuple(json.loads(text)), None if place < 0 else names[place], expected, found
@@ -132,13 +152,16 @@ class Expected:
             f" UNION ALL SELECT key, -1, CASE WHEN {wanted} THEN '{ONE_ROW}' END,"
             f" CASE times WHEN 1 THEN '{ONE_ROW}' ELSE times || ' rows' END"
             f" FROM found WHERE times > 1 OR NOT ({wanted})"
+            f" UNION ALL SELECT itself, -1, '{ONE_ROW}', count(*) || ' partitions'"
+            " FROM found GROUP BY itself HAVING count(*) > 1"
             " UNION ALL SELECT key, place, expected, found FROM differing"
             " WHERE key IN (SELECT key FROM found WHERE times = 1)"
         )
 
     def _rows(self, events: Iterable[tuple[Key, Any, Cells]]) -> Iterator[tuple[str, Any, bytes]]:
         for key, rank, cells in events:
-            if self._one_key_in == 1 or not zlib.crc32(sampled_text(key).encode()) % self._one_key_in:
+            itself = sampled_text(key[: self._key_columns])
+            if self._one_key_in == 1 or not zlib.crc32(itself.encode()) % self._one_key_in:
                 yield _text_of(key), rank, pickle.dumps(cells)
 
     def _cells(self, stream: int, key: str) -> Cells | None:
@@ -149,6 +172,11 @@ class Expected:
 def sampled_text(key: Key) -> str:
     """What the sample is drawn by; Spark computes the same from the columns of the table."""
     return "\0".join(str(part) for part in key)
+
+
+def digest_of(key: Key) -> str:
+    """What stands for a key that must not be kept; the writer of a delete computes the same in Spark."""
+    return hashlib.sha256(sampled_text(key).encode()).hexdigest()
 
 
 def same(expected: object, found: object) -> bool:

@@ -17,7 +17,7 @@ from asynclock.spark.reader.second_reader.rows import BadFileError, Layout
 from asynclock.spark.spec.dialect import CsvDialect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from asynclock.spark.reader.second_reader.rows import Row
@@ -31,11 +31,21 @@ _COMPRESSED: Final[dict[str, type[gzip.GzipFile | bz2.BZ2File]]] = {
 _OTHERS: Final = frozenset({".deflate", ".lz4", ".snappy"})
 
 
-def layout_of(spec: Spec, stream: StreamSpec) -> Layout:
-    """The columns that the files of a stream must have."""
+def layout_of(spec: Spec, stream: StreamSpec, columns: Sequence[tuple[str, str]] = ()) -> Layout:
+    """The columns that the files of a stream must have.
+
+    Args:
+        spec: The spec.
+        stream: The stream.
+        columns: Its own columns and their types when the file was read, with ``?`` if optional, the ordering
+            column first; none: those of the spec.
+    """
     shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
-    owned = {column.name: column.type for column in stream.owned(spec.table)}
-    return Layout(shared | owned, (*shared, stream.ordering), spec.table.partition_by)
+    owned = {name: kind.rstrip("?") for name, kind in columns}
+    owned = owned or {column.name: column.type for column in stream.owned(spec.table)}
+    optional = [name for name, kind in columns if kind.endswith("?")] if columns else stream.optional
+    ordering = columns[0][0] if columns else stream.ordering
+    return Layout(shared | owned, (*shared, ordering), spec.table.partition_by, optional)
 
 
 def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
@@ -49,7 +59,7 @@ def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
         yield from parquet_records.rows(path, layout)
         return
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             if stream.format == "json":
                 yield from json_records.rows(cast("IO[bytes]", file), layout)
             else:
@@ -59,7 +69,12 @@ def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[io.BufferedReader]:
+def opened(path: Path) -> Iterator[io.BufferedReader]:
+    """The bytes of a local file, unpacked by its suffix.
+
+    Raises:
+        ConfigError: It is compressed in a way that only Hadoop can read.
+    """
     if path.suffix in _OTHERS:
         reason = "no reader of this package knows this compression; store the file as .gz, .bz2 or .zst"
         raise ConfigError(setting="source", value=str(path), reason=reason)

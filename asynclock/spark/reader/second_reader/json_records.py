@@ -22,7 +22,7 @@ _BLANK: Final = re.compile(r"[ \t\n\r]*")
 _MOST_BYTES: Final = 4 * MOST_CHARACTERS
 
 
-class _MalformedError(Exception):
+class MalformedError(Exception):
     """The line is no JSON."""
 
 
@@ -48,11 +48,11 @@ def rows(file: IO[bytes], layout: Layout) -> Iterator[Row]:
         _check_length(text)
         try:
             _check_depth(text)
-            objects = list(_objects(text))
-        except (ValueError, _MalformedError) as error:
+            found = list(objects(text))
+        except (ValueError, MalformedError) as error:
             yield Bad(number, f"it is not well-formed: {error}")
             continue
-        for fields in objects:
+        for fields in found:
             yield _row(number, fields, layout)
 
 
@@ -68,7 +68,7 @@ def _check_depth(text: str) -> None:
     for character in _STRING.sub("", text):
         depth += (character in "[{") - (character in "]}")
         if depth > _DEEPEST:
-            raise _MalformedError(f"it is nested deeper than {_DEEPEST} levels")
+            raise MalformedError(f"it is nested deeper than {_DEEPEST} levels")
 
 
 def _row(number: int, fields: dict[str, tuple[Any, str]], layout: Layout) -> Row:
@@ -89,7 +89,7 @@ def _row(number: int, fields: dict[str, tuple[Any, str]], layout: Layout) -> Row
     return layout.good(number, texts)
 
 
-def _objects(text: str) -> Iterator[dict[str, tuple[Any, str]]]:
+def objects(text: str) -> Iterator[dict[str, tuple[Any, str]]]:
     """The objects of a line; of each field its value, and the text that stands for it."""
     place = _skip(text, 0)
     while place < len(text):
@@ -111,7 +111,7 @@ def _object(text: str, place: int) -> tuple[dict[str, tuple[Any, str]], int]:
         _check_text(name)
         _check_inner(value)
         if name in fields:
-            raise _MalformedError(f"the name {name!r} is there twice")
+            raise MalformedError(f"the name {name!r} is there twice")
         fields[name] = value, text[place:end]
         place = _skip(text, end)
         if text.startswith("}", place):
@@ -121,7 +121,7 @@ def _object(text: str, place: int) -> tuple[dict[str, tuple[Any, str]], int]:
 
 def _expect(character: str, text: str, place: int, *, skip: bool = True) -> int:
     if not text.startswith(character, place):
-        raise _MalformedError(f"{character} is missing at character {place + 1}")
+        raise MalformedError(f"{character} is missing at character {place + 1}")
     return _skip(text, place + 1) if skip else place + 1
 
 
@@ -130,19 +130,19 @@ def _skip(text: str, place: int) -> int:
     return found.end() if found else place
 
 
-class _Token:
+class Token:
     """A number, or a name that stands for one: its text says which."""
 
 
-def _token(_text: str) -> _Token:
-    return _Token()
+def _token(_text: str) -> Token:
+    return Token()
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # Inside of a field: only to see that it is well-formed.
     inner = dict(pairs)
     if len(inner) < len(pairs):
-        raise _MalformedError("a name is there twice in one object")
+        raise MalformedError("a name is there twice in one object")
     for name, value in pairs:
         _check_text(name)
         _check_inner(value)
@@ -161,7 +161,7 @@ def _check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise _MalformedError("a \\u escape makes half a surrogate pair") from None
+        raise MalformedError("a \\u escape makes half a surrogate pair") from None
 
 
 _DECODER: Final = json.JSONDecoder(

@@ -45,40 +45,67 @@ def _rows(path: Path, layout: Layout) -> Iterator[Row]:
         pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file,
         pq.ParquetFile(path, coerce_int96_timestamp_unit="ns", page_checksum_verification=True) as finer,
     ):
-        layout.places(file.schema_arrow.names)
-        leaves = {leaf.path: leaf for leaf in (file.schema.column(i) for i in range(len(file.schema)))}
-        by_spark = _SPARK in (file.metadata.metadata or {})
+        places = layout.places(file.schema_arrow.names)
+        names = [name for name, place in zip(layout.names, places, strict=True) if place is not None]
+        leaves = _leaves(file)
         converters = []
-        for name, kind in layout.types.items():
-            leaf = leaves.get(name)
-            known = leaf and leaf.max_repetition_level == 0 and (by_spark or leaf.physical_type != "INT96")
-            made = known and _converter(leaf, kind)
+        for name in names:
+            kind = layout.types[name]
+            made = _known(file, leaf := leaves.get(name)) and _converter(leaf, kind)
             if not made:
                 raise BadFileError(f"its column {name!r} is {_shown(leaf)}, which is not always {kind}")
             converters.append(made)
         # As microseconds INT96 reaches any year but is cut; as nanoseconds it is whole but wraps around.
-        old = [name for name in layout.names if leaves[name].physical_type == "INT96"]
+        old = [name for name in names if leaves[name].physical_type == "INT96"]
         number = 0
-        for batch, whole in zip(
-            _batches(file, layout.names), _batches(finer, old or layout.names[:1]), strict=True
-        ):
-            columns = [_plain(batch.column(name)) for name in layout.names]
+        for batch, whole in zip(_batches(file, names), _batches(finer, old or names[:1]), strict=True):
+            columns = [_plain(batch.column(name)) for name in names]
             for name in old:
-                place = layout.names.index(name)
+                place = names.index(name)
                 columns[place] = list(map(_checked, columns[place], _plain(whole.column(name))))
             for cells in zip(*columns, strict=True):
                 number += 1
                 try:
-                    values = [
-                        None if cell is None else convert(cell)
-                        for cell, convert in zip(cells, converters, strict=True)
-                    ]
+                    found = {
+                        name: None if cell is None else convert(cell)
+                        for name, cell, convert in zip(names, cells, converters, strict=True)
+                    }
                 except UnicodeDecodeError:
                     yield Bad(number, MALFORMED)
                 except ValueError as error:
                     yield Bad(number, str(error))
                 else:
-                    yield layout.complete(number, values)
+                    yield layout.complete(number, [found.get(name) for name in layout.names])
+
+
+def types(path: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
+    """Which of ``kinds`` each column of a file can be read as.
+
+    Raises:
+        BadFileError: It is no parquet file.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            leaves = _leaves(file)
+            return {
+                name: [
+                    kind
+                    for kind in kinds
+                    if _known(file, leaves.get(name)) and _converter(leaves[name], kind)
+                ]
+                for name in file.schema_arrow.names
+            }
+    except (pa.ArrowException, OSError) as error:
+        raise BadFileError(f"it cannot be read: {error}") from error
+
+
+def _leaves(file: pq.ParquetFile) -> dict[str, Any]:
+    return {leaf.path: leaf for leaf in (file.schema.column(i) for i in range(len(file.schema)))}
+
+
+def _known(file: pq.ParquetFile, leaf: Any) -> bool:  # noqa: ANN401  pyarrow has no types
+    by_spark = _SPARK in (file.metadata.metadata or {})
+    return leaf is not None and leaf.max_repetition_level == 0 and (by_spark or leaf.physical_type != "INT96")
 
 
 def _batches(file: pq.ParquetFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -67,12 +67,18 @@ class Layout:
         types: Type by name: the key and partition columns, then the stream's own.
         required: Names of the columns that no event is without.
         partitions: Those of them that name folders.
+        optional: The columns that a CSV or parquet file may lack.
     """
 
     def __init__(
-        self, types: dict[str, str], required: Sequence[str], partitions: Sequence[str] = ()
+        self,
+        types: dict[str, str],
+        required: Sequence[str],
+        partitions: Sequence[str] = (),
+        optional: Sequence[str] = (),
     ) -> None:
         self.types = types
+        self._optional = frozenset(optional)
         self.names = tuple(types)
         self._required = frozenset(required)
         self._readers: list[tuple[str, str, bool, Callable[[str], Any]]] = [
@@ -119,8 +125,8 @@ class Layout:
         column = self._by_lower_case.get(name.lower())
         return None if column == name else column
 
-    def places(self, header: Sequence[str]) -> list[int]:
-        """Where each column stands in a header.
+    def places(self, header: Sequence[str]) -> list[int | None]:
+        """Where each column stands in a header; None for an optional one that is not there.
 
         Raises:
             BadFileError: One is missing, there twice, or written in another case.
@@ -129,9 +135,9 @@ class Layout:
             if (column := self.miswritten(name)) is not None:
                 raise BadFileError(f"its column {name!r} differs from {column!r} in case alone")
         for name in self.names:
-            if (times := header.count(name)) != 1:
+            if (times := header.count(name)) != 1 and (times or name not in self._optional):
                 raise BadFileError(f"it has the column {name!r} {f'{times} times' if times else 'not'}")
-        return [header.index(name) for name in self.names]
+        return [header.index(name) if name in header else None for name in self.names]
 
 
 def _folder(name: str, value: str) -> bytes:

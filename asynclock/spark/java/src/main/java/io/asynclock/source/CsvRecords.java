@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
 
 /**
  * CSV as RFC 4180 has it, strictly.
@@ -67,10 +68,10 @@ final class CsvRecords implements Records {
     return header;
   }
 
-  /** Give up a file whose header lacks a wanted column or has it twice. */
-  void find(List<String> names) throws BadFile {
+  /** Give up a file whose header has a wanted column twice, or lacks one that is not optional. */
+  void find(List<String> names, Set<String> optional) throws BadFile {
     if (!header.isEmpty()) {
-      Header.check(header, names);
+      Header.check(header, names, optional);
       Arrays.setAll(wanted, column -> header.indexOf(names.get(column)));
     }
   }
@@ -94,6 +95,9 @@ final class CsvRecords implements Records {
   @Override
   public String value(int column) {
     int index = wanted[column];
+    if (index < 0) {
+      return null;
+    }
     int length = ends[index] - start(index);
     if (length == 0 && !isText[column]) {
       return null;

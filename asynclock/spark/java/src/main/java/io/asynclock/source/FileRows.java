@@ -26,11 +26,12 @@ final class FileRows implements Iterator<Row> {
     this.layout = layout;
   }
 
-  static Iterator<Row> of(String file, long modified, Configuration conf, Dialect csv, Layout layout)
+  static Iterator<Row> of(
+      String file, long modified, Configuration conf, Dialect csv, Layout layout, UnnamedColumns unnamed)
       throws IOException {
     FileRows rows = new FileRows(file, modified, layout);
     rows.task.<Void>addTaskCompletionListener(ended -> { rows.close(); return null; });
-    rows.open(conf, csv);
+    rows.open(conf, csv, unnamed);
     return rows;
   }
 
@@ -52,15 +53,16 @@ final class FileRows implements Iterator<Row> {
     return row;
   }
 
-  private void open(Configuration conf, Dialect csv) throws IOException {
+  private void open(Configuration conf, Dialect csv, UnnamedColumns unnamed) throws IOException {
     try {
       Bytes bytes = Bytes.open(SourceFiles.path(file), conf);
       if (csv == null) {
-        records = new JsonRecords(new Characters(bytes, "utf-8"), layout.names);
+        records = new JsonRecords(new Characters(bytes, "utf-8"), layout.names, unnamed);
       } else {
         CsvRecords table = new CsvRecords(new Characters(bytes, csv.encoding), csv, layout.isText());
         records = table;
-        table.find(layout.names);
+        unnamed.add(table.header(), layout.names);
+        table.find(layout.names, layout.optional);
       }
     } catch (BadFile bad) {
       giveUp(bad);

@@ -2,6 +2,7 @@ package io.asynclock.source;
 
 import java.util.Collections;
 import java.util.List;
+import java.util.Set;
 import java.util.stream.Collectors;
 
 /** The names of a file's columns beside those that the spec wants. */
@@ -12,7 +13,7 @@ final class Header {
   private Header() {
   }
 
-  static void check(List<String> found, List<String> wanted) throws BadFile {
+  static void check(List<String> found, List<String> wanted, Set<String> optional) throws BadFile {
     for (String name : wanted) {
       for (String other : found) {
         if (isOtherCase(other, name)) {
@@ -20,7 +21,7 @@ final class Header {
         }
       }
       int times = Collections.frequency(found, name);
-      if (times == 0) {
+      if (times == 0 && !optional.contains(name)) {
         throw new BadFile("it has no column '" + name + "' (it has: " + list(found) + "); correct the file or the spec");
       }
       if (times > 1) {

@@ -43,6 +43,7 @@ final class JsonRecords implements Records {
 
   private final Characters source;
   private final List<String> names;
+  private final UnnamedColumns unnamed;
   private final StringBuilder line = new StringBuilder();
   private final ArrayDeque<String[]> objects = new ArrayDeque<>();
   private String[] record;
@@ -50,9 +51,10 @@ final class JsonRecords implements Records {
   private String text;
   private long number;
 
-  JsonRecords(Characters source, List<String> names) {
+  JsonRecords(Characters source, List<String> names, UnnamedColumns unnamed) {
     this.source = source;
     this.names = names;
+    this.unnamed = unnamed;
   }
 
   @Override
@@ -166,6 +168,8 @@ final class JsonRecords implements Records {
       }
       if (column >= 0) {
         values[column] = value;
+      } else {
+        unnamed.add(name);
       }
     }
     objects.add(values);

@@ -16,11 +16,13 @@ final class Layout implements Serializable {
   private static final int ABOUT = 6; // the columns after the values
 
   final List<String> names;
+  final Set<String> optional;
   private final List<Value.Type> types = new ArrayList<>();
   private final Set<String> required;
 
-  Layout(List<String> names, List<String> types, List<String> required) {
+  Layout(List<String> names, List<String> types, List<String> required, List<String> optional) {
     this.names = new ArrayList<>(names);
+    this.optional = Set.copyOf(optional);
     types.forEach(type -> this.types.add(new Value.Type(type)));
     this.required = Set.copyOf(required);
   }

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.hadoop.ParquetFileReader;
@@ -23,6 +24,8 @@ import org.apache.parquet.schema.Type;
  * {@code timestamp(unit)}; any other name says what it is and has no conversion.
  */
 final class ParquetFooter {
+
+  static final String ABSENT = "absent";
 
   private static final String WRITTEN_BY_SPARK = "org.apache.spark.version";
 
@@ -59,11 +62,13 @@ final class ParquetFooter {
     return names;
   }
 
-  String[] types(List<String> wanted) throws BadFile {
-    Header.check(names(), wanted);
+  /** The types of the wanted columns; {@link #ABSENT} for an optional one that the file lacks. */
+  String[] types(List<String> wanted, Set<String> optional) throws BadFile {
+    Header.check(names(), wanted, optional);
     String[] types = new String[wanted.size()];
     for (int column = 0; column < types.length; column++) {
-      types[column] = type(meta.getSchema().getType(wanted.get(column)));
+      String name = wanted.get(column);
+      types[column] = meta.getSchema().containsField(name) ? type(meta.getSchema().getType(name)) : ABSENT;
     }
     return types;
   }

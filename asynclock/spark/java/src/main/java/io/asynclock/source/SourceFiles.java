@@ -15,6 +15,7 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
 import org.apache.spark.sql.types.AbstractDataType;
@@ -41,21 +42,32 @@ public final class SourceFiles {
   /**
    * The rows of CSV or JSON files.
    *
+   * @param optional the columns that a CSV file may lack
    * @param files URL and modification time (in microseconds) of each file
    * @param dialect null for JSON
+   * @param unnamed takes the names of other columns that the files have
    */
   public static Dataset<Row> rows(
       Dataset<Row> files,
       Map<String, String> dialect,
       List<String> names,
       List<String> types,
-      List<String> required) {
+      List<String> required,
+      List<String> optional,
+      UnnamedColumns unnamed) {
     SerializableConfiguration conf = configuration(files);
     Dialect csv = dialect == null ? null : new Dialect(dialect);
-    Layout layout = new Layout(names, types, required);
+    Layout layout = new Layout(names, types, required, optional);
     FlatMapFunction<Row, Row> read =
-        file -> FileRows.of(file.getString(0), file.getLong(1), conf.value(), csv, layout);
+        file -> FileRows.of(file.getString(0), file.getLong(1), conf.value(), csv, layout, unnamed);
     return files.flatMap(read, Encoders.row(layout.schema()));
+  }
+
+  /** What the reading of files in this session notes the columns in that the spec does not name. */
+  public static UnnamedColumns unnamed(SparkSession session) {
+    UnnamedColumns unnamed = new UnnamedColumns();
+    session.sparkContext().register(unnamed);
+    return unnamed;
   }
 
   /** The names in the header of a CSV or parquet file; none if it has no header or cannot be read. */
@@ -80,12 +92,16 @@ public final class SourceFiles {
   /**
    * What parquet files say about the wanted columns.
    *
+   * @param optional those that a file may lack
+   * @param unnamed takes the names of other columns that the files have
    * @return for each file its URL, its path, the types of the columns as {@link ParquetFooter} names them, and the
    *     reason if it is a bad file
    */
-  public static Dataset<Row> footers(Dataset<Row> files, List<String> names) throws Exception {
+  public static Dataset<Row> footers(
+      Dataset<Row> files, List<String> names, List<String> optional, UnnamedColumns unnamed) throws Exception {
     SerializableConfiguration conf = configuration(files);
     List<String> wanted = List.copyOf(names);
+    Set<String> mayLack = Set.copyOf(optional);
     MapFunction<Row, Row> read =
         file -> {
           String[] types = null;
@@ -93,7 +109,8 @@ public final class SourceFiles {
           Path path = path(file.getString(0));
           try {
             ParquetFooter footer = ParquetFooter.read(path, conf.value());
-            types = footer.types(wanted);
+            unnamed.add(footer.names(), wanted);
+            types = footer.types(wanted, mayLack);
             ParquetPages.check(path, conf.value(), footer.metadata(), wanted);
           } catch (BadFile bad) {
             reason = bad.getMessage();

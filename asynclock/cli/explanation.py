@@ -1,0 +1,58 @@
+"""``asynclock pipeline explain`` as text: every option with its layer, its uses and its reason."""
+
+from __future__ import annotations
+
+import textwrap
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from asynclock.spark.hudi.options.explanation import Explanation
+    from asynclock.spark.hudi.options.option import Layer
+
+_LAYERS: Final[Mapping[Layer, str]] = {
+    "place": "where the table is",
+    "table": "what is fixed at its creation",
+    "merge": "which of two records of a key wins",
+    "concurrency": "what writers at the same time do about each other",
+    "services": "compaction, clustering, cleaning, archiving",
+}
+_INDENT: Final = "  "
+
+
+def explanation_lines(explanation: Explanation, width: int | None) -> Iterator[str]:
+    """Yield the lines of an explanation.
+
+    Args:
+        explanation: What to print.
+        width: Columns of the terminal; only a key or a value longer than that is not broken. None: no limit.
+    """
+    for layer, options in groupby(explanation.options, key=lambda option: option.layer):
+        yield from _wrapped(click.style(layer, bold=True) + f": {_LAYERS[layer]}", "", width)
+        for option in options:
+            value = option.value or "(empty)"
+            line = f"{_INDENT}{option.key} = {value}"
+            if width is None or len(line) <= width:
+                yield line
+            else:
+                yield f"{_INDENT}{option.key}"
+                yield f"{_INDENT}  = {value}"
+            yield from _wrapped(f"{', '.join(option.used_by)}: {option.why}", _INDENT * 3, width)
+        yield ""
+
+
+def _wrapped(text: str, indent: str, width: int | None) -> list[str]:
+    if width is None:
+        return [indent + text]
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,73 @@
+"""Files in any store that Hadoop reaches, through the classes in the driver's JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class HadoopFiles:
+    """Reads, writes, copies and deletes files and folders by their URLs."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm  # noqa: SLF001  no public way
+        self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+
+    def exists(self, url: str) -> bool:
+        """Return whether there is a file or folder."""
+        path, system = self._open(url)
+        found: bool = system.exists(path)
+        return found
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of what is in a folder; none if there is no folder."""
+        path, system = self._open(folder)
+        if not system.exists(path):
+            return []
+        return sorted(status.getPath().getName() for status in system.listStatus(path))
+
+    def read(self, url: str) -> str | None:
+        """Return the text of a file, or None if there is no file."""
+        path, system = self._open(url)
+        if not system.exists(path):
+            return None
+        opened = system.open(path)
+        try:
+            text: str = self._jvm.org.apache.commons.io.IOUtils.toString(opened, "UTF-8")
+        finally:
+            opened.close()
+        return text
+
+    def write(self, url: str, text: str) -> None:
+        """Write a file at once: a reader sees the old content or the new."""
+        path, _ = self._open(url)
+        streaming = self._jvm.org.apache.spark.sql.execution.streaming
+        manager = streaming.CheckpointFileManager.create(path.getParent(), self._configuration)
+        manager.mkdirs(path.getParent())
+        output = manager.createAtomic(path, True)
+        try:
+            output.write(text.encode())
+        except BaseException:
+            output.cancel()
+            raise
+        output.close()
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a folder; ``target`` must not exist."""
+        source_path, source_system = self._open(source)
+        target_path, target_system = self._open(target)
+        target_system.mkdirs(target_path.getParent())
+        self._jvm.org.apache.hadoop.fs.FileUtil.copy(
+            source_system, source_path, target_system, target_path, False, True, self._configuration
+        )
+
+    def delete(self, url: str) -> None:
+        """Delete a file, or a folder with all that is in it, if it is there."""
+        path, system = self._open(url)
+        system.delete(path, True)
+
+    def _open(self, url: str) -> tuple[Any, Any]:
+        path = self._jvm.org.apache.hadoop.fs.Path(url)
+        return path, path.getFileSystem(self._configuration)

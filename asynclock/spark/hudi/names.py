@@ -1,0 +1,77 @@
+"""The names of the view, which every commit carries, so that no driver renames a column of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from asynclock.spark.spec.load import misplaced
+from asynclock.spark.spec.model import ORDERING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from asynclock.spark.spec.model import Spec
+
+
+def carried_names(spec: Spec, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the names that a commit carries: those that the physical name does not tell.
+
+    Args:
+        spec: The spec of the commit.
+        known: What earlier commits carry; streams that this spec does not have are among them.
+    """
+    own = {
+        physical: shown
+        for physical, shown in spec.view_names().items()
+        if _plain(physical) == ORDERING or shown != _plain(physical)
+    }
+    return own | dict(known)
+
+
+def check_names(spec: Spec, stored: Iterable[str], known: Mapping[str, str]) -> None:
+    """Refuse a spec that would rename a column of the view.
+
+    Args:
+        spec: The spec.
+        stored: The physical columns of the table.
+        known: What commits carry.
+
+    Raises:
+        SpecError: A column of the table would have another name than so far; nothing was written.
+    """
+    names = spec.view_names()
+    present = set(stored)
+    for stream in spec.streams:
+        for column in stream.owned(spec.table):
+            physical = stream.physical(column)
+            if physical not in names or physical not in present:
+                continue
+            # Commits from before the names were kept do not say what an ordering column was called.
+            before = known.get(
+                physical, names[physical] if column.name == stream.ordering else _plain(physical)
+            )
+            if names[physical] == before:
+                continue
+            why = "" if column.name in stream.as_ else _why(spec, stream.name, column.name)
+            keep = f'as = {{ {column.name} = "{before}" }} in [streams.{stream.name}]'
+            reason = (
+                f"the view calls the column {physical} {before!r}, and with this spec it would be "
+                f"{names[physical]!r}{why}: queries that name it would fail or read another column. Nothing "
+                f"was written; keep the name with {keep}"
+            )
+            keys = ("streams", stream.name, "as", column.name)
+            raise misplaced(spec, keys, names[physical], reason)
+
+
+def _plain(physical: str) -> str:
+    """Return the part of a physical name behind the stream; ``ts`` for an ordering column."""
+    return physical.partition("__")[2]
+
+
+def _why(spec: Spec, stream: str, name: str) -> str:
+    others = [
+        other.name
+        for other in spec.streams
+        if other.name != stream and any(column.name.lower() == name.lower() for column in other.columns)
+    ]
+    return f", because {', '.join(others)} has a column {name!r} as well" if others else ""

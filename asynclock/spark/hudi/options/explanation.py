@@ -1,0 +1,81 @@
+"""Say which options are used, for what, and why: the very options that writers, readers and services get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from asynclock.spark.hudi.options.compose import compose
+from asynclock.spark.hudi.options.option import LAYERS, USES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.hudi.options.option import Layer, Use
+    from asynclock.spark.spec.model import Spec
+
+TASKS: Final = "<cores of the Spark session>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExplainedOption:
+    """One option of Hudi, as the pipeline uses it.
+
+    Attributes:
+        layer: The layer that sets it.
+        key: Hudi's key.
+        value: Its value.
+        used_by: What is given this value.
+        why: The reason for this value.
+    """
+
+    layer: Layer
+    key: str
+    value: str
+    used_by: tuple[Use, ...]
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """Every option that the pipeline of a spec uses.
+
+    Attributes:
+        options: Layer by layer; a key that has several values is there once for each.
+    """
+
+    options: tuple[ExplainedOption, ...]
+
+
+def explain(spec: Spec, *, spark: SparkSession | None = None) -> Explanation:
+    """Return every option that a write, a read, a service and a SQL statement use, with layer and reason.
+
+    Args:
+        spec: The table, its streams and services; neither needs to exist.
+        spark: The session, which decides the number of Hudi's tasks; None: they are ``TASKS``.
+
+    Raises:
+        ConfigError: No lock provider works on the table's file system.
+    """
+    tasks = TASKS if spark is None else spark.sparkContext.defaultParallelism
+    found: dict[tuple[Layer, str, str, str], list[Use]] = {}
+    for use in _uses(spec):
+        for option in compose(spec, use, tasks=tasks):
+            found.setdefault((option.layer, option.key, option.value, option.why), []).append(use)
+    explained = [
+        ExplainedOption(layer=layer, key=key, value=value, used_by=tuple(uses), why=why)
+        for (layer, key, value, why), uses in found.items()
+    ]
+    return Explanation(options=tuple(sorted(explained, key=lambda option: LAYERS.index(option.layer))))
+
+
+def _uses(spec: Spec) -> Iterator[Use]:
+    elected = spec.services.mode == "elected"
+    there = {
+        "compaction": elected and spec.table.type == "mor",
+        "clustering": elected and spec.services.cluster_every_commits is not None,
+        "cleaning": elected,
+    }
+    return (use for use in USES if there.get(use, True))

@@ -1,0 +1,30 @@
+"""One option of Hudi, with the layer that sets it and the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+Layer = Literal["place", "table", "merge", "concurrency", "services"]
+Use = Literal["write", "sql", "read", "compaction", "clustering", "cleaning"]
+QueryType = Literal["snapshot", "read_optimized", "incremental"]
+
+LAYERS: Final[tuple[Layer, ...]] = get_args(Layer)
+USES: Final[tuple[Use, ...]] = get_args(Use)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    Attributes:
+        key: Hudi's key.
+        value: Its value, as text.
+        layer: The layer that sets it.
+        why: The reason for this value, as a sentence.
+    """
+
+    key: str
+    value: str
+    layer: Layer
+    why: str

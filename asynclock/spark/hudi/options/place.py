@@ -1,0 +1,86 @@
+"""The layer of the place: the lock of a commit, the clocks, and the tasks that Spark has there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from asynclock.errors import ConfigError
+from asynclock.hudi import hoodie
+from asynclock.hudi.options import STORAGE_LOCK_PROVIDER
+from asynclock.hudi.paths import STORAGE_LOCK_SCHEMES
+from asynclock.spark.hudi.options.option import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from asynclock.spark.hudi.options.option import Use
+    from asynclock.spark.spec.model import TableSpec
+
+FILE_LOCK_PROVIDER: Final = "io.asynclock.hudi.FileLockProvider"
+
+_LOCK_WAIT_MS: Final = 60_000
+_LOCK_RETRIES: Final = 3
+_PARALLELISM: Final[Mapping[Use, Sequence[str]]] = {
+    "write": (
+        hoodie.UPSERT_SHUFFLE_PARALLELISM,
+        hoodie.INSERT_SHUFFLE_PARALLELISM,
+        hoodie.DELETE_SHUFFLE_PARALLELISM,
+        hoodie.FINALIZE_WRITE_PARALLELISM,
+        hoodie.MARKERS_DELETE_PARALLELISM,
+        hoodie.ROLLBACK_PARALLELISM,
+    ),
+    "compaction": (hoodie.FINALIZE_WRITE_PARALLELISM, hoodie.MARKERS_DELETE_PARALLELISM),
+    "clustering": (hoodie.FINALIZE_WRITE_PARALLELISM, hoodie.MARKERS_DELETE_PARALLELISM),
+    "cleaning": (hoodie.CLEAN_PARALLELISM, hoodie.ROLLBACK_PARALLELISM),
+}
+
+
+def place(table: TableSpec, use: Use, tasks: str) -> Iterator[Option]:
+    """Yield the options that depend on where the table is.
+
+    Raises:
+        ConfigError: No lock provider works on the file system.
+    """
+    provider = lock_provider(table.path)
+    if use == "read":
+        return
+    if provider == FILE_LOCK_PROVIDER:
+        why = "The operating system's lock orders the commits; it is free again when a writer is killed."
+    else:
+        why = "A lock object beside the data orders the commits, in the format that asynclock shares."
+    yield _option(hoodie.WRITE_LOCK_PROVIDER, provider, why)
+    yield _option(
+        hoodie.WRITE_LOCK_WAIT_TIME_MS, str(_LOCK_WAIT_MS), "A commit waits this long for the one before it."
+    )
+    yield _option(
+        hoodie.WRITE_LOCK_CLIENT_NUM_RETRIES,
+        str(_LOCK_RETRIES),
+        "Then it tries again this often, and fails; Hudi's default would wait for an hour.",
+    )
+    if provider == FILE_LOCK_PROVIDER:
+        yield _option(
+            hoodie.TIME_GENERATOR_MAX_EXPECTED_CLOCK_SKEW_MS,
+            "1",
+            "The writers share one machine and its clock; each commit would wait twice for Hudi's default.",
+        )
+    for key in _PARALLELISM["write" if use == "sql" else use]:
+        yield _option(key, tasks, "As many tasks as Spark has cores; Hudi's defaults are for large clusters.")
+
+
+def lock_provider(base_path: str) -> str:
+    """Return the class of Hudi's commit lock for a table at ``base_path``.
+
+    Raises:
+        ConfigError: No lock provider works on the file system; nothing was written.
+    """
+    scheme = base_path.partition("://")[0].lower() if "://" in base_path else "file"
+    if scheme == "file":
+        return FILE_LOCK_PROVIDER
+    if scheme in STORAGE_LOCK_SCHEMES:
+        return STORAGE_LOCK_PROVIDER
+    allowed = ", ".join(f"{name}://" for name in ("file", *sorted(STORAGE_LOCK_SCHEMES)))
+    raise ConfigError(setting="path", value=base_path, reason=f"no lock for commits there; use {allowed}")
+
+
+def _option(key: str, value: str, why: str) -> Option:
+    return Option(key, value, "place", why)

@@ -1,0 +1,109 @@
+"""The layer of the table: what is fixed when it is created."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from asynclock.hudi import hoodie
+from asynclock.spark.hudi.options.option import Option
+from asynclock.spark.spec.model import RECORD_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from asynclock.spark.hudi.options.option import Use
+    from asynclock.spark.spec.kinds import TableType
+    from asynclock.spark.spec.model import TableSpec
+
+HUDI_TYPES: Final[Mapping[TableType, str]] = {"mor": "MERGE_ON_READ", "cow": "COPY_ON_WRITE"}
+
+
+def table(spec: TableSpec, use: Use, name: str | None) -> Iterator[Option]:
+    """Yield the options of the table itself.
+
+    Args:
+        spec: The table.
+        use: What the options are for.
+        name: The name in the existing table's ``hoodie.properties``; None: named as its folder.
+    """
+    if use != "read":
+        yield from _layout(spec)
+    if use in {"write", "sql"}:
+        yield from _creation(spec, name or folder_name(spec.path))
+    yield _option(
+        hoodie.METADATA_ENABLE,
+        "false",
+        "Without Hudi's metadata table a write takes half the time, and a cached join cannot hang a read.",
+    )
+
+
+def stored_properties(spec: TableSpec) -> dict[str, str]:
+    """Return what a table's ``hoodie.properties`` say of this layer."""
+    return {
+        hoodie.TABLE_RECORDKEY_FIELDS: RECORD_KEY,
+        hoodie.TABLE_PARTITION_FIELDS: ",".join(spec.partition_by),
+        hoodie.TABLE_TYPE: HUDI_TYPES[spec.type],
+        **(partition_options() if spec.partition_by else {}),
+    }
+
+
+def folder_name(path: str) -> str:
+    """Return the name of a new table: that of its folder, as an identifier."""
+    return re.sub(r"\W", "_", path.rstrip("/").rpartition("/")[2])
+
+
+def partition_options() -> dict[str, str]:
+    """Return options that name partition folders ``column=value``, percent-encoded; fixed at creation.
+
+    Without the encoding a slash would open a folder; without the column's name ``..`` would leave the table.
+    """
+    return {
+        hoodie.DATASOURCE_WRITE_HIVE_STYLE_PARTITIONING: "true",
+        hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "true",
+    }
+
+
+def _layout(spec: TableSpec) -> Iterator[Option]:
+    kind = HUDI_TYPES[spec.type]
+    if spec.type == "mor":
+        why = "Merge on read: a write appends to logs, which reads and compactions merge."
+    else:
+        why = "Copy on write: a write rewrites the files of its keys, so that reads have nothing to merge."
+    yield _option(hoodie.TABLE_TYPE, kind, why)
+    yield _option(
+        hoodie.DATASOURCE_WRITE_TABLE_TYPE, kind, "The same; parts of Hudi read only one of the two names."
+    )
+    yield _option(
+        hoodie.DATASOURCE_WRITE_RECORDKEY_FIELD,
+        RECORD_KEY,
+        "The key columns in one, percent-encoded: Hudi would confuse keys that contain ':' or ','.",
+    )
+    if spec.buckets:
+        why = "The hash of its key names the file of a row, so that all writers agree without a look-up."
+        yield _option(hoodie.INDEX_TYPE, "BUCKET", why)
+        yield _option(
+            hoodie.INDEX_BUCKET_ENGINE, "SIMPLE", "A fixed number of files; others cannot be written at once."
+        )
+    else:
+        why = "A write looks its keys up in the files, which may have any number, so clustering is possible."
+        yield _option(hoodie.INDEX_TYPE, "SIMPLE", why)
+
+
+def _creation(spec: TableSpec, name: str) -> Iterator[Option]:
+    yield _option(hoodie.TABLE_NAME, name, "Named as its folder; an existing table keeps its name.")
+    yield _option(hoodie.DATASOURCE_WRITE_TABLE_NAME, name, "The same, for Spark's data source.")
+    fields = ",".join(spec.partition_by)
+    why = "The spec's partition_by." if fields else "The spec has no partition_by: one folder for all rows."
+    yield _option(hoodie.DATASOURCE_WRITE_PARTITIONPATH_FIELD, fields, why)
+    if fields:
+        for key, value in partition_options().items():
+            yield _option(key, value, "Folders are column=value, encoded, so that no value leaves the table.")
+    if spec.buckets:
+        yield _option(
+            hoodie.BUCKET_INDEX_NUM_BUCKETS, str(spec.buckets), "The spec's buckets: files per partition."
+        )
+
+
+def _option(key: str, value: str, why: str) -> Option:
+    return Option(key, value, "table", why)

@@ -1,0 +1,52 @@
+"""The mark of a restore that has begun: until it ends, table and checkpoints may not fit each other."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from asynclock.spark.errors import UnfinishedRestoreError
+from asynclock.spark.hadoop import HadoopFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.spec.model import Spec
+
+
+class RestoreMark:
+    """The mark of one table, a file beside it.
+
+    Args:
+        spec: The table.
+        spark: A session.
+    """
+
+    def __init__(self, spec: Spec, spark: SparkSession) -> None:
+        self._spec = spec
+        self._files = HadoopFiles(spark)
+        self._url = f"{spec.table.kept}/restore.json"
+
+    def savepoint(self) -> str | None:
+        """Return the savepoint of the restore that has begun, or None."""
+        text = self._files.read(self._url)
+        return None if text is None else str(json.loads(text)["savepoint"])
+
+    def put(self, savepoint: str) -> None:
+        """Note that a restore begins."""
+        self._files.write(self._url, json.dumps({"savepoint": savepoint}))
+
+    def remove(self) -> None:
+        """Note that it has ended."""
+        self._files.delete(self._url)
+
+    def refuse(self) -> None:
+        """Make sure that no restore has been left half done. Only who sees no reservation may ask.
+
+        Raises:
+            UnfinishedRestoreError: One has.
+        """
+        if (savepoint := self.savepoint()) is not None:
+            raise UnfinishedRestoreError(
+                path=self._spec.table.path, savepoint=savepoint, spec=str(self._spec.path)
+            )

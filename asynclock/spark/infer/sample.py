@@ -1,0 +1,355 @@
+"""The first files of a folder: their format, columns, types and rows."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+from asynclock._text import printable
+from asynclock.errors import ConfigError
+from asynclock.spark.infer.texts import TextColumn
+from asynclock.spark.reader.second_reader import csv_records, json_records, parquet_records
+from asynclock.spark.reader.second_reader.files import opened
+from asynclock.spark.reader.second_reader.rows import BadFileError, Good, Layout
+from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.load import COMPRESSIONS, format_of
+from asynclock.spark.spec.model import TOMBSTONE
+from asynclock.spark.spec.view import COLUMN_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from asynclock.spark.reader.second_reader.rows import Row
+    from asynclock.spark.spec.model import SourceFormat
+
+FILES: Final = 3
+ROWS: Final = 10_000
+"""Of each file at most so many rows are looked at."""
+_TABS: Final = ".tsv"
+_SEPARATORS: Final = (",", ";", "\t", "|")
+_NULLS: Final = frozenset({r"\N", "NULL", "null", "NA", "N/A", "n/a", "None", "nil", "-"})
+_DIALECT_RECORDS: Final = 200
+_ENCODING_BYTES: Final = 1 << 20
+_WILD: Final = re.compile(r"[*?\[\]{}\\]")
+_PARQUET_KINDS: Final = (
+    "boolean", "int", "bigint", "float", "double", "date", "timestamp",
+    *(f"decimal(38,{scale})" for scale in range(39)), "string",
+)  # fmt: skip
+_JSON_NUMBERS: Final = ("bigint", "double")
+_JSON_TEXTS: Final = ("date", "timestamp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What the first files of a folder show.
+
+    Attributes:
+        folder: The folder.
+        pattern: Name pattern of the files in it.
+        format: Their format.
+        csv: Their dialect, if they are CSV.
+        files: The files that were read.
+        found: Number of files that the pattern matches now.
+        types: Type by column, in the order of the files.
+        empty: Columns without a value.
+        left_out: Why a column is left out, by its name.
+        others: Files of the folder that the pattern does not match.
+    """
+
+    folder: Path
+    pattern: str
+    format: SourceFormat
+    csv: CsvDialect | None
+    files: tuple[Path, ...]
+    found: int
+    types: dict[str, str]
+    empty: frozenset[str]
+    left_out: dict[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+
+    def rows(self, types: dict[str, str]) -> Iterator[tuple[Any, ...]]:
+        """Yield the good rows in the columns of ``types``, as the second reader has them."""
+        layout = Layout(types, ())
+        for file in self.files:
+            try:
+                for row in islice(_rows(file, self.format, self.csv, layout), ROWS):
+                    if isinstance(row, Good):
+                        yield row.values
+            except BadFileError:
+                continue
+
+
+def take(folder: Path) -> Sample:
+    """Read the first files of a folder.
+
+    Raises:
+        ConfigError: The folder has no file that a stream could read, or none with columns.
+    """
+    names, pattern, others = _matching(folder)
+    files = [folder / name for name in names]
+    kind = "csv" if pattern.endswith(_TABS) else format_of(names[0])
+    if kind is None:  # pragma: no cover  _matching takes files of a known format only
+        raise AssertionError(names[0])
+    read = tuple(files[:FILES])
+    try:
+        dialect = _dialect(read[0], tabs=pattern.endswith(_TABS)) if kind == "csv" else None
+        found, dialect = _columns(read, kind, dialect)
+    except (BadFileError, OSError, EOFError) as error:
+        raise _wrong(folder, f"its files cannot be read as {kind}: {error}") from error
+    left_out = _left_out(found)
+    types = {name: kind for name, (kind, _) in found.items() if name not in left_out}
+    if not types:
+        raise _wrong(folder, "its first files have no column that a spec can name")
+    return Sample(
+        folder=folder,
+        pattern=pattern,
+        format=kind,
+        csv=dialect,
+        files=read,
+        found=len(files),
+        types=types,
+        empty=frozenset(name for name, (_, values) in found.items() if not values),
+        left_out=left_out,
+        others=others,
+    )
+
+
+def _matching(folder: Path) -> tuple[list[str], str, tuple[str, ...]]:
+    """Return the files of the commonest suffix by age, the pattern that matches them, and the others."""
+    if not folder.is_dir():
+        raise _wrong(folder, "no such folder on this machine; name the folder of a stream's files")
+    if _WILD.search(str(folder.absolute())):
+        raise _wrong(folder, "its path has a character that a pattern reads as a wildcard; rename it")
+    files = [
+        path
+        for path in folder.iterdir()
+        if path.is_file() and not path.name.startswith((".", "_")) and path.stat().st_size
+    ]
+    suffixes: Counter[tuple[str, str]] = Counter()
+    for path in files:
+        if parts := _suffix(path.name):
+            suffixes[parts] += 1
+    if not suffixes:
+        inner = [path for path in folder.iterdir() if path.is_dir() and any(path.iterdir())]
+        hint = f"; its folders have files: name those, {inner[0]} first" if inner and not files else ""
+        raise _wrong(folder, f"has no file that ends in .csv, .tsv, .json, .jsonl, .ndjson or .parquet{hint}")
+    commonest = max(suffixes, key=lambda parts: (suffixes[parts], parts))[0]
+    packed = sorted(compression for suffix, compression in suffixes if suffix == commonest)
+    pattern = f"*{commonest}{packed[0]}"
+    if len(packed) > 1:
+        pattern = f"*{{{','.join(commonest + compression for compression in packed)}}}"
+    chosen = [path for path in files if (_suffix(path.name) or ("", ""))[0] == commonest]
+    chosen.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
+    others = sorted(path.name for path in files if path not in chosen)
+    return [path.name for path in chosen], pattern, tuple(others)
+
+
+def _suffix(name: str) -> tuple[str, str] | None:
+    """Return the suffix of the format and that of the compression, as they are written."""
+    plain, compression = name, ""
+    for known in COMPRESSIONS:
+        if name.endswith(known):
+            plain, compression = name.removesuffix(known), known
+    dot = plain.rfind(".")
+    suffix = plain[dot:] if dot > 0 else ""
+    known_format = suffix.lower() == _TABS or format_of(suffix) is not None
+    return (suffix, compression) if known_format else None
+
+
+def _dialect(file: Path, *, tabs: bool) -> CsvDialect:
+    with opened(file) as content:
+        head = content.read(_ENCODING_BYTES)
+    encoding = "utf-8"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    elif not _is_utf8(head):
+        encoding = "windows-1252"
+    text = head.decode(encoding, errors="replace")
+    if tabs:
+        return CsvDialect(separator="\t", encoding=encoding)
+    best = max(_SEPARATORS, key=lambda separator: _fit(text, separator))
+    return CsvDialect(separator=best if _fit(text, best) > 1 else ",", encoding=encoding)
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        # The head may end inside of a character.
+        return len(head) == _ENCODING_BYTES and error.start > len(head) - 4
+    return True
+
+
+def _fit(text: str, separator: str) -> int:
+    """Return the number of fields that every record has; 0 if they differ."""
+    counts = set()
+    try:
+        records = csv_records.Splitter(CsvDialect(separator=separator)).records(
+            io.StringIO(text, newline="\n")
+        )
+        # The last record may be cut.
+        for record in list(islice(records, _DIALECT_RECORDS))[:-1] or ():
+            counts.add(len(record.fields) if isinstance(record, csv_records.Record) else 0)
+    except BadFileError:
+        return 0
+    return counts.pop() if len(counts) == 1 else 0
+
+
+Found = dict[str, tuple[str, int]]
+"""By column its type, empty if there is none, and whether it has values."""
+_TWICE: Final = "twice"
+_SOMETIMES: Final = "sometimes"
+
+
+def _columns(
+    files: Iterable[Path], kind: SourceFormat, dialect: CsvDialect | None
+) -> tuple[Found, CsvDialect | None]:
+    if kind == "parquet":
+        return _parquet(files), None
+    if kind == "json":
+        return _json(files), None
+    if dialect is None:  # pragma: no cover  a CSV file has a dialect
+        raise AssertionError(kind)
+    return _csv(files, dialect)
+
+
+def _csv(files: Iterable[Path], dialect: CsvDialect) -> tuple[Found, CsvDialect]:
+    """Return the columns, and the dialect with the text that stands for null."""
+    columns: dict[str, TextColumn] = {}
+    nulls: dict[str, set[str]] = {}
+    headers: list[list[str]] = []
+    for file in files:
+        with opened(file) as content:
+            text = csv_records.decoded(content, dialect.encoding)
+            records = csv_records.Splitter(dialect).records(text)
+            header = next(records, None)
+            if isinstance(header, csv_records.Record):
+                headers.append(header.fields)
+                for name in header.fields:
+                    columns.setdefault(name, TextColumn())
+                    nulls.setdefault(name, set())
+                for record in islice(records, ROWS):
+                    if isinstance(record, csv_records.Record) and len(record.fields) == len(header.fields):
+                        _add(columns, nulls, header.fields, record)
+            text.detach()
+    # No such text is a value of another type than string: a column with two of them is text.
+    typed = Counter(
+        next(iter(seen))
+        for name, seen in nulls.items()
+        if len(seen) == 1 and columns[name].kind() != "string"
+    )
+    null = max(typed, key=lambda one: typed[one], default="")
+    found = {
+        name: (
+            column.kind() if nulls[name] <= {null} else "string",
+            column.values + len(nulls[name] - {null}),
+        )
+        for name, column in columns.items()
+    }
+    return found | _unsteady(headers), replace(dialect, null=null)
+
+
+def _add(
+    columns: dict[str, TextColumn], nulls: dict[str, set[str]], header: list[str], record: csv_records.Record
+) -> None:
+    for place, (name, text) in enumerate(zip(header, record.fields, strict=True)):
+        if text in _NULLS and (record.quoted is None or not record.quoted[place]):
+            nulls[name].add(text)
+        elif text:  # an empty field is null in every type but string
+            columns[name].add(text)
+
+
+def _unsteady(headers: list[list[str]]) -> Found:
+    """Return the columns that not every header has, or one has twice: a file without them is a bad file."""
+    names = dict.fromkeys(name for header in headers for name in header)
+    twice = {name: (_TWICE, 0) for name in names if any(header.count(name) > 1 for header in headers)}
+    return {name: (_SOMETIMES, 0) for name in names if any(name not in header for header in headers)} | twice
+
+
+def _json(files: Iterable[Path]) -> Found:
+    texts: dict[str, TextColumn] = {}
+    numbers: dict[str, TextColumn] = {}
+    kinds: dict[str, set[str]] = {}
+    for file in files:
+        with opened(file) as content:
+            for name, value, source in islice(_fields(cast("IO[bytes]", content)), 100 * ROWS):
+                seen = kinds.setdefault(name, set())
+                if isinstance(value, str):
+                    seen.add("string")
+                    texts.setdefault(name, TextColumn(_JSON_TEXTS)).add(value)
+                elif isinstance(value, json_records.Token):
+                    seen.add("number")
+                    numbers.setdefault(name, TextColumn(_JSON_NUMBERS)).add(source)
+                elif value is not None:
+                    seen.add("boolean" if isinstance(value, bool) else "nested")
+    found: Found = {}
+    for name, seen in kinds.items():
+        column = {frozenset({"string"}): texts, frozenset({"number"}): numbers}.get(frozenset(seen), {}).get(
+            name
+        )
+        kind = column.kind() if column else "boolean" if seen == {"boolean"} else "string"
+        found[name] = kind, len(seen)
+    return found
+
+
+def _fields(content: IO[bytes]) -> Iterator[tuple[str, Any, str]]:
+    for number, line in enumerate(content):
+        if number >= ROWS:
+            return
+        try:
+            for fields in json_records.objects(line.decode("utf-8-sig").strip(" \t\r\n")):
+                for name, (value, source) in fields.items():
+                    yield name, value, source
+        except (ValueError, json_records.MalformedError):
+            continue  # a bad row
+
+
+def _parquet(files: Iterable[Path]) -> Found:
+    found: dict[str, list[str]] = {}
+    headers: list[list[str]] = []
+    for file in files:
+        types = parquet_records.types(file, _PARQUET_KINDS)
+        headers.append(list(types))
+        for name, kinds in types.items():
+            found[name] = [kind for kind in found.get(name, kinds) if kind in kinds]
+    return {name: (kinds[0] if kinds else "", 1) for name, kinds in found.items()} | _unsteady(headers)
+
+
+def _left_out(found: Found) -> dict[str, str]:
+    """Return why a column cannot be named by a spec, by its name."""
+    times = Counter(name.lower() for name in found)
+    reasons = {}
+    for name, (kind, _) in found.items():
+        if not COLUMN_NAME.fullmatch(name):
+            reasons[name] = "a column name is letters, digits and _, the first a letter"
+        elif times[name.lower()] > 1:
+            reasons[name] = "the name of another column differs in case only"
+        elif name.lower() == TOMBSTONE and (name, kind) != (TOMBSTONE, "boolean"):
+            reasons[name] = f"{TOMBSTONE} is the name of a tombstone, a boolean in lower case"
+        elif kind == _TWICE:
+            reasons[name] = "a file has it twice"
+        elif kind == _SOMETIMES:
+            reasons[name] = "not every file has it, and a file without it would be a bad file"
+        elif not kind:
+            reasons[name] = "no type of a table takes its values without loss"
+    return reasons
+
+
+def _rows(file: Path, kind: SourceFormat, dialect: CsvDialect | None, layout: Layout) -> Iterator[Row]:
+    if kind == "parquet":
+        yield from parquet_records.rows(file, layout)
+        return
+    with opened(file) as content:
+        if kind == "json":
+            yield from json_records.rows(cast("IO[bytes]", content), layout)
+        else:
+            yield from csv_records.rows(content, layout, dialect or CsvDialect())
+
+
+def _wrong(folder: Path, reason: str) -> ConfigError:
+    return ConfigError(setting="folder", value=printable(folder), reason=reason)

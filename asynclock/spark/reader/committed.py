@@ -1,0 +1,68 @@
+"""What the commits of a table say: which batches are in it, and which came too late or twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from asynclock.spark.hudi.instants import BatchCommit
+
+NamedTypes = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Committed:
+    """The batches of one stream that were committed by an instant.
+
+    Attributes:
+        last: Number of the last batch of the checkpoint's query; -1 if there is none. The batches of a query
+            are committed in their order.
+        columns: The columns that batches of that query were read with, by batch; empty if the commit does not
+            say. A batch of bad rows only may have left no commit.
+        others: Completion time of the last batch of any other query; "" if there is none. The files of those
+            are not known, since a checkpoint knows only its own.
+    """
+
+    last: int
+    columns: dict[int, NamedTypes]
+    others: str
+
+    @classmethod
+    def of(cls, commits: Iterable[BatchCommit], stream: str, query_id: str | None) -> Committed:
+        """Return what the commits say of a stream.
+
+        Args:
+            commits: The commits up to the instant.
+            stream: Its name.
+            query_id: The query of its checkpoint; None if that has none yet.
+        """
+        batches = [commit for commit in commits if commit.stream == stream and commit.batch_id >= 0]
+        mine = {commit.batch_id: commit.columns for commit in batches if commit.query_id == query_id}
+        others = (commit.completed for commit in batches if commit.query_id != query_id)
+        return cls(last=max(mine, default=-1), columns=mine, others=max(others, default=""))
+
+
+def stale_commits(commits: Sequence[BatchCommit]) -> list[BatchCommit]:
+    """Return the commits whose token is lower than that of an earlier commit of their stream."""
+    highest: dict[str, int] = {}
+    stale = []
+    for commit in commits:
+        known = highest.get(commit.stream, commit.fencing_token)
+        if commit.fencing_token < known:
+            stale.append(commit)
+        highest[commit.stream] = max(known, commit.fencing_token)
+    return stale
+
+
+def repeated_batches(commits: Sequence[BatchCommit]) -> list[BatchCommit]:
+    """Return the commits of batches committed before; writes without a batch number never repeat one."""
+    seen: set[tuple[str, str, int]] = set()
+    repeated = []
+    for commit in commits:
+        if commit.batch_id >= 0 and commit.batch in seen:
+            repeated.append(commit)
+        seen.add(commit.batch)
+    return repeated

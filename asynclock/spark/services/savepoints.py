@@ -1,0 +1,262 @@
+"""Savepoints of the table together with the checkpoints of its streams, and the way back to one.
+
+A checkpoint that is ahead of its table skips what the table has lost. So a savepoint keeps a copy of every
+checkpoint beside Hudi's own savepoint, both made while the table is reserved, and a restore sets both back:
+what was dropped is read again. A restore leaves a mark until it is done; while the mark is there streams
+refuse to run, and a second run of the restore finishes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from asynclock.errors import ConfigError
+from asynclock.spark.cancel import Cancellable
+from asynclock.spark.hadoop import HadoopFiles
+from asynclock.spark.hudi.instants import COMPACTED, DELETES, DELTA_COMMIT
+from asynclock.spark.hudi.options import cleaning_options
+from asynclock.spark.hudi.restores import RestoreMark
+from asynclock.spark.hudi.running import session_for
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.report import RestoreReport
+from asynclock.spark.services.leaders import write_client
+from asynclock.spark.source.checkpoint import Checkpoint
+from asynclock.spark.writer.reservation import reserve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from pyspark.sql import SparkSession
+
+    from asynclock import sync
+    from asynclock.spark.spec.model import Spec, StreamSpec
+
+log = logging.getLogger(__name__)
+
+_BATCH: Final = re.compile("batch=([0-9]+)")
+
+
+def savepoint(spec: Spec, *, timeout: float | None = None, spark: SparkSession | None = None) -> str:
+    """Keep the table and the checkpoints of its streams as they are now, and return the savepoint's instant.
+
+    The table is reserved for the moment: streams that run finish their batch first and go on afterwards.
+    Cleaning keeps the files of a savepoint, and archiving what came after it, until it is deleted.
+
+    Args:
+        spec: The table and its streams.
+        timeout: Longest wait for the reservation, in seconds; None: no limit.
+        spark: A session with Hudi; None: the one that runs in this process, else one is started.
+
+    Raises:
+        ConfigError: Nothing is committed yet.
+        AcquireTimeoutError: The table was not reserved in time.
+        UnfinishedRestoreError: A restore has been left half done.
+    """
+    with _reserved(spec, timeout, spark, "asynclock savepoint") as work:
+        RestoreMark(spec, work.spark).refuse()
+        return work.keep()
+
+
+def restore(
+    spec: Spec, savepoint: str, *, timeout: float | None = None, spark: SparkSession | None = None
+) -> RestoreReport:
+    """Set the table and the checkpoints of its streams back to a savepoint.
+
+    What was committed since is dropped, later savepoints too. Streams that run wait meanwhile, and then
+    read again what was dropped; so do streams that are started later. The savepoint stays.
+
+    Args:
+        spec: The table and its streams.
+        savepoint: What ``savepoint`` returned.
+        timeout: Longest wait for the reservation, in seconds; None: no limit.
+        spark: A session with Hudi; None: the one that runs in this process, else one is started.
+
+    Raises:
+        ConfigError: There is no such savepoint, or a restore to another one has been left half done.
+            Nothing was changed.
+        AcquireTimeoutError: The table was not reserved in time. Nothing was changed.
+        LeaseLostError: The reservation was lost in the middle. Streams refuse to run until the restore has
+            been run again.
+    """
+    with session_for(spec, "asynclock restore", spark=spark) as found:
+        _Savepoints(spec, found).check(savepoint)  # before the streams have to wait
+        with _reserved(spec, timeout, found, "asynclock restore") as work:
+            return work.go_back(savepoint)
+
+
+def delete_savepoint(
+    spec: Spec, savepoint: str, *, timeout: float | None = None, spark: SparkSession | None = None
+) -> None:
+    """Let go of a savepoint, so that cleaning and archiving go on beyond it.
+
+    Raises:
+        ConfigError: There is no such savepoint.
+        AcquireTimeoutError: The table was not reserved in time.
+        UnfinishedRestoreError: A restore has been left half done.
+    """
+    with _reserved(spec, timeout, spark, "asynclock savepoint") as work:
+        RestoreMark(spec, work.spark).refuse()
+        work.savepoints.check(savepoint)
+        work.savepoints.delete(savepoint)
+
+
+class _Savepoints:
+    """The savepoints of a table: Hudi's, and the checkpoints that are kept with them."""
+
+    def __init__(self, spec: Spec, spark: SparkSession) -> None:
+        self._spec = spec
+        self._spark = spark
+        self._files = HadoopFiles(spark)
+        self._timeline = Timeline(spark, spec.table.path)
+
+    def folder(self, instant: str) -> str:
+        """Return where the checkpoints of a savepoint are."""
+        return f"{self._spec.table.kept}/savepoints/{instant}"
+
+    def streams(self, instant: str) -> list[str] | None:
+        """Return the streams whose checkpoints are kept; None if the copies are not complete."""
+        text = self._files.read(f"{self.folder(instant)}.json")
+        return None if text is None else list(json.loads(text)["streams"])
+
+    def note(self, instant: str, streams: list[str]) -> None:
+        """Note that the copies are complete."""
+        self._files.write(f"{self.folder(instant)}.json", json.dumps({"streams": streams}))
+
+    def all(self) -> list[str]:
+        """Return the instants of Hudi's savepoints whose checkpoints are kept, oldest first."""
+        return [instant for instant in self._timeline.savepoints() if self.streams(instant) is not None]
+
+    def check(self, instant: str) -> None:
+        """Refuse an instant that is no savepoint."""
+        known = self.all()
+        if instant in known:
+            return
+        what = (
+            "Hudi has it, but no checkpoints were kept with it" if self._is_hudis(instant) else "it is none"
+        )
+        has = f"there are {', '.join(known)}" if known else "there is none"
+        reason = (
+            f"no savepoint of the table {self._spec.table.path} to go back to: {what}; {has}. Nothing was "
+            "changed; asynclock pipeline savepoint makes one"
+        )
+        raise ConfigError(setting="savepoint", value=instant, reason=reason)
+
+    def delete(self, instant: str) -> None:
+        """Delete a savepoint and its copies; also if that was begun before."""
+        self._files.delete(f"{self.folder(instant)}.json")
+        self._files.delete(self.folder(instant))
+        if self._is_hudis(instant):
+            with self.client() as client:
+                client.deleteSavepoint(instant)
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[Any]:
+        """Yield Hudi's write client."""
+        with write_client(self._spec, self._spark, cleaning_options(self._spec)) as client:
+            yield client
+
+    def _is_hudis(self, instant: str) -> bool:
+        return instant in self._timeline.savepoints()
+
+
+@contextlib.contextmanager
+def _reserved(spec: Spec, timeout: float | None, spark: SparkSession | None, app: str) -> Iterator[_Work]:
+    with (
+        session_for(spec, app, spark=spark) as found,
+        reserve(spec, timeout=timeout, spark=found) as lease,
+    ):
+        jobs = Cancellable(found, f"{app} {uuid.uuid4()}")
+        lease.on_lost(lambda _: jobs.cancel())
+        with jobs.running():
+            yield _Work(spec, found, lease)
+
+
+class _Work:
+    """Work on the savepoints of a table that is reserved for it."""
+
+    def __init__(self, spec: Spec, spark: SparkSession, lease: sync.Lease) -> None:
+        self.spark = spark
+        self.savepoints = _Savepoints(spec, spark)
+        self._spec = spec
+        self._lease = lease
+        self._files = HadoopFiles(spark)
+        self._timeline = Timeline(spark, spec.table.path)
+
+    def keep(self) -> str:
+        """Make a savepoint."""
+        done = [
+            instant.requested
+            for instant in self._timeline.instants()
+            if instant.action in {DELTA_COMMIT, COMPACTED} and instant.completed is not None
+        ]
+        if not done:
+            reason = "nothing is committed to the table yet, so there is nothing to keep"
+            raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
+        instant = max(done)
+        if instant in self.savepoints.all():
+            return instant
+        streams = []
+        for stream in self._spec.streams:
+            self._lease.check()
+            copy = f"{self.savepoints.folder(instant)}/{stream.name}"
+            self._files.delete(copy)
+            if self._files.exists(stream.checkpoint):
+                self._files.copy(stream.checkpoint, copy)
+                streams.append(stream.name)
+        self.savepoints.note(instant, streams)
+        self._lease.check()
+        if instant not in self._timeline.savepoints():
+            with self.savepoints.client() as client:
+                client.savepoint(instant, "asynclock", "with the checkpoints of the streams")
+        return instant
+
+    def go_back(self, savepoint: str) -> RestoreReport:
+        """Set table and checkpoints back; each step may be repeated."""
+        mark = RestoreMark(self._spec, self.spark)
+        if (begun := mark.savepoint()) not in {None, savepoint}:
+            reason = (
+                f"a restore to {begun} has been left half done; finish that one first. Nothing was changed"
+            )
+            raise ConfigError(setting="savepoint", value=savepoint, reason=reason)
+        self.savepoints.check(savepoint)
+        self._timeline.refresh()
+        dropped = [commit for commit in self._timeline.commits if commit.requested > savepoint]
+        self._lease.check()
+        mark.put(savepoint)
+        for later in self._timeline.savepoints():
+            if later > savepoint:  # Hudi rolls back no commit that has a savepoint
+                self.savepoints.delete(later)
+        with self.savepoints.client() as client:
+            client.restoreToSavepoint(savepoint)
+        kept = self.savepoints.streams(savepoint) or []
+        for stream in self._spec.streams:
+            self._lease.check()
+            self._set_back(stream, f"{self.savepoints.folder(savepoint)}/{stream.name}", stream.name in kept)
+        self._lease.check()
+        mark.remove()
+        log.info("the table %s is at the savepoint %s", self._spec.table.path, savepoint)
+        return RestoreReport(
+            savepoint=savepoint,
+            dropped=len(dropped),
+            undone_deletes=tuple(commit.query_id for commit in dropped if commit.stream == DELETES),
+        )
+
+    def _set_back(self, stream: StreamSpec, copy: str, is_kept: bool) -> None:  # noqa: FBT001
+        """Set the checkpoint of one stream back; one that was not there then reads all files again."""
+        self._files.delete(stream.checkpoint)
+        if not is_kept:
+            return
+        self._files.copy(copy, stream.checkpoint)
+        # Batches that are read again put their bad rows aside again, perhaps in batches of other numbers.
+        done = [int(name) for name in self._files.names(f"{stream.checkpoint}/commits") if name.isdigit()]
+        query_id = Checkpoint(self._spec, stream, self.spark).query_id()
+        aside = f"{stream.quarantine}/query={query_id}"
+        for name in self._files.names(aside):
+            if (batch := _BATCH.fullmatch(name)) and int(batch[1]) > max(done, default=-1):
+                self._files.delete(f"{aside}/{name}")

@@ -1,0 +1,154 @@
+"""The kinds of a table, and which types, merges, concurrencies and markers go together.
+
+A *splice* table is merge-on-read with buckets, non-blocking concurrency control and the splice merge: each
+part needs the others, so nothing else is accepted. A *plain* table is an ordinary Hudi table whose streams
+write whole rows. What Hudi refuses, and what would lose data, is refused here, with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from asynclock.errors import ConfigError
+from asynclock.spark.spec.toml import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TableKind = Literal["splice", "plain"]
+TableType = Literal["mor", "cow"]
+Merge = Literal["splice", "event_time", "commit_time", "partial_update"]
+Concurrency = Literal["nbcc", "occ", "occ-early"]
+Markers = Literal["direct", "timeline-server"]
+
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "kind": get_args(TableKind),
+    "type": get_args(TableType),
+    "merge": get_args(Merge),
+    "concurrency": get_args(Concurrency),
+    "markers": get_args(Markers),
+}
+_NEEDS_PLAIN: Final = 'drop the key, or set kind = "plain" for a table of whole rows'
+_SPLICE: Final[Mapping[str, tuple[str, str]]] = {
+    "type": ("mor", "the streams of a splice table append to logs, so it is merge-on-read"),
+    "merge": ("splice", "in a splice table each stream has an ordering of its own"),
+    "concurrency": ("nbcc", "under optimistic concurrency control streams of a splice table would starve"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Defaults:
+    """What a spec need not say.
+
+    Attributes:
+        type: Merge-on-read or copy-on-write.
+        merge: Which of two records of a key wins.
+        concurrency: What writers do about each other.
+    """
+
+    type: TableType
+    merge: Merge
+    concurrency: Concurrency
+
+
+DEFAULTS: Final[Mapping[str, Defaults]] = {
+    "splice": Defaults(type="mor", merge="splice", concurrency="nbcc"),
+    "plain": Defaults(type="cow", merge="event_time", concurrency="occ"),
+}
+
+
+def check_combination(given: Mapping[str, str], buckets: int) -> None:
+    """Refuse a combination that Hudi refuses or that loses data.
+
+    Args:
+        given: The value of each of ``CHOICES``.
+        buckets: Hash buckets per partition; 0: none, and Hudi looks for the file of a key.
+
+    Raises:
+        ConfigError: The setting that has to change, and why.
+    """
+    for setting, known in CHOICES.items():
+        if given[setting] not in known:
+            raise _wrong(setting, given[setting], unknown_name(given[setting], known))
+    if given["kind"] == "plain":
+        _check_plain(given, buckets)
+        return
+    for setting, (needed, because) in _SPLICE.items():
+        if given[setting] != needed:
+            raise _wrong(setting, given[setting], f"{because}; {_NEEDS_PLAIN}")
+
+
+def _check_plain(given: Mapping[str, str], buckets: int) -> None:
+    merge, concurrency = given["merge"], given["concurrency"]
+    if merge == "splice":
+        reason = 'a plain table has one ordering for the whole row; choose another merge, or kind = "splice"'
+        raise _wrong("merge", merge, reason)
+    if given["type"] == "mor" and not buckets:
+        reason = (
+            "without buckets Hudi puts new keys into base files, and one of an unfinished write hides rows "
+            'that are committed; use 1 or more, or type = "cow"'
+        )
+        raise _wrong("buckets", buckets, reason)
+    if concurrency != "nbcc":
+        return
+    if given["type"] != "mor":
+        reason = (
+            "Hudi's non-blocking concurrency control needs merge-on-read, so that writers append to the same "
+            'files: set type = "mor", or use occ'
+        )
+        raise _wrong("concurrency", concurrency, reason)
+    if merge != "event_time":
+        reason = (
+            f"under {merge} the later commit wins, and commits that overlap have no order: one of them would "
+            'be lost by chance; use merge = "event_time", or occ'
+        )
+        raise _wrong("concurrency", concurrency, reason)
+
+
+def check_whole_rows(
+    streams: Mapping[str, Mapping[str, str]], orderings: Mapping[str, str], *, merge: str, buckets: int
+) -> None:
+    """Refuse streams of a plain table whose events are not rows of one table.
+
+    Args:
+        streams: For each stream the types of its columns, those of the key and the partitions left out.
+        orderings: For each stream its ordering column.
+        merge: The merge of the table.
+        buckets: Its hash buckets per partition; 0: none.
+
+    Raises:
+        ConfigError: The setting that has to change, and why.
+    """
+    if len(streams) > 1 and not buckets:
+        reason = (
+            "without buckets two streams that bring a new key at the same time put it into two files, and "
+            "Hudi sees no conflict; use 1 or more, or one stream"
+        )
+        raise _wrong("table.buckets", buckets, reason)
+    first, expected = next(iter(streams.items()))
+    known: dict[str, tuple[str, str, str]] = {}
+    for stream, types in streams.items():
+        if orderings[stream] != orderings[first]:
+            reason = (
+                f"a plain table has one ordering column, and that of stream {first!r} is "
+                f"{orderings[first]!r}; use the same in each stream"
+            )
+            raise _wrong(f"streams.{stream}.ordering", orderings[stream], reason)
+        for name, type_ in types.items():
+            other, spelled, found = known.setdefault(name.lower(), (stream, name, type_))
+            if (spelled, found) != (name, type_):
+                reason = f"stream {other!r} has {spelled} as {found}, and a plain table has one for both"
+                raise _wrong(f"streams.{stream}.columns.{name}", type_, f"{reason}; declare the same")
+        if merge != "partial_update" and (lacking := sorted(expected.keys() ^ types.keys())):
+            name = lacking[0]
+            having, lacks = (first, stream) if name in expected else (stream, first)
+            reason = (
+                f"stream {lacks!r} lacks the column {name} of stream {having!r}: its events are whole rows "
+                'and would turn the value to null; add the column, or set merge = "partial_update"'
+            )
+            raise _wrong(f"streams.{lacks}.columns", sorted(streams[lacks]), reason)
+
+
+def _wrong(setting: str, value: object, reason: str) -> ConfigError:
+    return ConfigError(setting=setting, value=value, reason=reason)

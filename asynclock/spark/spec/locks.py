@@ -1,0 +1,73 @@
+"""The locks of a table, as a spec names them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from asynclock import sync
+from asynclock._secrets import HIDDEN
+from asynclock.backends._url import refuse_credentials
+from asynclock.client import connect
+from asynclock.errors import BackendNotInstalledError, ConfigError
+from asynclock.spark.spec.environment import refuse_literal_option, resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from asynclock.settings import LeaseSettings
+
+_CUSTOMER_KEY: Final = "sse_customer_key"
+_OF_CONNECT: Final = frozenset({"clock", "events", "holder", "renewal", "settings"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocksSpec:
+    """The place and times of the pipeline's leases.
+
+    Attributes:
+        url: URL of the locks, as for ``asynclock.connect``; in a spec, by default beside the table.
+        settings: Times of the leases.
+        options: Options of the store; secrets only as ``FromEnvironment``.
+        moved_from: URL of the locks that the table was written under before, which nobody uses any more.
+    """
+
+    url: str
+    settings: LeaseSettings
+    options: Mapping[str, object] = field(default_factory=dict, hash=False)
+    moved_from: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self.options.items():
+            refuse_literal_option(name, value)
+            if name in _OF_CONNECT:
+                raise ConfigError(setting=name, value=HIDDEN, reason="no such option of a store")
+        # A spec may name a store whose package is not installed on this machine.
+        with suppress(BackendNotInstalledError):
+            connect(self.url, settings=self.settings, **self._resolved())
+        if self.moved_from is not None:
+            refuse_credentials("moved_from", self.moved_from)
+
+    def connect(self, *, holder: str | None = None) -> sync.LockClient:
+        """Return a client of the locks; no I/O.
+
+        Args:
+            holder: Who holds the leases of this client, for others; None: this process.
+
+        Raises:
+            ConfigError: A secret is no longer in the environment.
+            BackendNotInstalledError: The package of the store is missing.
+        """
+        return sync.connect(self.url, settings=self.settings, holder=holder, **self._resolved())
+
+    def _resolved(self) -> dict[str, Any]:
+        options = resolved(self.options)
+        if isinstance(key := options.get(_CUSTOMER_KEY), str):
+            try:
+                options[_CUSTOMER_KEY] = base64.b64decode(key, validate=True)
+            except binascii.Error:
+                raise ConfigError(setting=_CUSTOMER_KEY, value=HIDDEN, reason="must be in base64") from None
+        return options

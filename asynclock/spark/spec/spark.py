@@ -1,0 +1,74 @@
+"""The Spark that a spec runs on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from asynclock.backends._url import refuse_credentials
+from asynclock.errors import ConfigError
+from asynclock.spark.spec.environment import FromEnvironment, refuse_literal_setting, resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MASTER: Final = re.compile(
+    r"local(\[(\d+|\*)(,\s*\d+)?\])?|local-cluster\[\d+,\s*\d+,\s*\d+\]|spark://\S+|yarn|k8s://\S+"
+)
+_PACKAGE: Final = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkSpec:
+    """How Spark is started, where it does not run already and ``spark-submit`` does not start it.
+
+    Attributes:
+        master: Spark's master URL; None: ``local[*]``.
+        conf: Settings of Spark by their full names.
+        packages: Maven coordinates that Spark downloads, in addition to what a splice table needs.
+    """
+
+    master: str | None = None
+    conf: Mapping[str, str | FromEnvironment] = field(default_factory=dict, hash=False)
+    packages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.master is not None:
+            refuse_credentials("master", self.master)
+            if not _MASTER.fullmatch(self.master):
+                reason = "must be Spark's master: local[*], spark://host:7077, yarn or k8s://host:443"
+                raise ConfigError(setting="master", value=self.master, reason=reason)
+        for name, value in self.conf.items():
+            setting = f"conf.{name}"
+            refuse_literal_setting(setting, value)
+            if name == "spark.master":
+                raise ConfigError(setting=setting, value=value, reason="the master has a key of its own")
+            if not name.startswith("spark."):
+                prefixed = f"spark.hadoop.{name}" if name.startswith("fs.") else f"spark.{name}"
+                reason = (
+                    f"settings of Spark begin with 'spark.', those of Hadoop with 'spark.hadoop.': {prefixed}"
+                )
+                raise ConfigError(setting=setting, value="...", reason=reason)
+        resolved({f"conf.{name}": value for name, value in self.conf.items()})
+        for package in self.packages:
+            if not _PACKAGE.fullmatch(package):
+                reason = "must be Maven coordinates: group:artifact:version"
+                raise ConfigError(setting="packages", value=package, reason=reason)
+
+    def plain(self) -> dict[str, str]:
+        """Return the settings that stand in the spec, the packages among them."""
+        plain = {name: value for name, value in self.conf.items() if isinstance(value, str)}
+        if self.packages:
+            given = plain.get("spark.jars.packages")
+            plain["spark.jars.packages"] = ",".join([*filter(None, [given]), *self.packages])
+        return plain
+
+    def secret(self) -> dict[str, str]:
+        """Return the settings that stand in the environment.
+
+        Raises:
+            ConfigError: A variable is not set.
+        """
+        secrets = {name: value for name, value in self.conf.items() if isinstance(value, FromEnvironment)}
+        return {name: str(value) for name, value in resolved(secrets).items()}

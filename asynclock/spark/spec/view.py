@@ -1,0 +1,72 @@
+"""The names that the columns of the streams have in the view."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from asynclock.errors import ConfigError
+from asynclock.spark.spec.toml import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+COLUMN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+OwnColumn = tuple[str, str]
+"""A stream and one of its columns."""
+
+
+def check_renamed(renamed: Mapping[str, str], columns: Iterable[str]) -> None:
+    """Refuse a new name for a column that a stream does not have in the view, or one that no column has.
+
+    Raises:
+        ConfigError: The setting is ``as.`` and the column.
+    """
+    known = list(columns)
+    for name, shown in renamed.items():
+        if name not in known:
+            raise ConfigError(setting=f"as.{name}", value=shown, reason=unknown_name(name, known))
+        if not COLUMN_NAME.fullmatch(shown):
+            reason = "column names are letters, digits and _, the first a letter"
+            raise ConfigError(setting=f"as.{name}", value=shown, reason=reason)
+
+
+def view_names(
+    own: Iterable[OwnColumn], renamed: Mapping[OwnColumn, str], shared: Iterable[str]
+) -> dict[OwnColumn, str]:
+    """Return the name of each column of a stream in the view.
+
+    A name that one stream has stays plain; one that several streams have becomes ``<stream>__<name>``. A
+    renamed column counts under the name that it has in its stream, so that a renaming changes no other name.
+
+    Args:
+        own: The columns that the streams own, without tombstones.
+        renamed: The names that the spec gives to some of them.
+        shared: The key and partition columns, which keep their names.
+
+    Raises:
+        ConfigError: Two columns would have one name. Names that differ in case only are one name to Spark.
+    """
+    columns = list(own)
+    times = Counter(name.lower() for _, name in columns)
+    names = {
+        (stream, name): renamed.get((stream, name), name if times[name.lower()] == 1 else f"{stream}__{name}")
+        for stream, name in columns
+    }
+    for (stream, name), others in _collisions(names, shared):
+        reason = (
+            f"the view would have two columns {names[stream, name]!r}: {name!r} of stream {stream!r} and "
+            f"{others}; give one of them another name with as"
+        )
+        raise ConfigError(setting=f"streams.{stream}.as.{name}", value=names[stream, name], reason=reason)
+    return names
+
+
+def _collisions(names: Mapping[OwnColumn, str], shared: Iterable[str]) -> Iterator[tuple[OwnColumn, str]]:
+    taken = {name.lower(): "a key or partition column" for name in shared}
+    for (stream, name), shown in names.items():
+        if shown.lower() in taken:
+            yield (stream, name), taken[shown.lower()]
+        taken[shown.lower()] = f"{name!r} of stream {stream!r}"

@@ -1,0 +1,80 @@
+"""Write again after a conflict: under optimistic concurrency control the loser of two writes fails."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from py4j.protocol import Py4JJavaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asynclock import sync
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+ATTEMPTS: Final = 20
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
+# Each says that another writer has committed, or is about to, and that nothing of this write can be read.
+_CONFLICTS: Final = (
+    "HoodieWriteConflictException",
+    "HoodieEarlyConflictDetectionException",
+    "HoodieClusteringUpdateException",
+)
+
+
+def until_no_conflict(
+    write: Callable[[], T],
+    lease: sync.Lease,
+    what: str,
+    *,
+    sleep: Callable[[float], object] = time.sleep,
+    rng: random.Random | None = None,
+) -> T:
+    """Call ``write`` until no other writer's commit conflicts with it, at most ``ATTEMPTS`` times.
+
+    A pause before each further attempt, random and on average twice as long as the one before, lets writers
+    of one pace get out of step.
+
+    Args:
+        write: One attempt.
+        lease: The lease of the stream, checked before each further attempt.
+        what: What is written, for the log.
+        sleep: Waits so many seconds.
+        rng: Source of the pauses.
+
+    Raises:
+        Py4JJavaError: The last attempt conflicted too, or an attempt failed for another reason. Nothing of a
+            conflicting attempt can be read; the cleaning service removes its files.
+        LeaseLostError: The lease ended; nothing was written.
+    """
+    rng = rng or random.Random()  # noqa: S311  no secret
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return write()
+        except Py4JJavaError as error:
+            if (conflict := conflict_of(error)) is None:
+                raise
+            pause = rng.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt))
+            log.info("%s: %s at attempt %d; again in %.1f s", what, conflict, attempt, pause)
+        sleep(pause)
+        lease.check()
+    return write()
+
+
+def conflict_of(error: Py4JJavaError) -> str | None:
+    """Return the name of the exception with which Hudi reported a conflict; None for another error."""
+    cause: Any = error.java_exception
+    while cause is not None:
+        name = str(cause.getClass().getSimpleName())
+        if name in _CONFLICTS:
+            return name
+        cause = cause.getCause()
+    # An exception of a task reaches the driver as text.
+    text = str(error)
+    return next((name for name in _CONFLICTS if name in text), None)

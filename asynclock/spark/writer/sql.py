@@ -1,0 +1,31 @@
+"""SQL text, because building each column by hand costs several calls to the JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def quoted(name: str) -> str:
+    """Return a column's name for SQL."""
+    return f"`{name}`"  # column names have no backticks
+
+
+def required(name: str, empty: str = "false", complaints: Iterable[tuple[str, str]] = ()) -> str:
+    """Return SQL for the value of a required column, which fails if the value is missing or unfit."""
+    column = quoted(name)
+    cases = [(f"{column} IS NULL OR {empty}", f"'{name} is missing'"), *complaints]
+    whens = " ".join(
+        f"WHEN {wrong} THEN raise_error(concat('a row cannot be written: ', {reason}, '; nothing was'))"
+        for wrong, reason in cases
+    )
+    return f"CASE {whens} ELSE {column} END"
+
+
+def nullable(value: str, name: str) -> str:
+    """Return SQL for a column that may be null."""
+    # Without an ELSE Spark treats the value as nullable, and so does the commit's schema, which becomes the
+    # table's. It has to: a column that one stream always fills is null in the other streams' records.
+    return f"CASE WHEN true THEN {value} END AS {quoted(name)}"

@@ -1,0 +1,400 @@
+"""Plain tables: whole rows under optimistic concurrency control, in every merge, against an oracle."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from asynclock.errors import SpecError
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.reader.snapshot import read
+from asynclock.spark.reader.validation import validate
+from asynclock.spark.services.leaders import run_services
+from asynclock.spark.spec.load import load_spec
+from asynclock.spark.writer.conflicts import until_no_conflict
+from asynclock.spark.writer.streams import run
+from tests.spark.pipeline_kit import EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.spec.model import Spec
+
+pytestmark = pytest.mark.timeout(300)
+
+NAMES = ("k", "at", "x", "note")
+STREAM = """
+[streams.{name}]
+source = "in/{name}/*"
+format = "csv"
+ordering = "at"
+checkpoint = "checkpoints/{name}"
+max_files_per_trigger = 1
+columns = {{ at = "bigint", x = "int", note = "string" }}
+"""
+CASES = [
+    ("cow-event_time", "occ"),
+    ("cow-commit_time", "occ"),
+    ("mor-partial_update", "occ"),
+    ("cow-event_time", "early-served"),
+    ("cow-commit_time", "early-direct"),
+    ("mor-partial_update", "early-direct"),
+    ("mor-partial_update", "early-served"),
+]
+TABLES = {
+    "cow-event_time": 'type = "cow"\nmerge = "event_time"\nbuckets = 1',
+    "cow-commit_time": 'type = "cow"\nmerge = "commit_time"\nbuckets = 1',
+    "mor-partial_update": 'type = "mor"\nmerge = "partial_update"\nbuckets = 1',
+}
+CONCURRENCY = {
+    "occ": 'concurrency = "occ"',
+    "early-direct": 'concurrency = "occ-early"\nmarkers = "direct"',
+    "early-served": 'concurrency = "occ-early"\nmarkers = "timeline-server"',
+}
+
+Event = dict[str, Any]
+
+
+class Plain:
+    """A plain table of two streams, in a folder of its own."""
+
+    def __init__(self, folder: Path, spark: SparkSession, table: str) -> None:
+        self.folder = folder
+        self.spark = spark
+        self.files: dict[str, list[list[Event]]] = {"a": [], "b": []}
+        self._count = 0
+        for name in self.files:
+            (folder / "in" / name).mkdir(parents=True)
+        head = f'[table]\npath = "table"\nkey = ["k"]\nkind = "plain"\n{table}\n'
+        locks = '[locks]\nurl = "locks"\nvalidity = 10.0\n'
+        path = folder / "spec.toml"
+        path.write_text(head + locks + "".join(STREAM.format(name=name) for name in self.files))
+        self.spec: Spec = load_spec(path)
+
+    def deliver(self, stream: str, *events: Event) -> None:
+        """One more file of a stream, and so one more batch."""
+        self._count += 1
+        lines = [",".join("" if event.get(n) is None else str(event[n]) for n in NAMES) for event in events]
+        path = self.folder / "in" / stream / f"{self._count:04}.csv"
+        hidden = path.with_name(f".{path.name}")
+        hidden.write_text("\n".join([",".join(NAMES), *lines, ""]))
+        os.utime(hidden, (EPOCH + self._count, EPOCH + self._count))
+        hidden.rename(path)
+        self.files[stream].append(list(events))
+
+    def run(self, *streams: str) -> None:
+        """Write what is there, and end."""
+        run(self.spec, streams=streams or None, once=True, spark=self.spark)
+
+    def rows(self) -> dict[str, tuple[Any, ...]]:
+        """The rows that a reader sees, by key."""
+        found = read(self.spec, self.spark).collect()
+        assert len({row["k"] for row in found}) == len(found), "a key has two rows"
+        return {row["k"]: tuple(row[name] for name in NAMES[1:]) for row in found}
+
+    def expected(self) -> dict[str, tuple[Any, ...]]:
+        """What the oracle makes of the batches in the order of their commits."""
+        timeline = Timeline(self.spark, self.spec.table.path)
+        timeline.refresh()
+        batches = [self.files[commit.stream][commit.batch_id] for commit in timeline.commits]
+        assert len(batches) == sum(map(len, self.files.values())), "a batch is missing or repeated"
+        return merged(self.spec.table.merge, (event for batch in batches for event in batch))
+
+
+def merged(merge: str, events: Iterable[Event]) -> dict[str, tuple[Any, ...]]:
+    """The rows that the rule of a merge gives, event by event."""
+    rows: dict[str, Event] = {}
+    for event in events:
+        before = rows.get(event["k"])
+        if merge == "event_time" and before and before["at"] > event["at"]:
+            continue
+        kept = before if merge == "partial_update" and before else {}
+        rows[event["k"]] = kept | {name: value for name, value in event.items() if value is not None}
+    return {key: tuple(row.get(name) for name in NAMES[1:]) for key, row in rows.items()}
+
+
+@pytest.mark.parametrize(("table", "concurrency"), CASES)
+def test_streams_that_write_the_same_rows_at_the_same_time_lose_nothing(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, table: str, concurrency: str
+) -> None:
+    """Late events, nulls and conflicts: after each run, and after the services, the table is the oracle's."""
+    plain = Plain(tmp_path, spark, f"{TABLES[table]}\n{CONCURRENCY[concurrency]}")
+    plain.deliver("a", {"k": "1", "at": 5, "x": 1, "note": "a"}, {"k": "2", "at": 5, "x": 2, "note": "a"})
+    plain.deliver("b", {"k": "1", "at": 3, "x": 3}, {"k": "2", "at": 9, "note": "b"}, {"k": "3", "at": 1})
+    plain.run("a")
+    plain.run("b")
+    assert plain.rows() == plain.expected()
+
+    rng = random.Random(7)
+    moments = rng.sample(range(10, 1000), 60)
+    for _ in range(4):
+        for stream in ("a", "b"):
+            events = [
+                {
+                    "k": str(rng.randrange(5)),
+                    "at": moments.pop(),
+                    "x": rng.choice([None, rng.randrange(100)]),
+                    "note": rng.choice([None, stream]),
+                }
+                for _ in range(6)
+            ]
+            plain.deliver(stream, *events)
+    caplog.set_level(logging.INFO, "asynclock.spark.writer.conflicts")
+    plain.run()
+
+    assert plain.rows() == plain.expected()
+    assert any(
+        "ConflictException" in message or "ConflictDetection" in message for message in caplog.messages
+    )
+    run_services(plain.spec, once=True, spark=spark)
+    assert plain.rows() == plain.expected()
+
+
+def test_a_plain_table_may_be_written_without_waiting(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Merge-on-read with buckets takes non-blocking concurrency control: no commit fails, by any order."""
+    plain = Plain(tmp_path, spark, 'type = "mor"\nconcurrency = "nbcc"\nbuckets = 1')
+    caplog.set_level(logging.INFO, "asynclock.spark.writer.conflicts")
+    for number in range(3):
+        plain.deliver(
+            "a", {"k": "1", "at": 2 * number, "x": number}, {"k": "2", "at": 7 - number, "x": number}
+        )
+        plain.deliver("b", {"k": "1", "at": 5 - 2 * number, "note": f"b{number}"})
+    plain.run()
+
+    assert plain.rows() == plain.expected()
+    assert caplog.messages == []
+    run_services(plain.spec, once=True, spark=spark)
+    assert plain.rows() == plain.expected()
+
+
+@pytest.mark.parametrize("merge", ["event_time", "commit_time", "partial_update"])
+def test_rows_of_one_batch_are_merged_in_the_order_of_arrival(
+    spark: SparkSession, tmp_path: Path, merge: str
+) -> None:
+    """How the rows are cut into batches makes no difference: one batch gives what three would."""
+    plain = Plain(tmp_path, spark, f'merge = "{merge}"')
+    events = [
+        {"k": "1", "at": 5, "x": 1, "note": "first"},
+        {"k": "1", "at": 9, "x": None, "note": "second"},
+        {"k": "1", "at": 7, "x": 3, "note": None},
+        {"k": "2", "at": 1, "x": 1, "note": None},
+        {"k": "2", "at": 1, "x": 2, "note": None},
+    ]
+    plain.deliver("a", *events)
+    plain.run("a")
+
+    assert plain.rows() == merged(merge, events)
+
+
+def test_a_batch_of_a_plain_table_is_written_once(spark: SparkSession, tmp_path: Path) -> None:
+    """A kill between the commit and the checkpoint repeats the batch, which is on the timeline already."""
+    plain = Plain(tmp_path, spark, 'merge = "commit_time"')
+    plain.deliver("a", {"k": "1", "at": 1, "x": 1})
+    plain.run("a")
+    plain.deliver("b", {"k": "1", "at": 2, "x": 2})
+    plain.run("b")
+    (tmp_path / "checkpoints/a/commits/0").unlink()
+    (tmp_path / "checkpoints/a/commits/.0.crc").unlink(missing_ok=True)
+    plain.run("a")
+
+    assert plain.rows() == {"1": (2, 2, None)}
+
+
+def test_a_clustering_beside_a_stream_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    """Copy-on-write files are joined and sorted after so many commits, and the stream goes on."""
+    plain = Plain(tmp_path, spark, "")
+    text = plain.spec.path.read_text().replace('kind = "plain"', 'kind = "plain"\nbuckets = 0')
+    services = '[services]\nclustering = { every_commits = 2, sort_by = ["x"] }\n'
+    text = text[: text.index("[streams.b]")].replace("[locks]", f"{services}[locks]")
+    plain.spec.path.write_text(text)
+    plain.spec = load_spec(plain.spec.path)
+    for number in range(3):
+        plain.deliver("a", *({"k": f"{number}-{n}", "at": n, "x": n} for n in range(3)))
+    plain.run()
+
+    report = run_services(plain.spec, once=True, spark=spark)
+
+    assert len(report.clusterings) == 1
+    assert plain.rows() == plain.expected()
+    plain.deliver("a", {"k": "0-0", "at": 9, "note": "later"})
+    plain.run()
+    assert plain.rows() == plain.expected()
+
+
+@pytest.mark.parametrize("table", ['type = "cow"', 'type = "mor"'])
+def test_streams_that_bring_the_same_new_keys_at_the_same_time_store_each_once(
+    spark: SparkSession, tmp_path: Path, table: str
+) -> None:
+    """The bucket of a key shows the conflict also where neither stream has a file yet: in new partitions."""
+    plain = Plain(tmp_path, spark, f'{table}\nbuckets = 1\npartition_by = ["k"]')
+    for number in range(4):
+        plain.deliver("a", {"k": f"new {number}", "at": 1, "x": 1})
+        plain.deliver("b", {"k": f"new {number}", "at": 2, "x": 2})
+    plain.run()
+
+    assert plain.rows() == {f"new {number}": (2, 2, None) for number in range(4)}
+
+
+def test_services_inside_of_the_writes_leave_nothing_to_run_beside_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The writes of the table compact it; a run of its services is refused with the reason."""
+    plain = Plain(tmp_path, spark, 'type = "mor"')
+    text = plain.spec.path.read_text()
+    services = '[services]\nmode = "inline"\ncompaction = { every_commits = 2 }\n'
+    plain.spec.path.write_text(text.replace("[locks]", f"{services}[locks]"))
+    plain.spec = load_spec(plain.spec.path)
+    for number in range(4):
+        plain.deliver("a", {"k": "1", "at": number, "x": number})
+    plain.run("a")
+
+    timeline = Timeline(spark, plain.spec.table.path)
+    assert any(instant.action == "commit" and instant.completed for instant in timeline.instants())
+    assert plain.rows() == plain.expected()
+    with pytest.raises(SpecError, match="run inside of its writes") as caught:
+        run_services(plain.spec, once=True, spark=spark)
+    assert caught.value.key == "services.mode"
+
+
+@pytest.mark.parametrize(
+    ("made_as", "described_as", "named"),
+    [
+        ('merge = "commit_time"', 'merge = "partial_update"', "hoodie.table.partial.update.mode"),
+        ('merge = "partial_update"', 'merge = "commit_time"', "hoodie.table.partial.update.mode"),
+        ('merge = "event_time"', 'merge = "commit_time"', "hoodie.record.merge.mode"),
+        ('type = "cow"', 'type = "mor"', "hoodie.table.type"),
+    ],
+)
+def test_a_table_of_another_kind_is_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path, made_as: str, described_as: str, named: str
+) -> None:
+    """Type and merge are fixed when a table is created, and reading it otherwise would show other values."""
+    plain = Plain(tmp_path, spark, made_as)
+    plain.deliver("a", {"k": "1", "at": 1, "x": 1})
+    plain.run("a")
+    before = plain.rows()
+    text = plain.spec.path.read_text()
+    plain.spec.path.write_text(text.replace(made_as, described_as))
+    other = load_spec(plain.spec.path)
+
+    with pytest.raises(SpecError, match=named):
+        run(other, once=True, spark=spark)
+    with pytest.raises(SpecError, match=named):
+        read(other, spark)
+
+    assert plain.rows() == before
+
+
+def test_a_plain_table_is_not_validated_as_if_it_were_a_splice(spark: SparkSession, tmp_path: Path) -> None:
+    """Its rows have no streams to be compared with."""
+    plain = Plain(tmp_path, spark, "")
+
+    with pytest.raises(SpecError, match="only splice tables") as caught:
+        validate(plain.spec, spark)
+
+    assert (caught.value.key, caught.value.line) == ("table.kind", 4)
+
+
+def test_a_tombstone_hides_a_row_of_a_plain_table(spark: SparkSession, tmp_path: Path) -> None:
+    """The row stays hidden from older events and comes back with a newer one."""
+    plain = Plain(tmp_path, spark, "")
+    text = plain.spec.path.read_text().replace('note = "string" }', 'note = "string", deleted = "boolean" }')
+    plain.spec.path.write_text(text)
+    plain.spec = load_spec(plain.spec.path)
+    for number, (at, deleted) in enumerate([(5, "false"), (9, "true"), (7, "false")]):
+        path = tmp_path / "in" / "a" / f"{number}.csv"
+        path.write_text(f"k,at,x,note,deleted\n1,{at},1,,{deleted}\n")
+        os.utime(path, (EPOCH + number, EPOCH + number))
+        plain.run("a")
+    assert plain.rows() == {}
+
+    (tmp_path / "in" / "a" / "9.csv").write_text("k,at,x,note,deleted\n1,10,4,,false\n")
+    plain.run("a")
+    assert plain.rows() == {"1": (10, 4, None)}
+
+
+class Lease:
+    """Counts the looks at a lease."""
+
+    def __init__(self) -> None:
+        self.checks = 0
+
+    def check(self) -> None:
+        """One look."""
+        self.checks += 1
+
+
+def java_error(spark: SparkSession, name: str, *, wrapped: bool = False) -> Py4JJavaError:
+    """An exception of the JVM, as py4j raises it."""
+    jvm: Any = spark._jvm
+    exception = getattr(jvm.org.apache.hudi.exception, name)("overlapping writes")
+    if wrapped:
+        exception = jvm.java.lang.RuntimeException("job failed", exception)
+    return Py4JJavaError("", exception)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HoodieWriteConflictException",
+        "HoodieEarlyConflictDetectionException",
+        "HoodieClusteringUpdateException",
+    ],
+)
+def test_a_write_that_conflicts_is_written_again_under_the_same_lease(
+    spark: SparkSession, name: str, *, wrapped: bool
+) -> None:
+    """Each attempt after the first is preceded by a pause and a look at the lease."""
+    lease, pauses = Lease(), list[float]()
+    outcomes: list[Any] = [java_error(spark, name, wrapped=wrapped), java_error(spark, name), "written"]
+
+    def write() -> str:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return str(outcome)
+
+    done = until_no_conflict(write, lease, "a batch", sleep=pauses.append, rng=random.Random(1))  # type: ignore[arg-type]
+
+    assert done == "written"
+    assert (lease.checks, len(pauses)) == (2, 2)
+    assert all(0 <= pause <= 5 for pause in pauses)
+
+
+def test_a_write_that_fails_for_another_reason_is_not_repeated(spark: SparkSession) -> None:
+    """Only a conflict says that nothing of the write can be read."""
+    calls: list[int] = []
+
+    def write() -> None:
+        calls.append(1)
+        raise java_error(spark, "HoodieException")
+
+    with pytest.raises(Py4JJavaError):
+        until_no_conflict(write, Lease(), "a batch", sleep=pytest.fail)  # type: ignore[arg-type]
+
+    assert len(calls) == 1
+
+
+def test_a_write_that_always_conflicts_gives_up_after_twenty_attempts(spark: SparkSession) -> None:
+    """The error of the last attempt is the caller's."""
+    calls, pauses = list[int](), list[float]()
+
+    def write() -> None:
+        calls.append(1)
+        raise java_error(spark, "HoodieWriteConflictException")
+
+    with pytest.raises(Py4JJavaError, match="overlapping writes"):
+        until_no_conflict(write, Lease(), "a batch", sleep=pauses.append)  # type: ignore[arg-type]
+
+    assert (len(calls), len(pauses)) == (20, 19)

@@ -1,0 +1,269 @@
+"""Savepoints of the table with its checkpoints, and the way back."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asynclock.errors import ConfigError
+from asynclock.spark.errors import UnfinishedRestoreError
+from asynclock.spark.hadoop import HadoopFiles
+from asynclock.spark.hudi.instants import DELTA_COMMIT, SAVEPOINT, Instant
+from asynclock.spark.hudi.restores import RestoreMark
+from asynclock.spark.reader.snapshot import read
+from asynclock.spark.reader.validation import validate
+from asynclock.spark.services import savepoints
+from asynclock.spark.services.due import unkept
+from asynclock.spark.services.leaders import Cleaning, Compaction, run_services
+from asynclock.spark.services.savepoints import delete_savepoint, restore, savepoint
+from asynclock.spark.writer.splice import Splice
+from tests.spark.pipeline_kit import Background, Pipeline, asynclock, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.spec.model import Spec
+
+NOON = "2024-05-01T12:00:00Z"
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
+    """An empty pipeline."""
+    return Pipeline(tmp_path, spark)
+
+
+def deliver(pipeline: Pipeline, *numbers: int) -> None:
+    """Files of both streams, one of each a number."""
+    for number in numbers:
+        pipeline.deliver("a", {"k": "N1", "at": number, "x": number}, {"k": f"A{number}", "at": 1, "x": 1})
+        pipeline.deliver("b", {"k": "N1", "seen": f"2024-05-01T12:00:{number:02}Z", "y": number})
+
+
+def newest(pipeline: Pipeline, spec: Spec) -> tuple[object, ...]:
+    """The row N1."""
+    found = read(spec, pipeline.spark).where("k = 'N1'").select("x", "y").collect()
+    return tuple(found[0])
+
+
+def is_valid(pipeline: Pipeline, spec: Spec) -> bool:
+    """Whether the table is what its sources make it, and every file was read."""
+    report = validate(spec, pipeline.spark)
+    assert report.sample == ()
+    assert not any(stream.unread_files for stream in report.streams)
+    return report.ok
+
+
+def test_what_a_restore_drops_is_read_again(pipeline: Pipeline) -> None:
+    """Compactions, cleanings and archiving do not stand in the way; a savepoint can be restored twice."""
+    deliver(pipeline, 1, 2)
+    spec = pipeline.spec()
+    pipeline.run(spec)
+    kept = savepoint(spec, spark=pipeline.spark)
+    for first in (3, 6):
+        for number in range(first, first + 3):
+            deliver(pipeline, number)
+            pipeline.run(spec)
+            Compaction(spec, pipeline.spark).step()
+            Cleaning(spec, pipeline.spark).step()
+
+        report = restore(spec, kept, spark=pipeline.spark)
+
+        assert (report.savepoint, report.undone_deletes) == (kept, ())
+        assert report.dropped >= 6
+        assert newest(pipeline, spec) == (2, 2.0)
+        pipeline.run(spec)
+        assert newest(pipeline, spec) == (first + 2, first + 2.0)
+        assert is_valid(pipeline, spec)
+
+
+def test_a_restore_in_the_middle_of_a_run(pipeline: Pipeline) -> None:
+    """Running streams make way, read again what was dropped, and go on."""
+    deliver(pipeline, 1)
+    spec = pipeline.spec()
+    stop = threading.Event()
+    running = Background(lambda: pipeline.endless(spec, stop=stop))
+    services = Background(lambda: run_services(spec, spark=pipeline.spark, stop=stop))
+    wait_for(lambda: len(pipeline.timeline(spec).commits) == 2)
+    kept = savepoint(spec, spark=pipeline.spark)
+    deliver(pipeline, 2, 3)
+    wait_for(lambda: len(pipeline.timeline(spec).commits) == 6)
+    deliver(pipeline, 4)
+
+    restore(spec, kept, spark=pipeline.spark)
+    assert RestoreMark(spec, pipeline.spark).savepoint() is None
+    wait_for(lambda: len(pipeline.timeline(spec).commits) == 8)
+    deliver(pipeline, 5)
+    wait_for(lambda: len(pipeline.timeline(spec).commits) == 10)
+    stop.set()
+
+    assert [stream.skipped for stream in running.result().streams] == [0, 0]
+    services.result()
+    assert newest(pipeline, spec) == (5, 5.0)
+    assert is_valid(pipeline, spec)
+
+
+def test_streams_that_a_savepoint_does_not_know_read_all_again(pipeline: Pipeline) -> None:
+    """A stream that began after the savepoint begins anew."""
+    deliver(pipeline, 1)
+    spec = pipeline.spec()
+    pipeline.run(spec, streams=["a"])
+    kept = savepoint(spec, spark=pipeline.spark)
+    pipeline.run(spec)
+
+    restore(spec, kept, spark=pipeline.spark)
+
+    assert newest(pipeline, spec) == (1, None)
+    pipeline.run(spec)
+    assert newest(pipeline, spec) == (1, 1.0)
+    assert is_valid(pipeline, spec)
+
+
+STEPS = {
+    "before Hudi's restore": (savepoints._Savepoints, "client"),
+    "before the first checkpoint": (HadoopFiles, "delete"),
+    "in the middle of the first checkpoint": (HadoopFiles, "copy"),
+    "before the mark is removed": (RestoreMark, "remove"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_restore_that_was_cut_off_is_finished_by_running_it_again(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Until then streams, services, writes and other restores are refused with a sentence."""
+    deliver(pipeline, 1)
+    spec = pipeline.spec()
+    pipeline.run(spec)
+    kept = savepoint(spec, spark=pipeline.spark)
+    deliver(pipeline, 2)
+    pipeline.run(spec)
+
+    class CutOff(BaseException):
+        """What a kill is to the steps that follow."""
+
+    def cut_off(*_: object) -> None:
+        raise CutOff
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*STEPS[step], cut_off)
+        with pytest.raises(CutOff):
+            restore(spec, kept, spark=pipeline.spark)
+
+    before = pipeline.timeline(spec).instants()
+    frame = pipeline.spark.createDataFrame([("N1", 9, 9, "")], "k string, at bigint, x int, note string")
+    for refused in (
+        lambda: pipeline.run(spec),
+        lambda: run_services(spec, once=True, spark=pipeline.spark),
+        lambda: Splice(spec, pipeline.spark).write(frame, "a"),
+        lambda: savepoint(spec, spark=pipeline.spark),
+    ):
+        with pytest.raises(UnfinishedRestoreError, match=f"asynclock pipeline restore {spec.path} {kept}"):
+            refused()
+    assert pipeline.timeline(spec).instants() == before
+
+    restore(spec, kept, spark=pipeline.spark)
+    assert newest(pipeline, spec) == (1, 1.0)
+    pipeline.run(spec)
+    assert newest(pipeline, spec) == (2, 2.0)
+    assert is_valid(pipeline, spec)
+
+
+def test_a_restore_drops_later_savepoints_and_names_the_deletes_it_undoes(pipeline: Pipeline) -> None:
+    """What a delete erased comes back with a restore, so the report names it."""
+    deliver(pipeline, 1)
+    spec = pipeline.spec()
+    pipeline.run(spec)
+    first = savepoint(spec, spark=pipeline.spark)
+    assert savepoint(spec, spark=pipeline.spark) == first
+    deleted = Splice(spec, pipeline.spark).delete([{"k": "N1"}])
+    second = savepoint(spec, spark=pipeline.spark)
+    deliver(pipeline, 2)
+    pipeline.run(spec)
+
+    report = restore(spec, first, spark=pipeline.spark)
+
+    assert report.undone_deletes == (deleted.delete_id,)
+    assert pipeline.timeline(spec).savepoints() == [first]
+    with pytest.raises(ConfigError, match=f"it is none; there are {first}"):
+        restore(spec, second, spark=pipeline.spark)
+    pipeline.run(spec)
+    assert is_valid(pipeline, spec)
+
+
+def test_only_a_savepoint_is_restored(pipeline: Pipeline) -> None:
+    """An instant that is no savepoint is refused, and nothing is changed."""
+    spec = pipeline.spec()
+    with pytest.raises(ConfigError, match="nothing is committed to the table yet"):
+        savepoint(spec, spark=pipeline.spark)
+    deliver(pipeline, 1)
+    pipeline.run(spec)
+    instant = pipeline.timeline(spec).commits[-1].requested
+    before = {name for name in pipeline.everything() if not name.startswith("locks/")}
+
+    with pytest.raises(
+        ConfigError, match=r"no savepoint of the table .*: it is none; there is none\. Nothing"
+    ):
+        restore(spec, instant, spark=pipeline.spark)
+
+    assert {name for name in pipeline.everything() if not name.startswith("locks/")} == before
+
+
+def test_a_deleted_savepoint_lets_cleaning_go_on(pipeline: Pipeline) -> None:
+    """A savepoint keeps the files below it; once it is deleted they are cleaned."""
+    deliver(pipeline, 1)
+    spec = pipeline.spec()
+    pipeline.run(spec)
+    kept = savepoint(spec, spark=pipeline.spark)
+    files = sorted((pipeline.folder / "table").glob(".0*.log*"))
+
+    def go_on(*numbers: int) -> list[Path]:
+        for number in numbers:
+            deliver(pipeline, number)
+            pipeline.run(spec)
+            Compaction(spec, pipeline.spark).step()
+            Cleaning(spec, pipeline.spark).step()
+        return [path for path in files if path.exists()]
+
+    assert files
+    assert go_on(2, 3, 4) == files
+    delete_savepoint(spec, kept, spark=pipeline.spark)
+    assert go_on(5, 6) == []
+    assert not (pipeline.folder / ".asynclock" / "table" / "savepoints" / kept).exists()
+    assert is_valid(pipeline, spec)
+
+
+def test_archiving_is_not_tried_where_a_savepoint_stops_it() -> None:
+    """Only commits before the oldest savepoint count as a reason to archive."""
+
+    def instant(requested: str, action: str) -> Instant:
+        return Instant(requested=requested, completed=requested + "5", action=action, state="COMPLETED")
+
+    commits = [instant(str(number), DELTA_COMMIT) for number in range(1, 5)]
+
+    assert unkept(commits) == commits
+    assert unkept([*commits, instant("3", SAVEPOINT), instant("4", SAVEPOINT)]) == commits[:2]
+    assert unkept([*commits, instant("1", SAVEPOINT)]) == []
+
+
+def test_the_commands_keep_and_restore(pipeline: Pipeline) -> None:
+    """``asynclock pipeline savepoint`` prints the instant that ``restore`` takes."""
+    deliver(pipeline, 1)
+    spec = pipeline.spec()
+    pipeline.run(spec)
+
+    kept = asynclock("pipeline", "savepoint", str(spec.path))
+    assert kept.returncode == 0, kept.stderr
+    deliver(pipeline, 2)
+    pipeline.run(spec)
+    back = asynclock("pipeline", "restore", str(spec.path), kept.stdout.strip())
+
+    assert back.stdout == f"2 commits after {kept.stdout.strip()} dropped\n", back.stderr
+    assert newest(pipeline, spec) == (1, 1.0)
+    none = asynclock("pipeline", "restore", str(spec.path), "20240101000000000")
+    assert none.returncode == 2
+    assert "no savepoint of the table" in none.stderr

@@ -1,0 +1,106 @@
+"""Closing a client with ``renewal="loop"`` from another loop than its own (rule 18)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+import asynclock
+from asynclock import ConfigError, Lease, LockClient
+from asynclock.backends.local import LocalBackend
+from tests.unit.programs import record, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Return a loop that does not run."""
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+async def held(client: LockClient) -> Lease:
+    """Hold the lock by the running loop."""
+    return await client.lock("orders").acquire()
+
+
+def connected(folder: Path) -> LockClient:
+    """Return a client of the locks in a folder, on the loop of its first use."""
+    return asynclock.connect(f"file://{folder}", renewal="loop")
+
+
+def test_a_client_whose_loop_was_closed_releases_on_another(
+    tmp_path: Path, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Every caller of ``aclose`` returns once nothing is held; closing it again is no error."""
+    client = connected(tmp_path)
+    lease = loop.run_until_complete(held(client))
+    loop.close()
+
+    async def close() -> None:
+        await client.aclose()
+        assert record(tmp_path).expired
+
+    async def close_twice_at_once() -> None:
+        await asyncio.gather(close(), close())
+
+    asyncio.run(close_twice_at_once())
+    asyncio.run(close())
+
+    assert not lease.held
+    with pytest.raises(ConfigError, match="it was closed"):
+        asyncio.run(held(client))
+
+
+def test_a_client_whose_loop_has_stopped_says_that_nothing_was_released(
+    tmp_path: Path, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Its loop may go on, and closes it then."""
+    client = connected(tmp_path)
+    lease = loop.run_until_complete(held(client))
+
+    with pytest.raises(ConfigError, match=r"nothing was released.*stopped"):
+        asyncio.run(client.aclose())
+
+    assert lease.held
+    loop.run_until_complete(client.aclose())
+    assert record(tmp_path).expired
+    asyncio.run(client.aclose())
+
+
+def test_a_client_whose_backend_cannot_be_opened_again_says_so(
+    tmp_path: Path, loop: asyncio.AbstractEventLoop
+) -> None:
+    """A client that was made of a backend has no other one to release through."""
+    client = LockClient(url=f"file://{tmp_path}", backend=LocalBackend(tmp_path), renewal="loop")
+    lease = loop.run_until_complete(held(client))
+    loop.close()
+
+    with pytest.raises(ConfigError, match=r"nothing was released.*cannot be opened"):
+        asyncio.run(client.aclose())
+
+    assert lease.held
+    lease._held.end_belief()  # else its end warns
+
+
+def test_an_exit_releases_what_a_refused_close_did_not(tmp_path: Path) -> None:
+    """A client whose loop has stopped stays with those that the exit releases."""
+    program = """
+client = asynclock.connect(url, settings=settings, renewal="loop")
+loop = asyncio.new_event_loop()
+lease = loop.run_until_complete(client.lock("orders").acquire())
+try:
+    asyncio.run(client.aclose())
+except asynclock.ConfigError:
+    print("refused")
+"""
+    outcome, output, errors = run(program, tmp_path)
+
+    assert (outcome, output) == (0, "refused\n"), errors
+    assert record(tmp_path).expired

@@ -1,0 +1,461 @@
+"""A spec drafted from files: what is read off them, what is guessed, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from asynclock.errors import ConfigError
+from asynclock.spark.infer.draft import draft_spec
+from asynclock.spark.infer.sample import take
+from asynclock.spark.infer.texts import TextColumn
+from asynclock.spark.reader.second_reader.files import layout_of, rows
+from asynclock.spark.reader.second_reader.rows import Good
+from asynclock.spark.spec.load import load_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from asynclock.spark.spec.model import Spec
+
+EVENTS = (
+    "tailnum,seen_at,delay\nN1,2024-01-01 10:00:00,-4.5\nN2,2024-01-01 10:05:00,\nN1,2024-01-02 09:00:00,7\n"
+)
+PLANES = "tailnum,updated_at,seats\nN1,2024-01-01,100\nN2,2024-01-01,55\n"
+
+
+def folder(tmp_path: Path, name: str, **files: str | bytes) -> Path:
+    """A folder with files; a double underscore in a name stands for a point."""
+    made = tmp_path / name
+    made.mkdir(parents=True, exist_ok=True)
+    for number, (file, content) in enumerate(files.items()):
+        path = made / file.replace("__", ".")
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    return made
+
+
+def drafted(tmp_path: Path, *folders: Path, **options: Any) -> tuple[Spec, str]:  # noqa: ANN401  as draft_spec has them
+    """The spec as it is loaded from a file, and its text."""
+    file = tmp_path / "spec.toml"
+    text = draft_spec(folders, file=file, **options)
+    file.write_text(text)
+    return load_spec(file), text
+
+
+def types(spec: Spec, stream: str) -> dict[str, str]:
+    """The declared types of a stream's columns."""
+    return {column.name: column.type for column in spec.stream(stream).columns}
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["1", "-20", "9223372036854775807"], "bigint"),
+        (["1", "2.5"], "double"),
+        (["1", "1e3"], "double"),
+        (["007", "12"], "string"),
+        (["+1", "2"], "string"),
+        (["0", "-0", "0.5"], "double"),
+        (["nan", "inf"], "string"),
+        (["nan", "1.5"], "double"),
+        (["9223372036854775808"], "decimal(38,0)"),
+        (["1234567890123456.78", "1.5"], "decimal(38,2)"),
+        (["0.12345678901234568", "1e-7"], "double"),
+        (["1" * 39], "string"),
+        (["true", "False"], "boolean"),
+        (["true", "1"], "string"),
+        (["2024-01-31", "1999-12-01"], "date"),
+        (["2024-01-31", "2024-01-31T10:00:00Z"], "timestamp"),
+        (["2024-02-30"], "string"),
+        (["10:00"], "string"),
+        ([], "string"),
+    ],
+)
+def test_a_type_is_chosen_only_if_it_keeps_every_text(texts: list[str], kind: str) -> None:
+    """A number that would come back in another form, such as a code with leading zeros, is text."""
+    column = TextColumn()
+    for text in texts:
+        column.add(text)
+
+    assert column.kind() == kind
+
+
+def test_a_drafted_spec_is_loaded_as_it_stands(tmp_path: Path) -> None:
+    """Key, ordering and types are found, and the paths start at the spec."""
+    spec, text = drafted(
+        tmp_path,
+        folder(tmp_path, "in/events", one__csv=EVENTS, two__csv=EVENTS),
+        folder(tmp_path, "in/planes", one__csv=PLANES),
+    )
+
+    assert spec.table.key == ("tailnum",)
+    assert [(stream.name, stream.format, stream.ordering) for stream in spec.streams] == [
+        ("events", "csv", "seen_at"),
+        ("planes", "csv", "updated_at"),
+    ]
+    assert types(spec, "events") == {"tailnum": "string", "seen_at": "timestamp", "delay": "double"}
+    assert types(spec, "planes") == {"tailnum": "string", "updated_at": "date", "seats": "bigint"}
+    assert 'path = "table"' in text
+    assert 'source = "in/events/*.csv"' in text
+    assert "# Different values: 2 in 6 rows of events, 2 in 2 rows of planes." in text
+    assert "# 2 of 2 files read, 6 rows, 0 of them bad." in text
+
+
+def test_every_guess_has_a_comment(tmp_path: Path) -> None:
+    """The line before the key and each ordering says why."""
+    _, text = drafted(tmp_path, folder(tmp_path, "events", one__csv=EVENTS))
+    lines = text.split("\n")
+
+    guesses = [place for place, line in enumerate(lines) if line.startswith(("key =", "ordering ="))]
+    assert len(guesses) == 2
+    assert all(lines[place - 1].startswith("# ") for place in guesses)
+
+
+def test_without_a_file_the_paths_are_absolute(tmp_path: Path) -> None:
+    """Text for stdout is right in whatever folder it is saved."""
+    source = folder(tmp_path, "events", one__csv=EVENTS)
+
+    assert f'source = "{source}/*.csv"' in draft_spec([source])
+    assert 'path = "s3a://lake/fleet"' in draft_spec([source], table="s3a://lake/fleet")
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "windows-1252"])
+def test_the_dialect_is_found(tmp_path: Path, separator: str, encoding: str) -> None:
+    """Separator, encoding and the text for null are read off the files."""
+    text = 'id;at;name;size\n1;2024-01-01;"Müller; Sohn";NA\n2;2024-01-02;Öz;5\n'.replace(";", separator)
+    source = folder(tmp_path, "people", one__csv=text.encode(encoding))
+
+    spec, _ = drafted(tmp_path, source)
+
+    stream = spec.stream("people")
+    dialect = stream.dialect
+    assert dialect is not None
+    assert (dialect.separator, dialect.encoding, dialect.null) == (separator, encoding, "NA")
+    assert types(spec, "people") == {"id": "bigint", "at": "date", "name": "string", "size": "bigint"}
+    found = list(rows(source / "one.csv", stream, layout_of(spec, stream)))
+    assert [row.values[-1] for row in found if isinstance(row, Good)] == [None, 5]
+
+
+def test_files_with_tabs_and_packed_files_are_named_by_a_pattern(tmp_path: Path) -> None:
+    """A suffix that says no format gets one in the spec, and packed files are matched with the others."""
+    plain = "k\tat\n1\t5\n"
+    tabs = folder(tmp_path, "tabs", one__tsv=plain)
+    packed = folder(tmp_path, "packed", one__csv=EVENTS, two__csv__gz=gzip.compress(EVENTS.encode()))
+
+    _, of_tabs = drafted(tmp_path, tabs)
+    of_packed, _ = drafted(tmp_path, packed)
+
+    assert 'source = "tabs/*.tsv"\nformat = "csv"\n' in of_tabs
+    assert r'csv = { separator = "\t" }' in of_tabs
+    assert of_packed.stream("packed").source == f"{tmp_path}/packed/*{{.csv,.csv.gz}}"
+
+
+def test_json_keeps_the_types_that_its_values_have(tmp_path: Path) -> None:
+    """A number in quotes is text, a time in quotes is a time, and what is nested is text."""
+    lines = [
+        {"id": 1, "at": "2024-01-01T10:00:00Z", "code": "12", "x": 1.5, "tags": ["a"], "ok": True, "n": None},
+        {"id": 2, "at": "2024-01-01T10:00:01Z", "code": "13", "x": 2, "tags": [], "ok": False, "more": 1},
+    ]
+    source = folder(tmp_path, "events", one__jsonl="\n".join(map(json.dumps, lines)))
+
+    spec, text = drafted(tmp_path, source)
+
+    assert types(spec, "events") == {
+        "id": "bigint", "at": "timestamp", "code": "string", "x": "double", "tags": "string",
+        "ok": "boolean", "n": "string", "more": "bigint",
+    }  # fmt: skip
+    assert 'n = "string"  # no value in the files that were read' in text
+
+
+def test_parquet_keeps_the_types_of_its_schema(tmp_path: Path) -> None:
+    """Each type of a file becomes the narrowest that holds it without loss; what has none is left out."""
+    when = datetime(2024, 1, 1, tzinfo=UTC)
+    table = pa.table({
+        "id": pa.array([1, 2], pa.int32()),
+        "at": pa.array([when, when], pa.timestamp("ms", "UTC")),
+        "big": pa.array([1, 2], pa.uint64()),
+        "price": pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)),
+        "half": pa.array([1.5, 2.5], pa.float32()),
+        "raw": pa.array([b"a", b"b"], pa.binary()),
+        "inner": pa.array([{"a": 1}, {"a": 2}]),
+    })  # fmt: skip
+    source = folder(tmp_path, "events")
+    pq.write_table(table, source / "one.parquet")
+
+    spec, text = drafted(tmp_path, source)
+
+    assert types(spec, "events") == {
+        "id": "int", "at": "timestamp", "big": "decimal(38,0)", "price": "decimal(38,2)", "half": "float",
+    }  # fmt: skip
+    assert '# "raw" is left out: no type of a table takes its values without loss' in text
+    assert '# "inner" is left out' in text
+
+
+def test_one_key_has_one_type_in_all_streams(tmp_path: Path) -> None:
+    """A key that is a number here and a code there is text everywhere."""
+    spec, _ = drafted(
+        tmp_path,
+        folder(tmp_path, "a", one__csv="id,at\n1,5\n2,6\n"),
+        folder(tmp_path, "b", one__csv="id,at\n007,5\n008,6\n"),
+    )
+
+    assert (types(spec, "a")["id"], types(spec, "b")["id"]) == ("string", "string")
+    assert spec.view_names() == {"a__ts": "a__at", "b__ts": "b__at"}
+
+
+@pytest.mark.parametrize(
+    ("streams", "key"),
+    [
+        # Named like a key, although several events have it.
+        (
+            {"a": "at,amount,order_id\n1,5,7\n2,5,7\n", "b": "order_id,amount,at\n7,5,1\n8,5,2\n"},
+            ("order_id",),
+        ),
+        # Unique in one stream.
+        ({"a": "place,at,kind\nx,1,p\ny,2,p\nz,3,p\n", "b": "at,place,kind\n1,x,p\n2,x,p\n"}, ("place",)),
+        # Unique together.
+        ({"a": "place,hour,at\nx,1,1\nx,2,2\ny,1,3\ny,2,4\n"}, ("place", "hour")),
+        # A column with empty fields is no key.
+        ({"a": "id,name,at\n1,x,1\n,y,2\n"}, ("name",)),
+    ],
+)
+def test_the_key_is_common_to_all_streams_and_tells_rows_apart(
+    tmp_path: Path, streams: dict[str, str], key: tuple[str, ...]
+) -> None:
+    """Names that look like a key go first, then what is unique in a stream, then several columns."""
+    spec, _ = drafted(tmp_path, *(folder(tmp_path, name, one__csv=text) for name, text in streams.items()))
+
+    assert spec.table.key == key
+
+
+@pytest.mark.parametrize(
+    ("header", "ordering"),
+    [
+        ("id,created_at,updated_at,day", "updated_at"),
+        ("id,price,event_time", "event_time"),
+        ("id,ts,updated_at", "ts"),
+        ("id,price,version", "version"),
+        ("id,price", "price"),
+    ],
+)
+def test_the_ordering_is_a_column_that_looks_like_a_time(tmp_path: Path, header: str, ordering: str) -> None:
+    """A change goes before a creation, a time before a number, and a weak guess says so."""
+    names = header.split(",")
+    value = {"price": "5", "version": "1", "id": "1"}
+    row = ",".join(
+        value.get(name, "2024-01-01" if name == "day" else "2024-01-01 10:00:00") for name in names
+    )
+    source = folder(tmp_path, "a", one__csv=f"{header}\n{row}\n")
+
+    spec, text = drafted(tmp_path, source, key=["id"])
+
+    assert spec.stream("a").ordering == ordering
+    assert ("A weak guess" in text) is (ordering == "price")
+
+
+def test_columns_that_no_spec_can_name_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    """The other columns are drafted, and the spec can be run."""
+    text = "id,at,Dep Delay,Size,size,x,x,deleted,Deleted\n1,5,2,3,4,5,6,yes,1\n"
+    spec, said = drafted(tmp_path, folder(tmp_path, "a", one__csv=text))
+
+    assert types(spec, "a") == {"id": "bigint", "at": "bigint"}
+    for name, reason in {
+        "Dep Delay": "a column name is letters",
+        "size": "differs in case only",
+        "x": "a file has it twice",
+        "deleted": "differs in case only",
+    }.items():
+        assert f'# "{name}" is left out: ' in said
+        assert reason in said
+
+
+def test_a_tombstone_is_recognised(tmp_path: Path) -> None:
+    """A boolean column deleted is one, any other column of that name is left out."""
+    _, text = drafted(tmp_path, folder(tmp_path, "a", one__csv="id,at,deleted\n1,5,true\n"))
+    _, other = drafted(tmp_path, folder(tmp_path, "b", one__csv="id,at,deleted\n1,5,2024-01-01\n"))
+
+    assert 'deleted = "boolean"  # the tombstone' in text
+    assert '# "deleted" is left out: deleted is the name of a tombstone' in other
+
+
+def test_a_column_that_not_every_file_has_is_left_out(tmp_path: Path) -> None:
+    """Files without it would be bad files."""
+    source = folder(tmp_path, "a", one__csv="id,at\n1,5\n", two__csv="id,at,more\n1,5,6\n")
+
+    spec, text = drafted(tmp_path, source)
+
+    assert "more" not in types(spec, "a")
+    assert '# "more" is left out: not every file has it' in text
+
+
+def test_stream_names_are_made_of_folder_names(tmp_path: Path) -> None:
+    """Any folder gives a name that a stream may have, and no two the same."""
+    names = ["2024-Events", "in/My  Planes_", "other/my planes"]
+    spec, _ = drafted(tmp_path, *(folder(tmp_path, name, one__csv="id,at\n1,5\n") for name in names))
+
+    assert [stream.name for stream in spec.streams] == ["s_2024_events", "my_planes", "my_planes_2"]
+
+
+def test_text_from_files_stays_inside_of_comments(tmp_path: Path) -> None:
+    """A column name with a line end cannot add a line to the spec."""
+    source = folder(tmp_path, "a", one__csv='id,at,"x\n[locks]\nurl = 1"\n1,5,6\n')
+
+    spec, text = drafted(tmp_path, source)
+
+    assert set(types(spec, "a")) == {"id", "at"}
+    assert "\n[locks]" not in text
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "has no file that ends in .csv"),
+        ({"notes__txt": "x"}, "has no file that ends in .csv"),
+        ({"empty__csv": ""}, "has no file that ends in .csv"),
+        ({"one__parquet": "no parquet"}, "cannot be read as parquet"),
+        ({"one__csv": "Dep Delay\n1\n"}, "no column that a spec can name"),
+        ({"one__csv": "name,text\nx,y\n"}, "no column says which of two events"),
+        ({"one__csv": "at,x\n2024-01-01 10:00:00,\n"}, "no column is in every folder"),
+    ],
+)
+def test_a_folder_that_gives_no_spec_is_refused(tmp_path: Path, files: dict[str, str], reason: str) -> None:
+    """One sentence says what the folder lacks."""
+    with pytest.raises(ConfigError, match=reason):
+        draft_spec([folder(tmp_path, "a", **files)])
+
+
+def test_folders_without_a_common_column_are_refused(tmp_path: Path) -> None:
+    """The sentence lists the columns of each."""
+    folders = [folder(tmp_path, "a", one__csv="id,at\n1,5\n"), folder(tmp_path, "b", one__csv="nr,at\n1,5\n")]
+
+    with pytest.raises(ConfigError, match="a has id, at; b has nr, at"):
+        draft_spec(folders)
+
+
+def test_a_given_key_is_taken_or_refused(tmp_path: Path) -> None:
+    """It must be a column of every folder."""
+    source = folder(tmp_path, "a", one__csv="id,name,at\n1,x,5\n")
+
+    assert drafted(tmp_path, source, key=["name"])[0].table.key == ("name",)
+    with pytest.raises(ConfigError, match="there are: id, name"):
+        draft_spec([source], key=["nome"])
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    """So is one whose name is a pattern."""
+    with pytest.raises(ConfigError, match="no such folder"):
+        take(tmp_path / "none")
+    with pytest.raises(ConfigError, match="wildcard"):
+        take(folder(tmp_path, "a[1]", one__csv=EVENTS))
+
+
+WORDS = (
+    "",
+    "a",
+    "Ünï",
+    'say "hi"',
+    "x,y",
+    "line\nend",
+    "NULL",
+    "nan",
+    "007",
+    "+1",
+    " 1",
+    "1,5",
+    "10:00",
+    "-",
+)
+
+
+def texts_of(rng: random.Random, rows: int) -> list[str]:
+    """A column of one kind of text, with or without gaps and words in between."""
+    kinds: list[Callable[[], str]] = [
+        lambda: str(rng.randrange(-(10 ** rng.randrange(1, 25)), 10 ** rng.randrange(1, 25))),
+        lambda: f"{rng.uniform(-1e6, 1e6):.{rng.randrange(8)}f}",
+        lambda: repr(rng.uniform(-1, 1) * 10.0 ** rng.randrange(-300, 300)),
+        lambda: f"{rng.randrange(1, 9999):04}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}",
+        lambda: f"2024-01-{rng.randrange(1, 29):02} {rng.randrange(24):02}:00:00.{rng.randrange(10**6):06}",
+        lambda: rng.choice(("true", "false", "TRUE")),
+        lambda: f"{rng.randrange(1000):03}",
+        lambda: rng.choice(WORDS),
+    ]
+    kind = rng.choice(kinds)
+    gap = rng.choice((0.0, 0.3))
+    word = rng.choice((0.0, 0.0, 0.05))
+    return [
+        rng.choice(WORDS) if rng.random() < word else "" if rng.random() < gap else kind()
+        for _ in range(rows)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_the_strict_reader_takes_what_is_inferred(tmp_path: Path, seed: int, form: str) -> None:
+    """No row of a file is bad under the spec that was drafted from it, and numbers keep their value."""
+    rng = random.Random(seed)
+    size = rng.randrange(1, 30)
+    columns = {"id": [str(number) for number in range(size)], "at": ["2024-01-01"] * size}
+    columns |= {f"c{number}": texts_of(rng, size) for number in range(8)}
+    lines = list(zip(*columns.values(), strict=True))
+    source = folder(tmp_path, "a")
+    with (source / f"1.{form}").open("w", newline="", encoding="utf-8") as file:
+        if form == "csv":
+            writer = csv.writer(file, quoting=rng.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL)))
+            writer.writerows([list(columns), *lines])
+        else:
+            file.writelines(json.dumps(dict(zip(columns, line, strict=True))) + "\n" for line in lines)
+
+    spec, text = drafted(tmp_path, source, key=["id"])
+
+    assert f"# 1 of 1 files read, {size} rows, 0 of them bad." in text
+    stream = spec.stream("a")
+    layout = layout_of(spec, stream)
+    found = list(rows(source / f"1.{form}", stream, layout))
+    for place, name in enumerate(layout.names):
+        for row, given in zip(found, columns[name], strict=True):
+            assert isinstance(row, Good)
+            value = row.values[place]
+            if layout.types[name] == "string":
+                assert value == given or (value is None and given in {"", text_for_null(spec)})
+            elif isinstance(value, int | Decimal) and layout.types[name] not in {
+                "date",
+                "timestamp",
+                "boolean",
+            }:
+                assert Decimal(given) == value
+
+
+def text_for_null(spec: Spec) -> str:
+    """What stands for null in the files of the stream."""
+    dialect = spec.stream("a").dialect
+    return dialect.null if dialect else ""
+
+
+def test_drafting_needs_no_spark(tmp_path: Path) -> None:
+    """Neither Spark nor Java is loaded."""
+    source = folder(tmp_path, "a", one__csv=EVENTS)
+    code = (
+        "import sys, pathlib\nfrom asynclock.spark.infer.draft import draft_spec\n"
+        "draft_spec([pathlib.Path(sys.argv[1])])\nprint('pyspark' in sys.modules)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(source)], check=True, capture_output=True, text=True
+    )
+
+    assert done.stdout == "False\n"
