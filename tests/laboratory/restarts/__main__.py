@@ -26,6 +26,8 @@ from tests.laboratory.restarts.orders import CHANGED, SCHEMA_CHANGES, Shop, spec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql import SparkSession
+
     from tests.laboratory.restarts.orders import Key, Row
 
 WRITER, PAYER, SERVICES = "writer", "payer", "services"
@@ -73,8 +75,8 @@ class Play:
         for version in range(SCHEMA_CHANGES + 1):
             (folder / f"v{version}.toml").write_text(spec(version))
 
-    def __call__(self, kills: int) -> Restarts:
-        """Play everything and compare."""
+    def play(self, kills: int) -> None:
+        """Run the drivers, and do to them what the module says, with so many kills."""
         with contextlib.ExitStack() as ended:
             ended.callback(self._abandon)
             self._deliver()
@@ -97,8 +99,6 @@ class Play:
             call("last", self._folder, "run", newest, "--once")
             call("last", self._folder, "services", newest, "--once")
             self._say(call("last", self._folder, "validate", newest).strip())
-        self._compare()
-        return self.done
 
     def _spec(self, version: int) -> str:
         return str(self._folder / f"v{version}.toml")
@@ -153,9 +153,10 @@ class Play:
         for driver in self._drivers.values():
             driver.abandon()
 
-    def _compare(self) -> None:
+    def compare(self, spark: SparkSession) -> None:
+        """Compare the view with the oracle, cell by cell."""
         expected = self.shop.expected()
-        found, names = self._found()
+        found, names = self._found(spark)
         self.done.keys, self.done.columns = len(expected), len(names)
         for key in sorted(expected.keys() | found.keys()):
             if key not in expected or key not in found:
@@ -168,16 +169,18 @@ class Play:
                 if found[key].get(name) != value
             ]
 
-    def _found(self) -> tuple[dict[Key, Row], list[str]]:
-        spark = session("asynclock-restarts", master="local[2]", conf={"spark.sql.session.timeZone": "UTC"})
-        try:
-            view = read(load_spec(self._spec(self._version)), spark)
-            times = [name for name, kind in view.dtypes if kind == "timestamp"]
-            frame = view.withColumns({name: view[name].cast("string") for name in times})
-            rows = [row.asDict() for row in frame.collect()]
-        finally:
-            spark.stop()
+    def _found(self, spark: SparkSession) -> tuple[dict[Key, Row], list[str]]:
+        view = read(load_spec(self._spec(self._version)), spark)
+        times = [name for name, kind in view.dtypes if kind == "timestamp"]
+        frame = view.withColumns({name: view[name].cast("string") for name in times})
+        rows = [row.asDict() for row in frame.collect()]
         return {(row.pop("shop"), row.pop("number")): row for row in rows}, frame.columns
+
+    @property
+    def complete(self) -> bool:
+        """Whether every change and restore was made, and nothing differs."""
+        done = self.done
+        return done.changes == SCHEMA_CHANGES and done.restores == RESTORES and not done.differences
 
 
 def main() -> int:
@@ -187,16 +190,21 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="asynclock-restarts-") as scratch:
+        play = Play(Path(scratch), seed=chosen.seed)
         try:
-            done = Play(Path(scratch), seed=chosen.seed)(chosen.kills)
+            play.play(chosen.kills)
         except DriverError as error:
             print(f"restarts: {error}", file=sys.stderr)
             return 1
-    for difference in done.differences[:20]:
+        spark = session("asynclock-restarts", master="local[2]")
+        try:
+            play.compare(spark)
+        finally:
+            spark.stop()
+    for difference in play.done.differences[:20]:
         print(difference)
-    print(done)
-    complete = done.kills == chosen.kills and done.restores == RESTORES and done.changes == SCHEMA_CHANGES
-    return 0 if complete and not done.differences else 1
+    print(play.done)
+    return 0 if play.complete else 1
 
 
 if __name__ == "__main__":

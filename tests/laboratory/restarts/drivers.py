@@ -54,19 +54,15 @@ class Driver:
         self._process.wait()
 
     def stop(self) -> None:
-        """Ask for an orderly end and await it."""
+        """Ask for an orderly end and await it; a process that has only begun may end by the signal."""
         self.check()
         self._process.terminate()
-        self.finish()
-
-    def finish(self, *, code: int = 0) -> None:
-        """Await the end; it must have this exit code."""
         try:
-            found = self._process.wait(PATIENCE)
+            code = self._process.wait(PATIENCE)
         finally:
             self.abandon()
-        if found != code:
-            raise DriverError(f"{self.name} ended with {found}: {self.tail()}")
+        if code not in {0, -signal.SIGTERM}:
+            raise DriverError(f"{self.name} ended with {code}: {self.tail()}")
 
     def abandon(self) -> None:
         """Leave no process behind, whatever has happened."""
