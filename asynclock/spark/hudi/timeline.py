@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.hudi.columns import Stored, stored_columns, union
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_READ_ATTEMPTS: Final = 5
+_PAUSES: Final = (0.0, 0.1, 0.2, 0.4)
+_Read = TypeVar("_Read")
 
 
 @dataclass(slots=True)
@@ -63,6 +66,9 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return []
+        return sorted(_again(lambda: self._all(meta)), key=lambda commit: commit.completed)
+
+    def _all(self, meta: Any) -> list[BatchCommit]:  # noqa: ANN401  py4j objects have no types
         # The archived ones last: what is archived meanwhile is then seen twice instead of never.
         active = meta.reloadActiveTimeline().getCommitsTimeline().filterCompletedInstants()
         found = {
@@ -71,7 +77,7 @@ class Timeline:
             for requested, completed, metadata in source
             if METADATA_PREFIX + "stream" in metadata
         }
-        return sorted(found.values(), key=lambda commit: commit.completed)
+        return list(found.values())
 
     def any_commit(self) -> BatchCommit | None:
         """Return one of the commits, or None if there is none."""
@@ -221,21 +227,11 @@ class Timeline:
         """Read what was committed since the last refresh, from the archived timeline too if needed.
 
         Raises:
-            Py4JJavaError: Hudi could not read the timeline.
+            Py4JJavaError, CapturedException: Hudi could not read the timeline.
         """
         meta = self._meta_client()
-        if meta is None:
-            return
-        for attempt in range(_READ_ATTEMPTS):
-            try:
-                self._read(meta)
-            except Py4JJavaError:
-                # An instant may be archived between the listing and its reading.
-                if attempt == _READ_ATTEMPTS - 1:
-                    raise
-                self._newest = ("", "")
-            else:
-                return
+        if meta is not None:
+            _again(lambda: self._read(meta))
 
     def _read(self, meta: Any) -> None:  # noqa: ANN401  py4j objects have no types
         active = meta.reloadActiveTimeline()
@@ -255,10 +251,11 @@ class Timeline:
                 self._add(requested, done, metadata)
         if newest_completed:
             completed = completed.findInstantsModifiedAfterByCompletionTime(newest_completed)
+        newest = self._newest
         for requested, done, metadata in self._active(meta, completed):
-            self._newest = max(self._newest, (requested, done), key=lambda times: times[1])
+            newest = max(newest, (requested, done), key=lambda times: times[1])
             self._add(requested, done, metadata)
-        self._pending = pending
+        self._newest, self._pending = newest, pending
 
     def _forget_what_was_restored(self, active: Any) -> None:  # noqa: ANN401  py4j
         """Start anew after a restore, which takes commits off the timeline."""
@@ -351,3 +348,16 @@ def _instant(found: Any) -> Instant:  # noqa: ANN401  py4j
         action=found.getAction(),
         state=found.getState().toString(),
     )
+
+
+def _again(read: Callable[[], _Read]) -> _Read:
+    """Read once more if Hudi fails: an instant may be archived between the listing and its reading.
+
+    It also stumbles over the temporary file of a manifest that is just being written.
+    """
+    for pause in _PAUSES:
+        try:
+            return read()
+        except (Py4JJavaError, CapturedException):
+            time.sleep(pause)
+    return read()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.faults import Backoff, is_passing, sentence
+from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.columns import is_behind, stored_columns
 from asynclock.spark.hudi.instants import (
     CLUSTERED,
@@ -273,12 +275,21 @@ class Cleaning:
                 client.clean()  # starts with the rollback of dead writers
                 self._cleaned_at = newest
             if archive:
+                self._remove_torn_manifests()
                 client.archive()
         self.rounds += 1
         self._tell_rolled_back(dead)
         if archive:
             left = count_commits(self._timeline.instants())
             _tell(self._on_event, f"archived {before - left} commits, {left} are left active")
+
+    def _remove_torn_manifests(self) -> None:
+        """Remove the temporary file of an archiver that died: Hudi takes it for a manifest and fails."""
+        folder = f"{self._spec.table.path}/.hoodie/timeline/history"
+        files = HadoopFiles(self._spark)
+        for name in files.names(folder):
+            if re.fullmatch(r"manifest_\d+\..+", name):
+                files.delete(f"{folder}/{name}")
 
     def _tell_rolled_back(self, dead: list[str]) -> None:
         left = {instant.requested for instant in self._timeline.instants() if instant.action in WRITES}
