@@ -19,6 +19,7 @@ from asynclock.spark.hudi.options import read_options, write_options
 from asynclock.spark.reader.snapshot import physical_columns, read, snapshot
 from asynclock.spark.services import leaders
 from asynclock.spark.services.leaders import Cleaning, Compaction, run_services, write_client
+from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:
@@ -225,6 +226,27 @@ def test_archival_keeps_the_active_timeline_short(pipeline: Pipeline) -> None:
     assert told == ["archived 2 commits, 2 are left active"]
     assert len(pipeline.timeline(spec).instants()) == 2
     assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0, 1, 2, 3]
+
+
+def test_a_writer_that_died_before_the_first_commit_is_rolled_back_after_it(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hudi has no schema to roll back with before; the services wait for it instead of failing."""
+    monkeypatch.setattr(leaders, "SILENCE_MS", 0)
+    spec = pipeline.spec()
+    fill(pipeline, spec, 1)
+    [dead] = pipeline.timeline(spec).commits
+    for made in (pipeline.folder / "table" / ".hoodie" / "timeline").glob("*_*.deltacommit"):
+        made.unlink()
+    cleaning = Cleaning(spec, pipeline.spark)
+
+    cleaning.step()
+    assert cleaning.rolled_back == []
+    frame = pipeline.spark.createDataFrame([("N1", 1, 1, "n")], "k string, at bigint, x int, note string")
+    assert Splice(spec, pipeline.spark).write(frame, "a")
+    cleaning.step()
+
+    assert cleaning.rolled_back == [dead.requested]
 
 
 def test_only_a_silent_writer_is_rolled_back(pipeline: Pipeline) -> None:

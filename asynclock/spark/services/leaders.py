@@ -265,6 +265,8 @@ class Cleaning:
         instants = self._timeline.instants()
         services = self._spec.services
         newest = newest_commit(instants)
+        if not newest:
+            return  # without the schema of a commit Hudi makes no write client
         clean = is_cleaning_due(instants, services.retain_commits) and newest != self._cleaned_at
         before = count_commits(instants)
         archive = before > services.archive_max_commits and count_commits(unkept(instants)) > 0
