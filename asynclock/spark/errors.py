@@ -31,6 +31,35 @@ class BadRowsError(AsyncLockError):
         self.stream, self.batch_id, self.rows, self.sample = stream, batch_id, rows, sample
 
 
+class StreamFailedError(AsyncLockError):
+    """A stream ended with an error of Spark, Hudi or a file system, which is the cause of this one.
+
+    What the stream had committed before stays. Its unfinished batch is not committed, or was committed
+    unnoticed; either way the next run goes on behind the last commit.
+
+    Attributes:
+        stream: Name of the stream.
+        reason: The error in one sentence.
+        passing: Whether it is an error that passes, of which there were too many in a row.
+    """
+
+    _fields = ("stream", "reason", "passing")
+    stream: str
+    reason: str
+    passing: bool
+
+    def __init__(self, *, stream: str, reason: str, passing: bool) -> None:
+        remedy = (
+            "too many attempts in a row failed; run it again"
+            if passing
+            else "remove the cause, and run it again"
+        )
+        super().__init__(
+            f"stream {stream!r} has ended: {reason}; {remedy}: it goes on behind its last commit",
+            stream=stream, reason=reason, passing=passing,
+        )  # fmt: skip
+
+
 class UnfinishedRestoreError(AsyncLockError):
     """A restore of the table has been left half done; nothing was written.
 
@@ -83,20 +112,18 @@ class StrayFilesError(AsyncLockError):
 
     Attributes:
         path: The table.
-        commits: Instant times of the commits that wrote them.
         files: Paths of the files, below the table.
     """
 
-    _fields = ("path", "commits", "files")
+    _fields = ("path", "files")
 
-    def __init__(self, *, path: str, commits: tuple[str, ...], files: tuple[str, ...]) -> None:
+    def __init__(self, *, path: str, files: tuple[str, ...]) -> None:
         super().__init__(
             f"the splice table {path} has {len(files)} files outside of its buckets, such as {files[0]}: "
             "every write fails with them; nothing was written. Something wrote them without the table's "
-            f"options in commit {', '.join(commits)}. Stop it, and run asynclock pipeline repair, which "
-            "moves their rows into the buckets"
+            "options. Stop it, and run asynclock pipeline repair, which moves their rows into the buckets"
         )
-        self.path, self.commits, self.files = path, commits, files
+        self.path, self.files = path, files
 
 
 class TableBusyError(AcquireTimeoutError):

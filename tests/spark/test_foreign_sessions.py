@@ -108,7 +108,6 @@ def test_a_session_with_the_jar_alone_writes_into_the_buckets_or_not_at_all(
     refused = {
         sql("INSERT INTO t (k, a__ts, a__x) VALUES ('N0', 99, 1)"): "its key columns make it 'N0'",
         sql(f"INSERT OVERWRITE t {one}"): "takes upsert, insert and delete",
-        sql("INSERT OVERWRITE t SELECT * FROM t"): "not supported with non-blocking concurrency control",
         sql("MERGE INTO t USING (SELECT 'N0' AS k) s ON t.k = s.k WHEN MATCHED THEN UPDATE SET a__x = 1"): (
             "MERGE INTO"
         ),

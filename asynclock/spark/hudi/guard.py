@@ -86,3 +86,17 @@ def guard(spec: Spec, spark: SparkSession) -> bool:
     storage = jvm.org.apache.hudi.storage.HoodieStorageUtils.getStorage(folder, configuration)
     jvm.org.apache.hudi.common.table.HoodieTableConfig.update(storage, folder, entries)
     return True
+
+
+def check_writable(spec: Spec, timeline: Timeline) -> None:
+    """Refuse a table of which the next write would fail, and read what was committed since the last look.
+
+    Raises:
+        ClusteringPlanError: A table with buckets has a clustering plan.
+        StrayFilesError: A splice table has files outside of its buckets.
+    """
+    timeline.refresh()
+    if spec.table.buckets:
+        timeline.refuse_clustering()
+    if spec.table.kind == "splice":
+        timeline.refuse_strays()

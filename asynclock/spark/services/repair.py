@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.hudi import hoodie
+from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.guard import guard
+from asynclock.spark.hudi.instants import CLUSTERING
 from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.options import read_options, write_options
 from asynclock.spark.hudi.running import session_for
-from asynclock.spark.hudi.strays import StrayFile, listed_strays
+from asynclock.spark.hudi.strays import file_id, listed_strays
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.keys import record_key
+from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import ORDERING, RECORD_KEY
 from asynclock.spark.writer.reservation import reserve
 
@@ -38,7 +41,6 @@ _COPY: Final = ".hoodie/asynclock-repair"
 _ROWS: Final = f"{_COPY}/rows"
 _COPIED: Final = f"{_COPY}/files"
 _REJECTED: Final = ".hoodie/asynclock-repair-rejected"
-_CLUSTERING: Final = "clustering"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,8 +82,12 @@ def repair(spec: Spec, *, spark: SparkSession | None = None, timeout: float | No
 
     Raises:
         AcquireTimeoutError: The table was not reserved in time; nothing was changed.
-        SpecError: The locks of the spec are not those of the table; nothing was changed.
+        SpecError: The table is a plain one, or the locks of the spec are not those of the table; nothing was
+            changed.
     """
+    if spec.table.kind != "splice":
+        reason = "only a splice table is repaired; this is a plain one, whose services do with any files"
+        raise misplaced(spec, ("table", "kind"), spec.table.kind, reason)
     with session_for(spec, "asynclock repair", spark=spark) as running:
         refuse_other_locks(spec, running)
         with reserve(spec, timeout=timeout, spark=running):
@@ -96,28 +102,29 @@ class _Repair:
         self._spark = spark
         self._timeline = Timeline(spark, spec.table.path)
         self._table = spec.table.path
+        self._files = HadoopFiles(spark)
 
     def run(self) -> RepairReport:
         plans = self._remove_plans()
         guarded = guard(self._spec, self._spark)
         strays = listed_strays(self._spark, self._table)
         copied = self._copied()
-        rejected = self._copy([stray for stray in strays if stray.path not in copied])
+        rejected = self._copy([stray for stray in strays if stray not in copied])
         for stray in strays:
-            self._delete(stray.path)
-        rows = self._append() if self._exists(_ROWS) else 0
+            self._delete(stray)
+        rows = self._append() if self._files.exists(self._below(_ROWS)) else 0
         self._delete(_COPY)
         return RepairReport(
-            files=tuple(stray.path for stray in strays),
+            files=tuple(strays),
             rows=rows,
             rejected=rejected,
-            rejected_folder=f"{self._table}/{_REJECTED}" if rejected else None,
+            rejected_folder=self._below(_REJECTED) if rejected else None,
             plans=plans,
             guarded=guarded,
         )
 
     def _remove_plans(self) -> tuple[str, ...]:
-        plans = [one for one in self._timeline.pending() if one.action == _CLUSTERING]
+        plans = [one for one in self._timeline.pending() if one.action == CLUSTERING]
         for plan in plans:
             if plan.state == "REQUESTED":
                 self._delete(f".hoodie/timeline/{plan.requested}.clustering.requested")
@@ -130,16 +137,16 @@ class _Repair:
 
     def _copied(self) -> set[str]:
         """Return the files whose rows an interrupted repair has copied."""
-        if not self._exists(_COPIED):
+        if not self._files.exists(self._below(_COPIED)):
             return set()
-        return {row.value for row in self._spark.read.text(f"{self._table}/{_COPIED}").collect()}
+        return {row.value for row in self._spark.read.text(self._below(_COPIED)).collect()}
 
-    def _copy(self, strays: list[StrayFile]) -> int:
+    def _copy(self, strays: list[str]) -> int:
         """Copy the rows of the strays' file groups so that they can be appended; return how many cannot."""
         if not strays:
             return 0
         stored = self._spark.read.format("hudi").options(**read_options(self._spec)).load(self._table)
-        groups = sorted({stray.file_id for stray in strays})
+        groups = sorted(filter(None, map(file_id, strays)))
         # In a row from a log the file's name is the id of its group.
         of_group = F.regexp_extract("_hoodie_file_name", "^[^_]+", 0)
         rows = stored.where(of_group.isin(groups))
@@ -147,10 +154,10 @@ class _Repair:
         fit = self._fits(rows)
         rejected: int = rows.where(~fit).count()
         if rejected:
-            rows.where(~fit).write.mode("append").json(f"{self._table}/{_REJECTED}")
-        rows.where(fit).selectExpr(*self._values(rows)).write.mode("append").parquet(f"{self._table}/{_ROWS}")
-        paths = self._spark.createDataFrame([(stray.path,) for stray in strays], "value string")
-        paths.write.mode("append").text(f"{self._table}/{_COPIED}")
+            rows.where(~fit).write.mode("append").json(self._below(_REJECTED))
+        rows.where(fit).selectExpr(*self._values(rows)).write.mode("append").parquet(self._below(_ROWS))
+        paths = self._spark.createDataFrame([(stray,) for stray in strays], "value string")
+        paths.write.mode("append").text(self._below(_COPIED))
         return rejected
 
     def _fits(self, rows: DataFrame) -> Column:
@@ -173,7 +180,7 @@ class _Repair:
                 yield f"CASE WHEN true THEN `{name}` END AS `{name}`"
 
     def _append(self) -> int:
-        rows = self._spark.read.parquet(f"{self._table}/{_ROWS}")
+        rows = self._spark.read.parquet(self._below(_ROWS))
         count: int = rows.count()
         if count:
             tasks = self._spark.sparkContext.defaultParallelism
@@ -185,16 +192,8 @@ class _Repair:
             log.info("moved %d rows of %s into its buckets", count, self._table)
         return count
 
-    def _exists(self, below: str) -> bool:
-        path = self._path(below)
-        return bool(self._system(path).exists(path))
-
     def _delete(self, below: str) -> None:
-        path = self._path(below)
-        self._system(path).delete(path, True)  # with all that is in it
+        self._files.delete(self._below(below))
 
-    def _path(self, below: str) -> Any:  # noqa: ANN401  py4j objects have no types
-        return self._spark._jvm.org.apache.hadoop.fs.Path(f"{self._table}/{below}")  # noqa: SLF001  no public way
-
-    def _system(self, path: Any) -> Any:  # noqa: ANN401
-        return path.getFileSystem(self._spark._jsc.hadoopConfiguration())  # noqa: SLF001
+    def _below(self, path: str) -> str:
+        return f"{self._table}/{path}"

@@ -24,7 +24,7 @@ from asynclock.spark.hudi.columns import (
     removed_columns,
 )
 from asynclock.spark.hudi.fit import check_commit, check_properties
-from asynclock.spark.hudi.guard import guard, is_guarded
+from asynclock.spark.hudi.guard import check_writable, guard, is_guarded
 from asynclock.spark.hudi.instants import DELETES, BatchCommit
 from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks
 from asynclock.spark.hudi.names import carried_names, check_names
@@ -96,9 +96,7 @@ class Splice:
         self._table_id = ""
         self._opened: frozenset[str] | None = None
         self._announced: set[object] = set()
-        self._timeline.refresh()
-        if spec.table.buckets:
-            self._timeline.refuse_clustering()
+        check_writable(spec, self._timeline)
         self._check_table()
         bound = check_locks(spec, self._timeline.locked(), partial(is_table, spark))
         self._claimed = bound and is_guarded(spec, self._properties)
@@ -112,7 +110,7 @@ class Splice:
     def committed(self, stream: str, batch_id: int, *, query_id: str | None = None) -> bool:
         """Return whether that batch is on the timeline, the archived one included."""
         self._timeline.refresh()
-        return self._timeline.find(stream, query_id or self._query_id(), batch_id) is not None
+        return self._timeline.has(stream, query_id or self._query_id(), batch_id)
 
     def write(
         self,
@@ -252,7 +250,7 @@ class Splice:
     ) -> bool:
         self._timeline.refresh()
         self._check_table(stream)
-        if batch_id is not None and self._timeline.find(stream.name, query_id, batch_id):
+        if batch_id is not None and self._timeline.has(stream.name, query_id, batch_id):
             log.info("batch %d of stream %s is committed already: skipped", batch_id, stream.name)
             return False
         self._announce(stream.name, query_id)
