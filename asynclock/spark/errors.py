@@ -119,9 +119,9 @@ class StrayFilesError(AsyncLockError):
 
     def __init__(self, *, path: str, files: tuple[str, ...]) -> None:
         super().__init__(
-            f"the splice table {path} has {len(files)} files outside of its buckets, such as {files[0]}: "
-            "every write fails with them; nothing was written. Something wrote them without the table's "
-            "options. Stop it, and run asynclock pipeline repair, which moves their rows into the buckets"
+            f"the splice table {path} has files outside of its buckets, {len(files)} in all, such as "
+            f"{files[0]}: every write fails with them; nothing was written. Something wrote them without the "
+            "table's options. Stop it, and run asynclock pipeline repair, which moves their rows into the buckets"
         )
         self.path, self.files = path, files
 

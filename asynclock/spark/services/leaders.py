@@ -262,9 +262,9 @@ class Cleaning:
 
         Raises:
             ClusteringPlanError: The table has a clustering plan.
-            StrayFilesError: The table has files outside of its buckets.
         """
-        check_writable(self._spec, self._timeline)
+        if self._spec.table.buckets:
+            self._timeline.refuse_clustering()
         dead = [instant.requested for instant in self._timeline.silent(SILENCE_MS)]
         instants = self._timeline.instants()
         services = self._spec.services
