@@ -121,7 +121,7 @@ class StrayFilesError(AsyncLockError):
         super().__init__(
             f"the splice table {path} has files outside of its buckets, {len(files)} in all, such as "
             f"{files[0]}: every write fails with them; nothing was written. Something wrote them without the "
-            "table's options. Stop it, and run asynclock pipeline repair, which moves their rows into the buckets"
+            "table's options. Stop it, and run asynclock pipeline repair, which moves their rows into buckets"
         )
         self.path, self.files = path, files
 
