@@ -282,25 +282,6 @@ def test_statements_beside_streams_and_services_agree_with_an_oracle(spec: Spec,
     assert len(record_keys(spark)) == len(rows)
 
 
-def test_a_session_that_does_not_register_is_guarded_by_the_table(
-    pipeline: Pipeline, spec: Spec, spark: SparkSession
-) -> None:
-    """A bare CREATE TABLE and a frame without options write into the buckets, by the table's properties."""
-    spark.sql("DROP TABLE fleet_stored")
-    spark.sql(f"CREATE TABLE fleet_stored USING hudi LOCATION '{spec.table.path}'")
-    spark.sql("INSERT INTO fleet_stored (k, a__ts, a__x) VALUES ('N0', 11, 100)")
-    frame = spark.sql("SELECT * FROM fleet_stored WHERE k = 'N0'").drop(
-        *(name for name in spark.table("fleet_stored").columns if name.startswith("_hoodie_"))
-    )
-    frame.selectExpr("*").withColumn("a__ts", frame.a__ts + 1).write.format("hudi").mode("append").save(
-        spec.table.path
-    )
-    write_a(spec, spark, ("N9", 1, 9, "new"))
-
-    assert shown(spec, spark)["N0"] == (12, 100, None, 0.5)
-    assert pipeline.timeline(spec).strays() == []
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -402,7 +383,7 @@ def test_registering_twice_and_after_a_new_stream_is_no_error(
 def test_a_registration_that_cannot_be_right_is_refused(
     tmp_path: Path, spec: Spec, spark: SparkSession
 ) -> None:
-    """No table yet, a name that is no identifier, and a name that another table has: one sentence each."""
+    """No table yet, a name that is no identifier, and a name that another table or view has."""
     other = Pipeline(tmp_path / "other", spark).spec()
 
     with pytest.raises(SpecError, match="there is no table yet"):
@@ -414,6 +395,9 @@ def test_a_registration_that_cannot_be_right_is_refused(
     other_pipeline.run(other_pipeline.spec())
     with pytest.raises(ConfigError, match=r"the catalog has fleet_stored at .*choose another name"):
         register(other_pipeline.spec(), spark, name="fleet")
+    spark.sql("CREATE OR REPLACE VIEW third AS SELECT 1 AS k")
+    with pytest.raises(ConfigError, match="the catalog has something else of this name"):
+        register(spec, spark, name="third")
 
 
 def test_the_command_prints_the_statements(pipeline: Pipeline, spec: Spec) -> None:

@@ -75,9 +75,8 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
     stored = view + STORED
     if spark.catalog.tableExists(stored):
         _refuse_another(spec, spark, stored)
-    views = {"VIEW", "TEMPORARY"}
-    if spark.catalog.tableExists(view) and spark.catalog.getTable(view).tableType not in views:
-        reason = "the catalog has a table of this name, which the view would hide; choose another name"
+    if spark.catalog.tableExists(view) and f"`{stored}`" not in _described(spark, view, "View Text"):
+        reason = "the catalog has something else of this name; choose another name"
         raise ConfigError(setting="name", value=view, reason=reason)
     create_table, create_view = ddl(spec, name=name, columns=timeline.columns().keys())
     spark.sql(create_table)
@@ -155,14 +154,18 @@ def _alive(stream: StreamSpec, present: Collection[str]) -> str:
 
 
 def _refuse_another(spec: Spec, spark: SparkSession, stored: str) -> None:
-    described = spark.sql(f"DESCRIBE TABLE EXTENDED `{stored}`").collect()
-    location = next((row.data_type for row in described if row.col_name == "Location"), "")
+    location = _described(spark, stored, "Location")
     if _comparable(location) != _comparable(spec.table.path):
         reason = (
             f"the catalog has {stored} at {location or 'no location'}, and the table of the spec is at "
             f"{spec.table.path}; choose another name"
         )
         raise ConfigError(setting="name", value=stored, reason=reason)
+
+
+def _described(spark: SparkSession, name: str, what: str) -> str:
+    described = spark.sql(f"DESCRIBE TABLE EXTENDED `{name}`").collect()
+    return next((row.data_type for row in described if row.col_name == what), "")
 
 
 def _comparable(path: str) -> str:
