@@ -120,7 +120,8 @@ class Pipeline:
         names, entries = jvm.java.util.HashSet(), jvm.java.util.Properties()
         for name in guard_properties(spec):
             names.add(name)
-        entries.setProperty(hoodie.TABLE_KEYGENERATOR_TYPE, "NON_PARTITION")
+        kind = "SIMPLE" if spec.table.partition_by else "NON_PARTITION"
+        entries.setProperty(hoodie.TABLE_KEYGENERATOR_TYPE, kind)
         meta = self.timeline(spec)._meta_client()
         folder = meta.getMetaPath()
         table_config = jvm.org.apache.hudi.common.table.HoodieTableConfig

@@ -232,6 +232,7 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
     private final List<Integer> columns = new ArrayList<>();
     private final List<String> names = new ArrayList<>();
     private int ordering = -1;
+    private int tombstone = -1;
 
     Group(String stream) {
       this.stream = stream;
@@ -243,6 +244,9 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
       } else {
         columns.add(at);
         names.add(name);
+        if (Columns.isTombstone(name)) {
+          tombstone = at;
+        }
       }
     }
 
@@ -251,7 +255,10 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
         return true;
       }
       for (int at = 0; at < columns.size(); at++) {
-        if (!row.isNullAt(columns.get(at))) {
+        int column = columns.get(at);
+        // A tombstone that is false says nothing; a row given by position may have it.
+        boolean says = !row.isNullAt(column) && (column != tombstone || row.getBoolean(column));
+        if (says) {
           throw refused(String.format(
               "it has %s but no %s, without which the merge would drop it",
               names.get(at), Columns.ordering(stream)));
