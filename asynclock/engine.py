@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from asynclock.errors import AcquireTimeoutError, BackendError, LockChangedError, RecordCorruptError
 from asynclock.protocol.acquire import Acquisition, Knowledge, is_transient
-from asynclock.protocol.attempts import Attempt
 from asynclock.protocol.decisions import judge
+from asynclock.protocol.objects import Attempt
 from asynclock.protocol.waiting import WaitQueue
 from asynclock.record import LockRecord
 from asynclock.status import corrupt_status, own_status, seen_status

@@ -7,10 +7,10 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import AccessDeniedError, BackendError, BackendUnavailableError, UnsupportedBackendError
-from asynclock.protocol.attempts import Attempt, Attempts
+from asynclock.protocol.claim import Claim
 from asynclock.protocol.decisions import Observation, Seen, Verdict, displaced, judge
-from asynclock.protocol.freeing import free
 from asynclock.protocol.held import HeldLock
+from asynclock.protocol.objects import Attempt
 from asynclock.protocol.waiting import Fairness
 from asynclock.record import LockRecord
 
@@ -72,7 +72,7 @@ class Acquisition:
         self._loop = asyncio.get_running_loop()
         self._owner = known.objects.fresh_owner()
         self._predecessor: str | None = None
-        self._attempts = Attempts()
+        self._claim = Claim(self._objects, self._key) if given is None else given.claim
         self._held: HeldLock | None = None
         self.error: BackendError | None = None
 
@@ -164,7 +164,7 @@ class Acquisition:
         if self._held is not None:
             return 0.0, None
         back = await self._read_and_adopt()
-        if self._held is None and self._attempts.open_on(back.version):
+        if self._held is None and self._claim.open_on(back.version):
             # Unchanged: the attempt may still land. Write again on the same base.
             if self._once and self.error is not None:
                 raise self.error
@@ -187,21 +187,19 @@ class Acquisition:
         """Read the object, and become the holder if its nonce is one of ours (rule 2)."""
         seen = await self._objects.read(self._key, timeout=self._request_limit())
         self._known.observation.note(seen)
-        mine = self._attempts.recognise(seen)
+        mine = self._claim.recognise(seen)
         if mine is not None and not mine.spent:
             await self._take(mine, "adopted")
-        elif mine is None and not self._attempts.open_on(seen.version):
-            self._attempts.forget()
-        if self._given is not None and not self._given.shown_by(seen):
-            doubtful = self._attempts.doubtful
-            self._given.found_gone(displaced(seen, self._given.owner, proven=not doubtful))
-            self._given = None
+        elif mine is None and not self._claim.open_on(seen.version):
+            self._claim.forget()
+            given, self._given = self._given, None
+            if given is not None:
+                given.found_gone(displaced(seen, given.owner, proven=not self._claim.doubtful))
         return seen
 
     def _judge(self, seen: Seen) -> Verdict:
         # Ours, but too late, or it has made a lease already: write over it, under a new token.
-        ours = self._attempts.recognise(seen) is not None
-        if ours or (self._given is not None and self._given.shown_by(seen)):
+        if self._claim.recognise(seen) is not None:
             return Verdict(free=True, wait=0.0)
         verdict = judge(seen, self._known.observation, self._timing)
         self._known.last = seen, verdict
@@ -256,14 +254,7 @@ class Acquisition:
     async def _write(self, attempt: Attempt) -> None:
         """Send an attempt, and become the holder if it landed."""
         self._known.freed = None
-        self._attempts.add(attempt)
-        try:
-            self.error = await self._objects.write(self._key, attempt, timeout=self._request_limit())
-        except BackendError:
-            self._attempts.drop(attempt)  # the store says that nothing was written
-            raise
-        finally:
-            self._attempts.doubtful |= attempt.unseen  # also if a delayed cancellation is raised
+        self.error = await self._claim.write(attempt, timeout=self._request_limit())
         if self.error is None:
             await self._take(attempt, "acquired")
 
@@ -275,8 +266,10 @@ class Acquisition:
 
     async def _take(self, attempt: Attempt, kind: Kind) -> None:
         """Become the holder by a write that landed, if enough is left of it (rule 7)."""
-        self._attempts.settle_on(attempt)
-        self._given_is_written_over()
+        self._claim.settle_on(attempt)
+        if self._given is not None:
+            self._given.written_over()
+            self._given = None
         left = self._timing.belief - self._objects.now().elapsed(attempt.sent)
         if left <= 0:
             return
@@ -313,30 +306,21 @@ class Acquisition:
         if self._held is not None:
             self._held.end_belief()
             await self._held.release()
-        elif (attempt := self._attempts.last()) is not None:
-            freeing = self._objects.in_flight.spawn(self._free_attempt(attempt))
-            if attempt.version is not None:
+        elif (last := self._claim.last()) is not None:
+            given = self._given
+            freeing = self._objects.in_flight.spawn(
+                self._claim.free(last) if given is None else given.release()
+            )
+            if last.version is not None:
                 await asyncio.wait([freeing], timeout=self._timing.request_timeout)
-        else:
-            await self._free_given()
-
-    async def _free_attempt(self, attempt: Attempt) -> None:
-        freed = await free(self._objects, self._key, head=attempt, attempts=self._attempts)
-        if isinstance(freed, Attempt):
-            self._given_is_written_over()
-        else:
-            # A write of its giver that was thought lost may have moved the base.
-            await self._free_given()
 
     async def _free_given(self) -> None:
+        """Free the lock that was handed over, and go on as if it had not been."""
         given, self._given = self._given, None
         if given is not None:
-            await given.release(doubtful=self._attempts.doubtful)
-
-    def _given_is_written_over(self) -> None:
-        if self._given is not None:
-            self._given.written_over()
-            self._given = None
+            self._claim = Claim(self._objects, self._key)  # the old one is settled with the lock that it made
+            self._owner = self._objects.fresh_owner()
+            await given.release()
 
 
 def is_transient(error: BackendError) -> bool:

@@ -16,15 +16,14 @@ from asynclock.errors import (
     LeaseTakenOverError,
     RecordCorruptError,
 )
-from asynclock.protocol.attempts import Attempt, Attempts
+from asynclock.protocol.claim import Claim
 from asynclock.protocol.decisions import Displaced, displaced
-from asynclock.protocol.freeing import free
+from asynclock.protocol.objects import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asynclock.events import Kind
-    from asynclock.protocol.decisions import Seen
     from asynclock.protocol.objects import LockObjects
 
 
@@ -54,6 +53,7 @@ class HeldLock:
     Attributes:
         lost: Why it was lost, or None.
         head: The last write that is known to have landed.
+        claim: Its writes; they go on to the receiver when it is handed over.
         freed: The write that released it, once it has landed.
         ended: Done when it is released or lost; the result is the loss, or None.
         body_loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
@@ -77,7 +77,7 @@ class HeldLock:
         self._sent = landed.sent
         self.head = landed
         # Its own: the clean-up of a loss must not take a later write of the acquisition for its own.
-        self._attempts = Attempts(landed)
+        self.claim = Claim(objects, key, landed)
         self._renewal: asyncio.Task[BackendError | None] | None = None
 
     # Belief: any thread.
@@ -112,7 +112,7 @@ class HeldLock:
         if wait <= 0:
             # For good, also where no Date is carried any more: a renewal in flight has the same token.
             self.head.settled_at = None
-            self._attempts.note_settled()
+            self.claim.note_settled()
         return wait
 
     def end_belief(self, loss: str | None = None) -> bool:
@@ -127,7 +127,7 @@ class HeldLock:
             if loss is None:
                 self.phase = Phase.RELEASING
             else:
-                self._lose(self._error(LeaseLostError, loss), clean_up=False)  # the release does so
+                self._lose(self._error(LeaseLostError, loss))
         return True
 
     def abandon(self, reason: str) -> None:
@@ -136,11 +136,11 @@ class HeldLock:
         if self.phase is Phase.HELD:
             self.lost, self.phase = self._error(LeaseLostError, reason), Phase.LOST
 
-    def _lose(self, error: LeaseLostError, *, clean_up: bool = True) -> None:
+    def _lose(self, error: LeaseLostError) -> None:
         """Make the loss of a lock that was held final; the mutex is held."""
         self.lost, self.phase = error, Phase.LOST
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._after_loss, error, clean_up)
+            self._loop.call_soon_threadsafe(self._after_loss, error)
 
     def _error(self, kind: Callable[..., LeaseLostError], reason: str, **fields: Any) -> LeaseLostError:  # noqa: ANN401
         return kind(key=self.key, owner=self.owner, fencing_token=self.fencing_token, reason=reason, **fields)
@@ -185,10 +185,9 @@ class HeldLock:
         base, now = self.head, self._objects.now()
         valid_until = max(base.record.valid_until_ms, self._objects.promise(now) or 0)
         record = base.record._replace(nonce=self._objects.fresh_nonce(), valid_until_ms=valid_until)
-        attempt = Attempt(record, base.version, now, settled_at=base.settled_at)
-        self._attempts.add(attempt)
+        attempt = Attempt(record, base.version, now, spent=True, settled_at=base.settled_at)
         try:
-            error = await self._objects.write(self.key, attempt, timeout=left)
+            error = await self.claim.write(attempt, timeout=left)
             if error is None:
                 self._extend(attempt)
                 return None
@@ -206,20 +205,21 @@ class HeldLock:
         if (left := self.remaining()) <= 0:
             return error
         seen = await self._objects.read(self.key, timeout=left)
-        mine = self._attempts.recognise(seen)
+        mine = self.claim.recognise(seen)
         if mine is not None and mine is not self.head:
             self._extend(mine)
             return None
         if seen.version == self.head.version:
             return error  # unchanged: the attempt may still land
-        self._attempts.forget()
         self._taken_over(displaced(seen, self.owner))
         return None
 
     def _extend(self, attempt: Attempt) -> None:
         """Count belief from a renewal that landed, unless it has ended."""
+        if self.phase in {Phase.HANDED_OVER, Phase.RELEASED}:
+            return  # the claim is the receiver's, or settled
         self.head = attempt
-        self._attempts.settle_on(attempt)
+        self.claim.settle_on(attempt)
         with self._mutex:
             if self._believed() <= 0:
                 return
@@ -237,9 +237,9 @@ class HeldLock:
     def _taken_over_error(self, by: Displaced) -> LeaseLostError:
         return self._error(LeaseTakenOverError, by.reason, new_owner=by.owner, new_token=by.token)
 
-    def _after_loss(self, error: LeaseLostError, clean_up: bool) -> None:  # noqa: FBT001  call_soon needs that
+    def _after_loss(self, error: LeaseLostError) -> None:
         self._emit("lost", error.reason)
-        if clean_up and self._renewal is not None:  # else nothing was written after the acquisition
+        if self._renewal is not None and isinstance(error, LeaseExpiredError):
             self._in_flight.spawn(self._clean_up(self._renewal))
         self._end()
 
@@ -247,9 +247,8 @@ class HeldLock:
         """Free the lock after a loss if a write of this lease may still land, or has landed late (rule 3)."""
         await asyncio.wait([renewal])
         landed_late = self.head.sent is not self._sent
-        if landed_late or self._attempts.open_on(self.head.version):
-            freed = await free(self._objects, self.key, head=self.head, attempts=self._attempts)
-            if isinstance(freed, Attempt):
+        if landed_late or self.claim.open_on(self.head.version):
+            if isinstance(await self.claim.free(self.head), Attempt):
                 self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
     # Release.
@@ -259,16 +258,12 @@ class HeldLock:
         if self.end_belief(loss):
             self._in_flight.spawn(self.release())
 
-    async def release(self, *, doubtful: bool = False) -> None:
+    async def release(self) -> None:
         """Free the lock, after ``end_belief``: by one conditional write, once no other is in flight.
 
         Waits at most three request timeouts; after that it goes on in the background, bounded by
         rule 3. ``lost`` says afterwards whether another's record was found, or none.
-
-        Args:
-            doubtful: A receiver may have written over the record unseen.
         """
-        self._attempts.doubtful |= doubtful
         with self._in_flight.protect():
             await self.settle()
             if not await self._free(2 * self._objects.timing.request_timeout):
@@ -279,7 +274,7 @@ class HeldLock:
         if self.end_belief():
             self.until_settled()  # while the store time is known: ``objects`` has read none
             limit = objects.timing.exit_bound
-            await free(objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
+            await self.claim.free(self.head, limit=limit, through=objects)
 
     async def settle(self) -> None:
         """Wait for the renewal in flight, for at most a request timeout (rule 6)."""
@@ -288,7 +283,7 @@ class HeldLock:
 
     async def _free(self, limit: float | None) -> bool:
         """Write the free record; False if it is not known after ``limit`` whether that has landed."""
-        freed = await free(self._objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
+        freed = await self.claim.free(self.head, limit=limit)
         if freed is None and limit is not None:
             return False
         if isinstance(freed, Attempt):
@@ -311,13 +306,6 @@ class HeldLock:
         self.phase = Phase.HANDED_OVER
         self._in_flight.add(self.ended)
 
-    def shown_by(self, seen: Seen) -> bool:
-        """Whether ``seen`` is a live record of this lease, perhaps of a renewal that was thought lost."""
-        mine = self._attempts.recognise(seen)
-        if mine is not None:
-            self.head = mine
-        return mine is not None
-
     def written_over(self) -> None:
         """The receiver has acquired the lock: this lease lasted until then."""
         self._released("released", "handed over")
@@ -328,7 +316,7 @@ class HeldLock:
             self._released("released", f"{by.reason} since")
         elif self.phase in {Phase.RELEASING, Phase.HANDED_OVER}:
             self.lost, self.phase = self._taken_over_error(by), Phase.LOST
-            self._after_loss(self.lost, clean_up=False)
+            self._after_loss(self.lost)
 
     # The end.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from contextvars import Context
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import UUID
 from weakref import WeakSet
 
 from asynclock.backend import Absent
@@ -16,11 +18,11 @@ from asynclock.errors import (
     BackendUnavailableError,
     ConfigError,
     OutcomeUnknownError,
+    PreconditionFailedError,
     UnsupportedBackendError,
 )
 from asynclock.inflight import InFlight
 from asynclock.portal import current_task
-from asynclock.protocol.attempts import may_have_landed
 from asynclock.protocol.decisions import Seen, next_token, next_token_without_dates, promise
 from asynclock.record import parse_record
 
@@ -31,13 +33,35 @@ if TYPE_CHECKING:
     from asynclock.backend import Backend, Written
     from asynclock.clock import Clock
     from asynclock.events import Events
-    from asynclock.protocol.attempts import Attempt
     from asynclock.protocol.decisions import Token
     from asynclock.protocol.timing import Timing
     from asynclock.record import LockRecord
 
 T = TypeVar("T")
 _ROUNDED: Final = 1 - 1e-9
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One conditional write of a record with its own nonce.
+
+    Attributes:
+        record: What is written.
+        base: The version it is conditional on; None: on there being no object.
+        sent: Read before it was sent; belief counts from here, however late the answer.
+        version: What it became; None while that is unknown, or if it was refused.
+        spent: It makes no lease: it renews one, or has made one, however that ended.
+        settled_at: Store time before which its token must not be handed out; None: at once.
+        unseen: It may have landed without an answer that said so.
+    """
+
+    record: LockRecord
+    base: str | None
+    sent: ClockReading
+    version: str | None = None
+    spent: bool = False
+    settled_at: float | None = None
+    unseen: bool = False
 
 
 class LockObjects:
@@ -99,12 +123,7 @@ class LockObjects:
 
     def fresh_owner(self) -> str:
         """Return a new owner id, a random UUID (RFC 9562, version 4)."""
-        # As text only: a ``uuid.UUID`` takes as long as a turn of the event loop.
-        octets = bytearray(self._rng.randbytes(16))
-        octets[6] = octets[6] & 0x0F | 0x40
-        octets[8] = octets[8] & 0x3F | 0x80
-        text = octets.hex()
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        return str(UUID(bytes=self._rng.randbytes(16), version=4))
 
     def fresh_nonce(self) -> str:
         """Return a new nonce, 32 hex digits."""
@@ -212,7 +231,8 @@ class LockObjects:
                     backend=backend.name, operation=name, key=key, detail=str(error)
                 )
             except BackendError as error:
-                attempt.unseen = may_have_landed(error)
+                refused = isinstance(error, PreconditionFailedError)  # which is believed
+                attempt.unseen = error.written == "unknown" and not refused
                 return error
             attempt.version = written.version
             self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())
