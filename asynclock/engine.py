@@ -47,11 +47,9 @@ class LockEngine:
         """
         with self._in_flight.until_closed():
             until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
-            given = None
-            if not once:
-                given = await self._turn(timeout)
-            elif not self._queue.try_enter():
+            if once and not self._queue.try_enter():
                 return None
+            given = None if once else await self._turn(timeout)
             acquisition = Acquisition(
                 self._known, until=until, once=once or timeout == 0, fencing=fencing, given=given
             )
@@ -92,11 +90,12 @@ class LockEngine:
 
     def _timed_out(self, timeout: float | None) -> AcquireTimeoutError:
         assert timeout is not None  # noqa: S101  else it does not run out
-        last, status = self._known.last, None
+        status = None
         if self._held is not None:
-            status = own_status(self.name, self.url, self._held.head.record, self._held.head.version)
-        elif last is not None:
-            status = seen_status(self.name, self.url, *last)
+            head = self._held.head
+            status = own_status(self.name, self.url, head.record, head.version)
+        elif self._known.last is not None:
+            status = seen_status(self.name, self.url, *self._known.last)
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status)
 
     def stand_back(self, until: float) -> None:
@@ -104,10 +103,7 @@ class LockEngine:
         self._fairness.stand_back(until)
 
     async def release(self, held: HeldLock) -> bool:
-        """Hand the lock over to the next waiter, or free it; False if it was not held any more.
-
-        ``held.lost`` says afterwards whether the release found that it had been lost before.
-        """
+        """Hand the lock over to the next waiter, or free it; False if it was not held any more."""
         if not held.end_belief():
             return False
         try:

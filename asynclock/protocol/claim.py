@@ -33,10 +33,7 @@ class Claim:
         self.doubtful = False
 
     async def write(self, attempt: Attempt, *, timeout: float) -> BackendError | None:
-        """Send an attempt, and remember it unless the store says that nothing was written.
-
-        Returns and raises what ``LockObjects.write`` does.
-        """
+        """Like ``LockObjects.write``, and remember the attempt, unless nothing was written."""
         self._by_nonce[attempt.record.nonce] = attempt
         try:
             return await self._objects.write(self._key, attempt, timeout=timeout)
@@ -85,10 +82,8 @@ class Claim:
         It is conditional on the version that ``head`` made, or was based on if it is not known to have
         landed: success makes every write that is still under way on that version fail. If the version is
         gone, the object is read once, and freed if it shows one of these attempts. Repeated with backoff
-        while the outcome is unknown, for ``limit`` seconds; None: L plus a request timeout.
-
-        Args:
-            through: Sends the requests, where this claim's own event loop is closed.
+        while the outcome is unknown, for ``limit`` seconds; None: L plus a request timeout. Where this
+        claim's event loop is closed, the requests go ``through`` other objects.
 
         Returns:
             The write that freed the lock; or what stands in its place; or None if the store did not say.
@@ -96,11 +91,9 @@ class Claim:
         objects, loop = through or self._objects, asyncio.get_running_loop()
         until = loop.time() + (objects.timing.clean_up_for if limit is None else limit)
         pause = objects.timing.poll_interval / 4
-        settled_at = max(
-            (each.settled_at for each in self._by_nonce.values() if each.settled_at), default=None
-        )
+        unsettled = [each.settled_at for each in self._by_nonce.values() if each.settled_at is not None]
         # No successor may build on a token from the future: drop our fields, as Hudi does (rule 11).
-        keep_token = objects.until_settled(settled_at) <= 0
+        keep_token = objects.until_settled(max(unsettled, default=None)) <= 0
         while True:
             await objects.pace(self._key)
             base = head.base if head.version is None else head.version

@@ -31,16 +31,14 @@ class Phase(Enum):
     """How far a held lock has come. Only in ``HELD`` is the lock believed to be held."""
 
     HELD = "held"
-    RELEASING = "releasing"
-    """Its record is being freed."""
-    HANDED_OVER = "handed over"
-    """Another acquisition of this client writes over its record, or frees it."""
+    RELEASING = "releasing"  # its record is being freed
+    HANDED_OVER = "handed over"  # another acquisition of this client writes over its record, or frees it
     RELEASED = "released"
-    LOST = "lost"
-    """``lost`` says why."""
+    LOST = "lost"  # ``HeldLock.lost`` says why
 
 
 _HELD: Final = Phase.HELD  # to look it up in an enum costs a tenth of a look at a lease
+_ENDED: Final = frozenset({Phase.RELEASED, Phase.LOST})
 
 
 class HeldLock:
@@ -51,9 +49,9 @@ class HeldLock:
     the client's loop.
 
     Attributes:
-        lost: Why it was lost, or None.
         head: The last write that is known to have landed.
         claim: Its writes; they go on to the receiver when it is handed over.
+        lost: Why it was lost, or None.
         freed: The write that released it, once it has landed.
         ended: Done when it is released or lost; the result is the loss, or None.
         body_loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
@@ -65,19 +63,19 @@ class HeldLock:
         self.owner = landed.record.owner
         self.fencing_token = landed.record.epoch
         self.phase = Phase.HELD
+        self.head = landed
+        # Its own: the clean-up of a loss must not take a later write of the acquisition for its own.
+        self.claim = Claim(objects, key, landed)
         self.lost: LeaseLostError | None = None
         self.freed: Attempt | None = None
+        self.body_loop: asyncio.AbstractEventLoop | None = None
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[LeaseLostError | None] = self._loop.create_future()
-        self.body_loop: asyncio.AbstractEventLoop | None = None
         self._objects = objects
         self._in_flight = objects.in_flight
         self._belief = objects.timing.belief
         self._mutex = threading.Lock()
         self._sent = landed.sent
-        self.head = landed
-        # Its own: the clean-up of a loss must not take a later write of the acquisition for its own.
-        self.claim = Claim(objects, key, landed)
         self._renewal: asyncio.Task[BackendError | None] | None = None
 
     # Belief: any thread.
@@ -96,8 +94,7 @@ class HeldLock:
             return 0.0
         if (left := self._left()) > 0:
             return left
-        reason = "its deadline passed before a renewal was confirmed"
-        self._lose(self._error(LeaseExpiredError, reason))
+        self._lose(self._error(LeaseExpiredError, "its deadline passed before a renewal was confirmed"))
         return 0.0
 
     def _left(self) -> float:
@@ -105,15 +102,6 @@ class HeldLock:
         return self._belief - max(
             clock.monotonic() - sent.monotonic, clock.boot() - sent.boot, clock.wall() - sent.wall
         )
-
-    def until_settled(self) -> float:
-        """Return seconds until store time has reached the token (rule 11), else 0.0."""
-        wait = self._objects.until_settled(self.head.settled_at)
-        if wait <= 0:
-            # For good, also where no Date is carried any more: a renewal in flight has the same token.
-            self.head.settled_at = None
-            self.claim.note_settled()
-        return wait
 
     def end_belief(self, loss: str | None = None) -> bool:
         """Stop believing before a release is sent; False if the lock was not held any more.
@@ -147,14 +135,14 @@ class HeldLock:
 
     # Renewal.
 
-    async def renew(self) -> BackendError | None:
-        """Renew by one conditional write; joins a renewal that is under way.
+    @property
+    def renewal(self) -> asyncio.Task[BackendError | None] | None:
+        """The renewal that is under way, or None."""
+        return None if self._renewal is None or self._renewal.done() else self._renewal
 
-        Returns:
-            None if the store agrees or the lock is not held any more; else why it is not known.
-        """
-        renewal = self.start_renewal()
-        if renewal is None:
+    async def renew(self) -> BackendError | None:
+        """Renew by one conditional write, or join a renewal under way; return why the store did not say."""
+        if (renewal := self.start_renewal()) is None:
             return None
         await asyncio.wait([renewal])
         return None if renewal.cancelled() else renewal.result()
@@ -166,11 +154,6 @@ class HeldLock:
             # Done already where tasks start eagerly and the store answers at once.
             renewal = self._renewal = self._in_flight.spawn(self._renew())
         return renewal
-
-    @property
-    def renewal(self) -> asyncio.Task[BackendError | None] | None:
-        """The renewal that is under way, or None."""
-        return None if self._renewal is None or self._renewal.done() else self._renewal
 
     async def _renew(self) -> BackendError | None:
         error = await self._renew_once()
@@ -214,6 +197,10 @@ class HeldLock:
         self._taken_over(displaced(seen, self.owner))
         return None
 
+    def _taken_over(self, by: Displaced) -> None:
+        if self.phase is Phase.HELD:  # else a release, which may be what was found, says how it ends
+            self.found_gone(by)
+
     def _extend(self, attempt: Attempt) -> None:
         """Count belief from a renewal that landed, unless it has ended."""
         if self.phase in {Phase.HANDED_OVER, Phase.RELEASED}:
@@ -227,29 +214,14 @@ class HeldLock:
         self.until_settled()  # while there is a Date to tell by
         self._emit("renewed")
 
-    # Loss.
-
-    def _taken_over(self, by: Displaced) -> None:
-        with self._mutex:
-            if self.phase is Phase.HELD:
-                self._lose(self._taken_over_error(by))
-
-    def _taken_over_error(self, by: Displaced) -> LeaseLostError:
-        return self._error(LeaseTakenOverError, by.reason, new_owner=by.owner, new_token=by.token)
-
-    def _after_loss(self, error: LeaseLostError) -> None:
-        self._emit("lost", error.reason)
-        if self._renewal is not None and isinstance(error, LeaseExpiredError):
-            self._in_flight.spawn(self._clean_up(self._renewal))
-        self._end()
-
-    async def _clean_up(self, renewal: asyncio.Task[BackendError | None]) -> None:
-        """Free the lock after a loss if a write of this lease may still land, or has landed late (rule 3)."""
-        await asyncio.wait([renewal])
-        landed_late = self.head.sent is not self._sent
-        if landed_late or self.claim.open_on(self.head.version):
-            if isinstance(await self.claim.free(self.head), Attempt):
-                self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
+    def until_settled(self) -> float:
+        """Return seconds until store time has reached the token (rule 11), else 0.0."""
+        wait = self._objects.until_settled(self.head.settled_at)
+        if wait <= 0:
+            # For good, also where no Date is carried any more: a renewal in flight has the same token.
+            self.head.settled_at = None
+            self.claim.note_settled()
+        return wait
 
     # Release.
 
@@ -273,8 +245,7 @@ class HeldLock:
         """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
         if self.end_belief():
             self.until_settled()  # while the store time is known: ``objects`` has read none
-            limit = objects.timing.exit_bound
-            await self.claim.free(self.head, limit=limit, through=objects)
+            await self.claim.free(self.head, limit=objects.timing.exit_bound, through=objects)
 
     async def settle(self) -> None:
         """Wait for the renewal in flight, for at most a request timeout (rule 6)."""
@@ -284,16 +255,14 @@ class HeldLock:
     async def _free(self, limit: float | None) -> bool:
         """Write the free record; False if it is not known after ``limit`` whether that has landed."""
         freed = await self.claim.free(self.head, limit=limit)
-        if freed is None and limit is not None:
-            return False
-        if isinstance(freed, Attempt):
+        if isinstance(freed, Displaced):
+            self.found_gone(freed)
+        elif freed is not None:
             self.freed = freed
             self._released("released")
-        elif freed is None:
+        elif limit is None:
             self._released("release_unconfirmed", "the store did not answer")
-        else:
-            self.found_gone(freed)
-        return True
+        return freed is not None or limit is None
 
     # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
 
@@ -302,7 +271,7 @@ class HeldLock:
         return self._left() > 0 and self.until_settled() <= 0
 
     def hand_over(self) -> None:
-        """Leave the record to a receiver, to write over or to free."""
+        """Leave the record and the claim to a receiver, which calls one of the next two, or ``release``."""
         self.phase = Phase.HANDED_OVER
         self._in_flight.add(self.ended)
 
@@ -311,14 +280,32 @@ class HeldLock:
         self._released("released", "handed over")
 
     def found_gone(self, by: Displaced) -> None:
-        """A release or a receiver found something else than the record: the lock was lost before."""
+        """Something else stands in place of the record: a loss, where that is proven (rules 2 and 6)."""
         if not by.proven:
             self._released("released", f"{by.reason} since")
-        elif self.phase in {Phase.RELEASING, Phase.HANDED_OVER}:
-            self.lost, self.phase = self._taken_over_error(by), Phase.LOST
-            self._after_loss(self.lost)
+            return
+        with self._mutex:
+            if self.phase in _ENDED:
+                return
+            fields = {"new_owner": by.owner, "new_token": by.token}
+            self.lost, self.phase = self._error(LeaseTakenOverError, by.reason, **fields), Phase.LOST
+        self._after_loss(self.lost)
 
     # The end.
+
+    def _after_loss(self, error: LeaseLostError) -> None:
+        self._emit("lost", error.reason)
+        if self._renewal is not None and isinstance(error, LeaseExpiredError):
+            self._in_flight.spawn(self._clean_up(self._renewal))
+        self._end()
+
+    async def _clean_up(self, renewal: asyncio.Task[BackendError | None]) -> None:
+        """Free the lock after its deadline if a renewal may still land, or has landed late (rule 3)."""
+        await asyncio.wait([renewal])
+        if self.head.sent is self._sent and not self.claim.open_on(self.head.version):
+            return
+        if isinstance(await self.claim.free(self.head), Attempt):
+            self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
     def _released(self, kind: Kind, detail: str = "") -> None:
         self._emit(kind, detail)

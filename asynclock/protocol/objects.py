@@ -65,14 +65,7 @@ class Attempt:
 
 
 class LockObjects:
-    """The lock objects of one client: how it reads and writes them, and what it knows of store time.
-
-    Attributes:
-        holder: Shown to every reader of the bucket.
-        dateless: The store never sends a Date. One answer without a Date does not make it so.
-        in_flight: What may not be cut off.
-        closed: Why nothing is sent to the backend any more; None while it is open.
-    """
+    """The lock objects of one client: how it reads and writes them, and what it knows of store time."""
 
     def __init__(
         self,
@@ -90,9 +83,11 @@ class LockObjects:
         self.events = events
         self.holder = holder
         self.time = StoreTime(skew=timing.skew, resolution=timing.resolution)
+        # One answer without a Date does not make a store dateless.
         self.dateless = not backend.sends_dates
         self.in_flight = in_flight or InFlight()
         self.closed: ConfigError | None = None
+        """Why nothing is sent to the backend any more; None while it is open."""
         self._backend = backend
         self._rng = rng
         self._next_write: dict[str, float] = {}
@@ -101,7 +96,7 @@ class LockObjects:
         self._expiries: WeakSet[Callable[[], object]] = WeakSet()
 
     def close(self, error: ConfigError) -> None:
-        """Send nothing to the backend any more, and end what is under way: its outcome is unknown."""
+        """Send nothing more, and end what is under way: its outcome is unknown."""
         self.closed = error
         for expire in list(self._expiries):
             expire()
@@ -122,7 +117,7 @@ class LockObjects:
         return ClockReading.now(self.clock)
 
     def fresh_owner(self) -> str:
-        """Return a new owner id, a random UUID (RFC 9562, version 4)."""
+        """Return a new owner id."""
         return str(UUID(bytes=self._rng.randbytes(16), version=4))
 
     def fresh_nonce(self) -> str:

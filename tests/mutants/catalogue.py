@@ -69,7 +69,7 @@ GIVE_UP: Final = f"{_ACQUISITION}._give_up"
 READ_AND_ADOPT: Final = f"{_ACQUISITION}._read_and_adopt"
 TAKE: Final = f"{_ACQUISITION}._take"
 ATTEMPT_ON: Final = f"{_ACQUISITION}._attempt_on"
-WRITE_ON_SEEN: Final = f"{_ACQUISITION}._write"
+ROUND: Final = f"{_ACQUISITION}._round"
 
 # Holding, renewing and releasing.
 _HELD: Final = "asynclock.protocol.held:HeldLock"
@@ -195,7 +195,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "treat an unknown acquisition as done",
-        WRITE_ON_SEEN,
+        ROUND,
         "if self.error is None: $take",
         "if True: $take",
         HEAD,
