@@ -30,9 +30,7 @@ class LockEngine:
         self.url = url
         self._objects = objects
         self._in_flight = objects.in_flight
-        self._renewals = renewals
         self._known = Knowledge(self.key, objects, renewals)
-        self._fairness = self._known.fairness
         self._queue = WaitQueue()
         self._held: HeldLock | None = None
 
@@ -78,15 +76,9 @@ class LockEngine:
             raise self._timed_out(timeout) from None
         except asyncio.CancelledError:
             if (stranded := self._queue.take_stranded()) is not None:
-                self._in_flight.spawn(self._free_stranded(stranded))
+                self._held = stranded  # until it has ended, as after any release
+                self._in_flight.spawn(stranded.release())
             raise
-
-    async def _free_stranded(self, held: HeldLock) -> None:
-        try:
-            await held.release()
-            self._known.freed = held.freed
-        finally:
-            self._queue.leave()
 
     def _timed_out(self, timeout: float | None) -> AcquireTimeoutError:
         assert timeout is not None  # noqa: S101  else it does not run out
@@ -100,7 +92,7 @@ class LockEngine:
 
     def stand_back(self, until: float) -> None:
         """Acquire nothing before loop time ``until``: the process may be ending."""
-        self._fairness.stand_back(until)
+        self._known.fairness.stand_back(until)
 
     async def release(self, held: HeldLock) -> bool:
         """Hand the lock over to the next waiter, or free it; False if it was not held any more."""
@@ -116,20 +108,19 @@ class LockEngine:
                     self._note_end()  # now: the caller may try the lock again at once
         except asyncio.CancelledError:
             if self._in_flight.closed is None:
-                raise
-            # The end of the client cut it off, since the store did not answer: not the caller's error.
+                raise  # else the end of the client cut it off: not the caller's error
         return True
 
     def _hand_over(self, held: HeldLock) -> bool:
         now = asyncio.get_running_loop().time()
         wanted = held is self._held and self._queue.waiting
-        if not (wanted and held.may_hand_over() and self._fairness.may_hand_over(now)):
+        if not (wanted and held.may_hand_over() and self._known.fairness.may_hand_over(now)):
             return False
-        self._queue.pass_on(held)
         self._held = None
-        self._renewals.discard(held)
-        self._fairness.handed_over(now)
+        self._known.renewals.discard(held)
+        self._known.fairness.handed_over(now)
         held.hand_over()
+        self._queue.pass_on(held)
         return True
 
     def _note_end(self) -> None:
@@ -138,9 +129,9 @@ class LockEngine:
         if held is None or not held.ended.done():
             return
         self._held = None
-        self._renewals.discard(held)
+        self._known.renewals.discard(held)
         self._known.freed = held.freed
-        self._fairness.ended(asyncio.get_running_loop().time(), jittered=self._objects.jittered)
+        self._known.fairness.ended(asyncio.get_running_loop().time(), jittered=self._objects.jittered)
         self._queue.leave()
 
     async def status(self) -> LockStatus:

@@ -29,12 +29,7 @@ class Lease:
 
     ``held``, ``remaining`` and ``check`` are local and may be called from any thread. A lease
     bounds mutual exclusion by time and clocks; only ``fencing_token``, checked by the resource,
-    closes the rest (see ``FencedObject``).
-
-    Attributes:
-        name: Name of the lock.
-        key: Key of the lock object.
-        owner: Id of this acquisition.
+    closes the rest (see ``FencedObject``). ``owner`` is the id of this acquisition.
     """
 
     def __init__(
@@ -53,8 +48,7 @@ class Lease:
         self._loop = loop
         self._end = release
         self._fencing = fencing
-        self.updating = Mutex()
-        """Held by one update of a fenced object at a time (``FencedObject``)."""
+        self.updating = Mutex()  # held by one update of a ``FencedObject`` at a time
 
     @property
     def fencing_token(self) -> int:
@@ -64,12 +58,11 @@ class Lease:
             ConfigError: The lock was taken without ``fencing=True`` (``asynclock.hudi`` only).
         """
         if not self._fencing:
-            raise ConfigError(
-                setting="fencing",
-                value=False,
-                reason="the token is known only with table_lock(..., fencing=True), which waits up "
-                "to 2 * max_clock_skew + 2 s after a Hudi writer",
+            reason = (
+                "the token is known only with table_lock(..., fencing=True), which waits up "
+                "to 2 * max_clock_skew + 2 s after a Hudi writer"
             )
+            raise ConfigError(setting="fencing", value=False, reason=reason)
         return self._held.fencing_token
 
     @property
@@ -174,20 +167,15 @@ class Lease:
 
     def let_go(self) -> None:
         """Release in the background; from any thread, and from finalizers."""
-        held, end = self._held, self._end
+        held, end = self._held, self._end  # not this lease, which may be collected
         with suppress(RuntimeError):  # that loop is closed: the lock frees itself, or at exit
             start_on(self._loop, lambda: end(held))
 
     def __del__(self) -> None:
-        if self._held.phase is not Phase.HELD:
-            return
-        warnings.warn(
-            f"the lease on {self.key!r} was dropped before it was released; it is released now",
-            ResourceWarning,
-            stacklevel=2,
-            source=self,
-        )
-        self.let_go()
+        if self._held.phase is Phase.HELD:
+            text = f"the lease on {self.key!r} was dropped before it was released; it is released now"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+            self.let_go()
 
     async def __aenter__(self) -> Self:
         self.enter()

@@ -51,11 +51,8 @@ class Lock:
     """A lock of a client. Not re-entrant: a second ``acquire`` by the same task waits.
 
     Coroutines and threads of one client wait for a lock in a fair queue. A client that has had the
-    lock for long makes way for other processes for two poll intervals.
-
-    Attributes:
-        name: Name of the lock.
-        key: Key of its object under the client's URL.
+    lock for long makes way for other processes for two poll intervals. ``key`` is the lock's object
+    under the client's URL.
     """
 
     def __init__(
@@ -125,14 +122,11 @@ class Lock:
         return await self._hooks.end(lambda: self._engine.release(held))
 
     def hold(self, *, timeout: float | None = None) -> AbstractAsyncContextManager[Lease]:
-        """Hold the lock for the body of ``async with``.
+        """Hold the lock for the body of ``async with``; ``timeout`` as of ``acquire``.
 
         If the lease is lost, the body's task is cancelled once and the statement raises
         ``LeaseLostError`` in place of that cancellation. A cancellation from outside wins; so
         does an exception of the body, to which the loss is added as a note.
-
-        Args:
-            timeout: As of ``acquire``.
         """
         return Hold(self, checked_timeout(timeout))
 
@@ -167,14 +161,11 @@ class Lock:
         return await run_on(self._home(), lambda: self._engine.break_lock(status, force=force))
 
     async def lead(self, work: Callable[[Lease], Awaitable[T]], *, timeout: float | None = None) -> T:
-        """Run ``work(lease)`` while holding the lock; after a loss, acquire and run it again.
+        """Return ``work(lease)``, run while holding the lock; after a loss, acquire and run it again.
 
         Args:
             work: Cancelled if the lease is lost.
             timeout: For each acquisition, as of ``acquire``.
-
-        Returns:
-            What ``work`` returned.
 
         Raises:
             AcquireTimeoutError: The lock was not acquired before the timeout.
@@ -229,7 +220,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
         loop, cancel = asyncio.get_running_loop(), WeakMethod(self._cancel)
 
         def lost(_: LeaseLostError) -> None:
-            # A weak reference: if the body's coroutine is dropped, its lease is collected and released.
+            # Weak: if the body's coroutine is dropped, its lease is collected and released.
             if (cancel_body := cancel()) is not None and not loop.is_closed():
                 loop.call_soon_threadsafe(cancel_body)
 
@@ -266,11 +257,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
 
 
 def checked_timeout(timeout: float | None) -> float | None:
-    """Return ``timeout``.
-
-    Raises:
-        ConfigError: The timeout is negative or not a number.
-    """
+    """Return ``timeout``, or raise ConfigError if it is negative or no number."""
     if timeout is None or (isinstance(timeout, int | float) and timeout >= 0):
         return timeout
     raise ConfigError(setting="timeout", value=timeout, reason="must be seconds, 0 or more, or None")

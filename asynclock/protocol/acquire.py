@@ -83,8 +83,6 @@ class Acquisition:
             BackendError: With ``once``, the store did not answer.
         """
         began = self._loop.time()
-        if self._given is None and not await self._make_way():
-            return None
         held: HeldLock | None = None
         try:
             held = await self._rounds()
@@ -96,11 +94,6 @@ class Acquisition:
                 self._loop.time(), started_at=began, owner=held.owner, predecessor=self._predecessor
             )
         return held
-
-    async def _make_way(self) -> bool:
-        """Keep away while it is the turn of other clients; False if the time is out before."""
-        away = self._known.fairness.away_for(self._loop.time())
-        return away <= 0 or (not self._once and await self._pause(away))
 
     async def _rounds(self) -> HeldLock | None:
         """Go round until the lock is held; None once the time is out."""
@@ -133,6 +126,8 @@ class Acquisition:
         if self._given is not None and not self._may_write():
             await self._free_given(self._given)
             seen = None
+        if (away := self._known.fairness.away_for(self._loop.time())) > 0:
+            return away, seen
         seen = seen or await self._read_and_adopt()
         if self._held is not None:
             return 0.0, None
@@ -140,16 +135,8 @@ class Acquisition:
         if not verdict.free:
             return self._until_next_look(verdict.wait), None
         await self._objects.pace(self._key)
-        if not self._may_write():
-            return self._until_next_look(_READ_AGAIN), None
-        if (attempt := self._attempt_on(seen)) is None:
-            self.error = BackendUnavailableError(
-                backend="store",
-                operation="acquire",
-                key=self._key,
-                detail="no answer had a Date that this machine's clock, or three others, agree with; "
-                "check the clocks of both, and what may strip the Date header off",
-            )
+        attempt = self._attempt_on(seen) if self._may_write() else None
+        if attempt is None:
             return _READ_AGAIN, None
         self._predecessor = seen.record.owner if seen.record else None
         self._known.freed = None
@@ -240,6 +227,13 @@ class Acquisition:
         token = self._objects.next_token(self._key, seen.record, now)
         valid_until = self._objects.promise(now)
         if token is None or valid_until is None:
+            self.error = BackendUnavailableError(
+                backend="store",
+                operation="acquire",
+                key=self._key,
+                detail="no answer had a Date that this machine's clock, or three others, agree with; "
+                "check the clocks of both, and what may strip the Date header off",
+            )
             return None
         record = LockRecord(
             expired=False,

@@ -50,7 +50,6 @@ class HeldLock:
 
     Attributes:
         head: The last write that is known to have landed.
-        claim: Its writes; they go on to the receiver when it is handed over.
         lost: Why it was lost, or None.
         freed: The write that released it, once it has landed.
         ended: Done when it is released or lost; the result is the loss, or None.
@@ -106,8 +105,7 @@ class HeldLock:
     def end_belief(self, loss: str | None = None) -> bool:
         """Stop believing before a release is sent; False if the lock was not held any more.
 
-        Args:
-            loss: Why it is released, if its holder did not ask for that: it is lost to the holder.
+        ``loss`` says why it is released, if its holder did not ask for that: it is lost to the holder.
         """
         with self._mutex:
             if self._believed() <= 0:
@@ -231,10 +229,9 @@ class HeldLock:
             self._in_flight.spawn(self.release())
 
     async def release(self) -> None:
-        """Free the lock, after ``end_belief``: by one conditional write, once no other is in flight.
+        """Free the lock, after ``end_belief``; ``lost`` then says whether it was found to be gone.
 
-        Waits at most three request timeouts; after that it goes on in the background, bounded by
-        rule 3. ``lost`` says afterwards whether another's record was found, or none.
+        Waits at most three request timeouts; after that it goes on in the background (rule 3).
         """
         with self._in_flight.protect():
             await self.settle()

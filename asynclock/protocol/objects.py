@@ -46,11 +46,10 @@ class Attempt:
     """One conditional write of a record with its own nonce.
 
     Attributes:
-        record: What is written.
         base: The version it is conditional on; None: on there being no object.
         sent: Read before it was sent; belief counts from here, however late the answer.
         version: What it became; None while that is unknown, or if it was refused.
-        spent: It makes no lease: it renews one, or has made one, however that ended.
+        spent: It makes no lease: it renews one, or has made one, however that ended (rule 2).
         settled_at: Store time before which its token must not be handed out; None: at once.
         unseen: It may have landed without an answer that said so.
     """
@@ -138,9 +137,7 @@ class LockObjects:
     def next_token(self, key: str, predecessor: LockRecord | None, now: ClockReading) -> Token | None:
         """Return the token to write over ``predecessor`` (rule 11); None: no usable Date yet, read again.
 
-        Raises:
-            ConfigError: The leases are too short to make a token after a Hudi writer.
-            UnsupportedBackendError: There is nothing to make a token from after a Hudi writer.
+        Raises ConfigError or UnsupportedBackendError where none can be made after a Hudi writer.
         """
         if self.dateless:
             if (token := next_token_without_dates(predecessor, now.wall)) is not None:
@@ -173,13 +170,7 @@ class LockObjects:
         return max(0.0, min(settled_at - earliest, 2 * self.timing.slack))
 
     async def read(self, key: str, *, timeout: float | None = None) -> Seen:
-        """Read a lock object.
-
-        Raises:
-            RecordCorruptError: It is not a lock record.
-            BackendError: It could not be read.
-            ConfigError: The backend cannot be opened as it was set up.
-        """
+        """Read a lock object; raises RecordCorruptError, and what ``request`` does."""
         sent = self.now()
         stored = await self.request("get", key, self._backend.get(key), timeout)
         arrived = self.now()
@@ -201,12 +192,10 @@ class LockObjects:
         """Send one attempt; a cancelled call waits for its end first, within the request timeout.
 
         Returns:
-            None if it landed, ``attempt.version`` then is its version; else why the outcome is
-            open: read back.
+            None if it landed, and has its version; else why the outcome is open: read back.
 
         Raises:
-            AccessDeniedError: Nothing was written.
-            UnsupportedBackendError: Nothing was written.
+            AccessDeniedError: Nothing was written; so with UnsupportedBackendError.
         """
         body, backend = attempt.record.encode(), self._backend
         put: Coroutine[object, object, Written]

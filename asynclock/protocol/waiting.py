@@ -76,7 +76,7 @@ class WaitQueue:
         return held is None
 
     def take_stranded(self) -> HeldLock | None:
-        """Return a lock that nobody is left to take: free it, then ``leave``."""
+        """Return a lock that nobody is left to take: release it, then ``leave``."""
         stranded, self._stranded = self._stranded, None
         return stranded
 

@@ -442,7 +442,7 @@ MUTANTS: Final = (
     Mutant(
         "drop what was handed to somebody who is gone",
         TURN,
-        "self._in_flight.spawn(self._free_stranded($held))",
+        "self._in_flight.spawn($held.release())",
         "self._queue.leave()",
         LEFT,
         "cancellations",
