@@ -25,7 +25,7 @@ HOOKS: Final = {
     },
     # Of aiohttp; docs/backends says why.
     "backends": {"session._retry_connection"},
-    # PySpark has no public way to its JVM, to an exception of it, nor to the context that runs, if there is one.
+    # PySpark has no public way to its JVM, to an exception of that, nor to the context that runs.
     "spark": {
         "_jvm",
         "_jsc",
