@@ -6,7 +6,13 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Final
 
-from asynclock.errors import AccessDeniedError, BackendError, BackendUnavailableError, UnsupportedBackendError
+from asynclock.errors import (
+    AccessDeniedError,
+    BackendError,
+    BackendUnavailableError,
+    PreconditionFailedError,
+    UnsupportedBackendError,
+)
 from asynclock.protocol.attempts import Attempt, Attempts
 from asynclock.protocol.decisions import Observation, Seen, Verdict, displaced, judge
 from asynclock.protocol.freeing import free
@@ -55,7 +61,7 @@ class Acquisition:
         given: A lock of this client that is handed over: write over its record, or free it (rule 15).
 
     Attributes:
-        error: The last failure of the store, for the cause of a timeout.
+        error: Why the last round failed, for the cause of a timeout; None: others held the lock.
     """
 
     def __init__(
@@ -129,7 +135,8 @@ class Acquisition:
             except BackendError as error:
                 if self._once or not is_transient(error):
                     raise
-                self.error, pause, seen = error, self._until_next_look(), None
+                self._note_failure(error)
+                pause, seen = self._until_next_look(), None
             if self._held is not None:
                 return self._held
             if self._once and remembered and seen is not None:
@@ -151,12 +158,14 @@ class Acquisition:
             return self._until_next_look(_READ_AGAIN), None
         attempt = self._attempt_on(seen)
         if attempt is None:
-            self.error = BackendUnavailableError(
-                backend="store",
-                operation="acquire",
-                key=self._key,
-                detail="no answer had a Date that this machine's clock, or three others, agree with; "
-                "check the clocks of both, and what may strip the Date header off",
+            self._note_failure(
+                BackendUnavailableError(
+                    backend="store",
+                    operation="acquire",
+                    key=self._key,
+                    detail="no answer had a Date that this machine's clock, or three others, agree with; "
+                    "check the clocks of both, and what may strip the Date header off",
+                )
             )
             return _READ_AGAIN, None
         self._predecessor = seen.record.owner if seen.record else None
@@ -205,9 +214,24 @@ class Acquisition:
             return Verdict(free=True, wait=0.0)
         verdict = judge(seen, self._known.observation, self._timing)
         self._known.last = seen, verdict
-        if not verdict.free:
+        if not verdict.free and seen.record is not None:
+            self.error = None
             self._known.fairness.saw(seen.record, self._loop.time())
+            self._objects.events.emit(
+                "waiting",
+                self._key,
+                seen.record.owner,
+                seen.record.epoch,
+                seen.record.holder or "",
+                remaining=verdict.remaining,
+            )
         return verdict
+
+    def _note_failure(self, error: BackendError) -> None:
+        """Keep the failure of a round for the cause of a timeout, and report it unless others came first."""
+        self.error = error
+        if not isinstance(error, PreconditionFailedError):
+            self._objects.events.emit("acquire_failed", self._key, self._owner, detail=str(error))
 
     def _until_next_look(self, wait: float = math.inf) -> float:
         """Return seconds until the next look: ``wait``, at most a jittered poll interval (rule 13)."""
@@ -258,14 +282,16 @@ class Acquisition:
         self._known.freed = None
         self._attempts.add(attempt)
         try:
-            self.error = await self._objects.write(self._key, attempt, timeout=self._request_limit())
+            error = await self._objects.write(self._key, attempt, timeout=self._request_limit())
         except BackendError:
             self._attempts.drop(attempt)  # the store says that nothing was written
             raise
         finally:
             self._attempts.doubtful |= attempt.unseen  # also if a delayed cancellation is raised
-        if self.error is None:
+        if error is None:
             await self._take(attempt, "acquired")
+        else:
+            self._note_failure(error)
 
     def _request_limit(self) -> float:
         left = self._until - self._loop.time()
