@@ -168,7 +168,7 @@ class Lease:
         if self._held.phase is not Phase.HELD:
             return
         warnings.warn(
-            f"the lease on {self.key!r} was dropped before it was released; it is released now",
+            f"the lease on {self.name!r} was dropped before it was released; it is released now",
             ResourceWarning,
             stacklevel=2,
             source=self,
