@@ -360,11 +360,16 @@ class LockClient:
         return f"<LockClient {self.url!r}>"
 
 
+def default_holder() -> str:
+    """Return ``host:pid:program`` of this process."""
+    program = PurePath(sys.argv[0] if sys.argv and sys.argv[0] else sys.executable).name
+    plain = f"{socket.gethostname()}:{os.getpid()}:{program}"
+    return "".join(each if each.isprintable() else "?" for each in plain)[:MAX_HOLDER]
+
+
 def _checked_holder(holder: str | None) -> str:
     if holder is None:
-        program = PurePath(sys.argv[0] if sys.argv and sys.argv[0] else sys.executable).name
-        plain = f"{socket.gethostname()}:{os.getpid()}:{program}"
-        return "".join(each if each.isprintable() else "?" for each in plain)[:MAX_HOLDER]
+        return default_holder()
     if not isinstance(holder, str) or not holder.isprintable() or not 0 < len(holder) <= MAX_HOLDER:
         raise ConfigError(setting="holder", value=holder, reason="must be 1 to 256 printable characters")
     return holder

@@ -88,6 +88,11 @@ class Lease:
         """The ``validUntil`` written last, in epoch ms; no I/O. For the rest of the package."""
         return self._held.head.record.valid_until_ms
 
+    @property
+    def released(self) -> bool:
+        """Whether a release is known to have ended it, which no answer of the store may ever say."""
+        return self._held.phase is Phase.RELEASED
+
     def remaining(self) -> float:
         """Return seconds until we stop believing; 0.0 once lost or released."""
         return self._held.remaining()

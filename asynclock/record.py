@@ -24,6 +24,7 @@ MAX_LEASE_MS: Final = 7 * 86_400_000
 MAX_VALID_AHEAD: Final = 8 * 86_400.0
 MAX_EPOCH_AHEAD: Final = 86_400.0
 _MAX_DIGITS: Final = 20
+_HUDI_FIELDS: Final = ("expired", "validUntil", "owner")
 _OUR_FIELDS: Final = ("nonce", "epoch", "leaseMs", "holder")
 _NONCE: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -100,6 +101,15 @@ def parse_record(
         return _parse(body, store_time)
     except _Corrupt as reason:
         raise RecordCorruptError(key=key, reason=str(reason), version=version) from None
+
+
+def is_no_lock(body: bytes) -> bool:
+    """Whether a body is evidently something else than a lock: whole JSON without any field of a record."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return False  # perhaps a lock that was damaged
+    return not isinstance(fields, dict) or not fields.keys() & {*_HUDI_FIELDS, *_OUR_FIELDS}
 
 
 class _Corrupt(Exception):  # noqa: N818  never leaves this module

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import os
 import signal
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from asynclock.cli.child import Child
-from asynclock.cli.exit_codes import LOST, NOT_EXECUTABLE, NOT_FOUND, SIGNALLED
+from asynclock.cli.exit_codes import DONE, LOST, NOT_EXECUTABLE, NOT_FOUND, SIGNALLED, exit_code
 from asynclock.cli.locks import store_options
+from asynclock.cli.narration import Narration
 from asynclock.cli.output import tell
-from asynclock.cli.target import connect_to, split_target
+from asynclock.cli.run_words import RunCommand
+from asynclock.cli.target import connect_to, holder_with_note, refuse_hudi_table, split_target
 from asynclock.clock import SystemClock
-from asynclock.errors import LeaseLostError, LeaseTakenOverError
+from asynclock.errors import AcquireTimeoutError, LeaseTakenOverError
+from asynclock.events import logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import Any, Self
 
     from asynclock.client import LockClient
+    from asynclock.errors import LeaseLostError
     from asynclock.lease import Lease
 
 T = TypeVar("T")
@@ -38,14 +42,20 @@ _BROKEN_GRACE: Final = 1.0
 """Longest grace, in seconds, if others may already hold the lock."""
 
 
-@click.command("run")
+@click.command("run", cls=RunCommand)
 @click.argument("target", metavar="URL/NAME")
-@click.argument("command", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
     "--wait", type=float, metavar="S", help="Longest wait for the lock; default: no limit; 0: one try."
 )
 @click.option("--validity", type=float, metavar="S",
               help="A dead holder blocks others for about this long; default 300.")  # fmt: skip
+@click.option("--skip-if-held", is_flag=True,
+              help="If another holds it, run nothing and exit with 0; without --wait: one try.")  # fmt: skip
+@click.option("--holder", metavar="TEXT", help="Who holds the lock, for others; default host:pid:program.")
+@click.option("--note", metavar="TEXT", help="Shown to others after the holder, in parentheses.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing about the wait, only errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Print each step: acquired, renewed, released.")
 @store_options
 def run_locked_command(
     *,
@@ -53,22 +63,52 @@ def run_locked_command(
     command: tuple[str, ...],
     wait: float | None,
     validity: float | None,
+    skip_if_held: bool,
+    holder: str | None,
+    note: str | None,
+    quiet: bool,
+    verbose: bool,
     max_clock_skew: float | None,
     options: dict[str, object],
 ) -> int:
     """Run CMD while holding the lock, and release it when CMD ends.
 
+    Options of asynclock come before CMD; all words after CMD's first are CMD's.
+
     CMD finds ASYNCLOCK_LOCK, ASYNCLOCK_FENCING_TOKEN, ASYNCLOCK_OWNER and
     ASYNCLOCK_VALID_UNTIL_MS in its environment and gets the signals of this process. If the lease
     is lost, CMD and everything it started get SIGTERM, then SIGKILL before others may take over
-    (at most 1 s later if the lock was taken over or broken), and the exit code is 76.
+    (at most 1 s later if the lock was taken over or broken), and the exit code is 76. It is also 76
+    if only the release finds that the lock was lost while CMD ran.
 
-    Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started; 75
-    if the lock was not acquired, so CMD was not run.
+    Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started. CMD was
+    not run: 75 if others held the lock, 69 if the store was the reason.
     """
+    if quiet or verbose:
+        logger.setLevel(logging.ERROR if quiet else logging.DEBUG)
     url, name = split_target(target)
-    client = connect_to(url, options, validity=validity, max_clock_skew=max_clock_skew)
-    return asyncio.run(run_under(client, name, command, target=target, wait=wait))
+    if skip_if_held and wait is None:
+        wait = 0.0
+    narration = Narration(target, wait=wait, quiet=quiet)
+    client = connect_to(
+        url,
+        options,
+        validity=validity,
+        max_clock_skew=max_clock_skew,
+        holder=holder_with_note(holder, note),
+        events=narration.hear,
+    )
+
+    async def run() -> int:
+        await refuse_hudi_table(client, name, target)
+        return await run_under(client, name, command, target=target, wait=wait, narration=narration)
+
+    try:
+        return asyncio.run(run())
+    except AcquireTimeoutError as error:
+        skip = skip_if_held and error.reason is None
+        tell(f"{target}: CMD was {'skipped' if skip else 'not run'}: {error}")
+        return DONE if skip else exit_code(error)
 
 
 async def run_under(
@@ -79,6 +119,7 @@ async def run_under(
     target: str,
     wait: float | None,
     ready: Callable[[Lease], Awaitable[None]] | None = None,
+    narration: Narration | None = None,
 ) -> int:
     """Run a command while holding a lock of ``client``, which is closed, and return its exit code.
 
@@ -89,19 +130,35 @@ async def run_under(
         target: URL and name of the lock, for the command.
         wait: Longest wait for the lock, in seconds; None: no limit.
         ready: Awaited with the lease before the command is started; a signal cancels it.
+        narration: Says what the wait is for, if it hears the events of ``client``.
     """
+    narration = narration or Narration(target, wait=wait, quiet=True)
     with _Signals() as signals:
         async with client:
-            lease = await signals.interrupt(client.lock(name).acquire(timeout=wait))
+            async with narration.of_the_wait():
+                lease = await signals.interrupt(client.lock(name).acquire(timeout=wait))
             if lease is None:
                 return SIGNALLED + signals.interrupted
-            try:
-                if ready is not None:
-                    await signals.interrupt(ready(lease))
-                return await _hold(client, lease, target, command, signals)
-            finally:
-                with contextlib.suppress(LeaseLostError):
-                    await lease.release()
+            # Released by the client as it is closed, within the time that an exit may take.
+            if ready is not None:
+                await signals.interrupt(ready(lease))
+            code = await _hold(client, lease, target, command, signals)
+        return _code_after_release(client, lease, code)
+
+
+def _code_after_release(client: LockClient, lease: Lease, code: int) -> int:
+    """Return the exit code once the client is closed; a loss that only the release found is one too."""
+    if lease.lost is not None:
+        if code != LOST:
+            tell(f"{lease.lost}; CMD had ended with {code}")
+        return LOST
+    if not lease.released:
+        validity = client.settings.validity
+        tell(
+            f"warning: the store did not confirm the release of {client.url}/{lease.name} within "
+            f"{client.exit_bound:g} s; if it was not released, it is free after {validity:g} s"
+        )
+    return code
 
 
 async def _hold(
