@@ -22,7 +22,7 @@ from asynclock.errors import AcquireTimeoutError, LeaseTakenOverError
 from asynclock.events import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import Any, Self
 
     from asynclock.client import LockClient
@@ -79,7 +79,8 @@ def run_locked_command(
     ASYNCLOCK_VALID_UNTIL_MS in its environment and gets the signals of this process. If the lease
     is lost, CMD and everything it started get SIGTERM, then SIGKILL before others may take over
     (at most 1 s later if the lock was taken over or broken), and the exit code is 76. It is also 76
-    if only the release finds that the lock was lost while CMD ran.
+    if only the release finds that the lock was lost while CMD ran. A second process ends CMD in time if
+    this one is killed, or is stopped while the lease ends.
 
     Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started. CMD was
     not run: 75 if others held the lock, 69 if the store was the reason.
@@ -166,9 +167,9 @@ async def _hold(
 ) -> int:
     if signals.interrupted:  # a signal arrived together with the lease
         return SIGNALLED + signals.interrupted
-    margin = client.settings.safety_margin
+    watch = _Watch(lease, client.settings.safety_margin)
     try:
-        child = Child(command, os.environ | _environment(lease, target), grace=margin * _GRACE_SHARE)
+        child = watch.start(command, os.environ | _environment(lease, target))
     except FileNotFoundError as error:
         tell(f"CMD was not run: {error}")
         return NOT_FOUND
@@ -177,7 +178,7 @@ async def _hold(
         return NOT_EXECUTABLE
     signals.forward(child.signal)
     try:
-        return await _Watch(lease, margin).until_end(child)
+        return await watch.until_end(child)
     finally:
         child.close()
 
@@ -202,6 +203,14 @@ class _Watch:
         loop = asyncio.get_running_loop()
         lease.on_lost(lambda _: loop.call_soon_threadsafe(self._lost.set))
 
+    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> Child:
+        """Start the command.
+
+        Raises:
+            OSError: It could not be started.
+        """
+        return Child(command, environment, deadline=self._deadline(), grace=self._margin * _GRACE_SHARE)
+
     async def until_end(self, child: Child) -> int:
         """Return the command's exit code; after a loss, end the command and return the code for a loss."""
         lost: asyncio.Future[Any] = asyncio.ensure_future(self._lost.wait())
@@ -209,6 +218,8 @@ class _Watch:
         deadline = self._deadline()
         while not lost.done() and not child.ended.done():
             deadline = self._deadline() or deadline
+            if deadline:
+                child.guard_until(deadline)
             await asyncio.wait(
                 [lost, child.ended], timeout=self._margin / 4, return_when=asyncio.FIRST_COMPLETED
             )
