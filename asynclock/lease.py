@@ -97,6 +97,10 @@ class Lease:
         """Return seconds until we stop believing; 0.0 once lost or released."""
         return self._held.remaining()
 
+    def keep(self, seconds: float) -> None:
+        """Have the release leave the lock held until ``seconds`` from now; for the rest of the package."""
+        self._held.keep(seconds)
+
     def check(self) -> None:
         """Return if the lock is believed to be held; local, no I/O.
 

@@ -10,6 +10,7 @@ Source: Apache Hudi RFC-91 and ``StorageLockFile.java``.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -80,6 +81,11 @@ class LockRecord(NamedTuple):
         if nonce is None or not self.is_ours:
             return LockRecord(expired=True, valid_until_ms=self.valid_until_ms, owner=self.owner)
         return self._replace(expired=True, nonce=nonce)
+
+    def kept(self, *, nonce: str, valid_until_ms: int, seconds: float) -> LockRecord:
+        """Return the record that keeps the lock held after its release, believed by nobody (rule 21)."""
+        lease_ms = min(max(math.ceil(seconds * 1000), MIN_LEASE_MS), MAX_LEASE_MS)
+        return self._replace(nonce=nonce, valid_until_ms=valid_until_ms, lease_ms=lease_ms)
 
 
 def parse_record(

@@ -20,6 +20,7 @@ from asynclock.cli.target import connect_to, holder_with_note, refuse_hudi_table
 from asynclock.clock import SystemClock
 from asynclock.errors import AcquireTimeoutError, LeaseTakenOverError
 from asynclock.events import logger
+from asynclock.lock import checked_at_least
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -50,6 +51,8 @@ _BROKEN_GRACE: Final = 1.0
 )
 @click.option("--validity", type=float, metavar="S",
               help="A dead holder blocks others for about this long; default 300.")  # fmt: skip
+@click.option("--at-least", type=float, default=0.0, metavar="S",
+              help="Keep the lock for S seconds, even if CMD and this process end earlier.")  # fmt: skip
 @click.option("--skip-if-held", is_flag=True,
               help="If another holds it, run nothing and exit with 0; without --wait: one try.")  # fmt: skip
 @click.option("--holder", metavar="TEXT", help="Who holds the lock, for others; default host:pid:program.")
@@ -63,6 +66,7 @@ def run_locked_command(
     command: tuple[str, ...],
     wait: float | None,
     validity: float | None,
+    at_least: float,
     skip_if_held: bool,
     holder: str | None,
     note: str | None,
@@ -82,6 +86,9 @@ def run_locked_command(
     if only the release finds that the lock was lost while CMD ran. A second process ends CMD in time if
     this one is killed, or is stopped while the lease ends.
 
+    --at-least S with --skip-if-held runs CMD once per period on whichever machine comes first. S counts
+    from the acquisition. If this machine crashes, the lock is free after its validity.
+
     Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started. CMD was
     not run: 75 if others held the lock, 69 if the store was the reason.
     """
@@ -91,6 +98,7 @@ def run_locked_command(
     if skip_if_held and wait is None:
         wait = 0.0
     narration = Narration(target, wait=wait, quiet=quiet)
+    keep = checked_at_least(at_least)
     client = connect_to(
         url,
         options,
@@ -102,7 +110,9 @@ def run_locked_command(
 
     async def run() -> int:
         await refuse_hudi_table(client, name, target)
-        return await run_under(client, name, command, target=target, wait=wait, narration=narration)
+        return await run_under(
+            client, name, command, target=target, wait=wait, at_least=keep, narration=narration
+        )
 
     try:
         return asyncio.run(run())
@@ -119,6 +129,7 @@ async def run_under(
     *,
     target: str,
     wait: float | None,
+    at_least: float = 0.0,
     ready: Callable[[Lease], Awaitable[None]] | None = None,
     narration: Narration | None = None,
 ) -> int:
@@ -130,6 +141,7 @@ async def run_under(
         command: Program and arguments.
         target: URL and name of the lock, for the command.
         wait: Longest wait for the lock, in seconds; None: no limit.
+        at_least: Seconds for which the lock stays held, even if the command ends earlier.
         ready: Awaited with the lease before the command is started; a signal cancels it.
         narration: Says what the wait is for, if it hears the events of ``client``.
     """
@@ -137,7 +149,7 @@ async def run_under(
     with _Signals() as signals:
         async with client:
             async with narration.of_the_wait():
-                lease = await signals.interrupt(client.lock(name).acquire(timeout=wait))
+                lease = await signals.interrupt(client.lock(name).acquire(timeout=wait, at_least=at_least))
             if lease is None:
                 return SIGNALLED + signals.interrupted
             # Released by the client as it is closed, within the time that an exit may take.

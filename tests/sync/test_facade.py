@@ -43,6 +43,8 @@ ASYNC_ONLY = {
     "leave",
     "engine",
     "valid_until_ms",
+    "keep",
+    "released",
 }
 """Public to the rest of the package, no part of the pinned surface."""
 
