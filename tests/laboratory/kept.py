@@ -19,10 +19,10 @@ class Keeping:
     until: float
 
     @property
-    def excused(self) -> bool:
-        """Whether it was lost or its process died: then it keeps the lock no longer than its validity."""
+    def was_lost(self) -> bool:
+        """Whether it was lost, so that it keeps the lock no longer than its validity."""
         held: Any = vars(self.lease)["_held"]  # without asking, which makes a loss final
-        return held.lost is not None or not self.process.alive
+        return held.lost is not None
 
 
 class Kept:
@@ -43,10 +43,11 @@ class Kept:
     def acquired(self, who: str, owner: str, now: float) -> None:
         """Note that somebody has got the lock, perhaps too early."""
         for keeper, keeping in self._by_owner.items():
-            if keeper != owner and now < keeping.until:
+            # A process that has died keeps the lock no longer than its validity, either.
+            if keeper != owner and now < keeping.until and keeping.process.alive:
                 left = keeping.until - now
                 self._early.append((keeping, f"{who} got what {keeper[:8]} keeps for another {left:.3f} s"))
 
     def violations(self) -> list[str]:
         """Return at the end who got a lock too early that was neither lost nor left by the dead."""
-        return [detail for keeping, detail in self._early if not keeping.excused]
+        return [detail for keeping, detail in self._early if not keeping.was_lost]
