@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from asynclock._secrets import clean_message, clean_url
+from asynclock.cli.completion import completion_command
 from asynclock.cli.doctor import doctor_command
 from asynclock.cli.exit_codes import NO, SIGNALLED, USAGE, exit_code
 from asynclock.cli.hudi import hudi_group
@@ -50,6 +51,7 @@ for each in (
     list_command,
     break_command,
     doctor_command,
+    completion_command,
     hudi_group,
     pipeline_group,
 ):
