@@ -68,7 +68,7 @@ def _without_secrets(complaint: str, words: Sequence[str]) -> str:
     return "\n".join(clean_message(line) for line in complaint.split("\n"))
 
 
-def _notice_lost_output() -> None:
+def notice_lost_output() -> None:
     """Let a full pipe that does not block raise: an unbuffered stream drops what does not fit."""
     raw = getattr(sys.stdout, "buffer", None)
     if isinstance(raw, io.RawIOBase):
@@ -86,7 +86,6 @@ def _drop_output() -> None:
 def run_command(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors go to the standard error."""
     logging.basicConfig(format="asynclock: %(message)s")
-    _notice_lost_output()
     try:
         code: Any = command.main(arguments, prog_name="asynclock", standalone_mode=False)
         sys.stdout.flush()
