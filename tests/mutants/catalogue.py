@@ -198,8 +198,8 @@ MUTANTS: Final = (
     Mutant(
         "treat an unknown acquisition as done",
         ROUND,
-        "if self.error is None: $take",
-        "if True: $take",
+        "if $error is None: $take\nelse: $fail",
+        "$take",
         HEAD,
         "contention",
     ),
@@ -493,8 +493,8 @@ MUTANTS: Final = (
     Mutant(
         "publish no allowance for skew",
         PROMISE,
-        "$latest + $timing.skew + $timing.validity",
-        "$latest + $timing.validity",
+        "$latest + $timing.skew + $lease",
+        "$latest + $lease",
         HEAD,
         "hudi-ahead",
     ),
