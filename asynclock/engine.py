@@ -6,7 +6,13 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
-from asynclock.errors import AcquireTimeoutError, BackendError, LockChangedError, RecordCorruptError
+from asynclock.errors import (
+    AcquireTimeoutError,
+    BackendError,
+    LockChangedError,
+    PreconditionFailedError,
+    RecordCorruptError,
+)
 from asynclock.protocol.acquire import Acquisition, Knowledge, is_transient
 from asynclock.protocol.decisions import judge
 from asynclock.protocol.objects import Attempt
@@ -56,7 +62,7 @@ class LockEngine:
                 held = await acquisition.run()
             except BackendError as error:
                 if timeout == 0 and is_transient(error):
-                    raise self._timed_out(timeout) from error
+                    raise self._timed_out(timeout, error) from error
                 raise
             finally:
                 if held is None:
@@ -65,7 +71,7 @@ class LockEngine:
                 self._held = held
                 held.ended.add_done_callback(lambda _: self._note_end())
             elif not once:
-                raise self._timed_out(timeout) from acquisition.error
+                raise self._timed_out(timeout, acquisition.error) from acquisition.error
             return held
 
     async def _turn(self, timeout: float | None) -> HeldLock | None:
@@ -80,7 +86,7 @@ class LockEngine:
                 self._in_flight.spawn(stranded.release())
             raise
 
-    def _timed_out(self, timeout: float | None) -> AcquireTimeoutError:
+    def _timed_out(self, timeout: float | None, error: BackendError | None = None) -> AcquireTimeoutError:
         assert timeout is not None  # noqa: S101  else it does not run out
         status = None
         if self._held is not None:
@@ -88,7 +94,8 @@ class LockEngine:
             status = own_status(self.name, self.url, head.record, head.version)
         elif self._known.last is not None:
             status = seen_status(self.name, self.url, *self._known.last)
-        return AcquireTimeoutError(key=self.key, timeout=timeout, status=status)
+        reason = None if error is None or isinstance(error, PreconditionFailedError) else str(error)
+        return AcquireTimeoutError(key=self.key, timeout=timeout, status=status, reason=reason)
 
     def stand_back(self, until: float) -> None:
         """Acquire nothing before loop time ``until``: the process may be ending."""
@@ -150,7 +157,7 @@ class LockEngine:
     async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
         """See ``Lock.break_lock``."""
         current, record = await self._read()
-        if current.version == status.version and current.state == "free":
+        if current.version == status.version and current.state in {"absent", "free"}:
             return current
         if current.version != status.version or (current.state == "held" and not force):
             raise LockChangedError(key=self.key, expected=status.version, status=current)

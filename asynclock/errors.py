@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def _name(key: str) -> str:
+    """Return the name of the lock whose object is ``key``: what commands and ``LockClient.lock`` take."""
+    return key.removesuffix(".json")
+
+
 class AsyncLockError(Exception):
     """Base of all errors of asynclock.
 
@@ -123,23 +128,33 @@ class AcquireTimeoutError(AsyncLockError, TimeoutError):
         key: Key of the lock object.
         timeout: The time that was allowed, in seconds.
         status: The ``LockStatus`` last seen, or None if the store was never read.
+        reason: What the store failed with at the end; None: others held the lock.
     """
 
-    _fields: ClassVar[tuple[str, ...]] = ("key", "timeout", "status")
+    _fields: ClassVar[tuple[str, ...]] = ("key", "timeout", "status", "reason")
     key: str
     timeout: float
     status: Any
+    reason: str | None
 
-    def __init__(self, *, key: str, timeout: float, status: Any = None) -> None:  # noqa: ANN401  LockStatus is defined above this layer
-        held = ""
+    def __init__(
+        self,
+        *,
+        key: str,
+        timeout: float,
+        status: Any = None,  # noqa: ANN401  LockStatus is defined above this layer
+        reason: str | None = None,
+    ) -> None:
+        held = "" if reason is None else f": {reason}"
         if status is not None and status.state in {"held", "expired"}:
             who = status.holder or status.owner
-            held = f"; last seen {status.state}, holder {printable(who)}"
+            held += f"; last seen {status.state}, holder {printable(who)}"
         super().__init__(
-            f"lock {key!r} was not acquired within {timeout:g} s{held}",
+            f"lock {_name(key)!r} was not acquired within {timeout:g} s{held}",
             key=key,
             timeout=timeout,
             status=status,
+            reason=reason,
         )
 
 
@@ -161,7 +176,7 @@ class LeaseLostError(AsyncLockError):
 
     def __init__(self, *, key: str, owner: str, fencing_token: int, reason: str) -> None:
         super().__init__(
-            f"lease on {key!r} lost ({reason}); stop writing, and acquire again before you go on",
+            f"lease on {_name(key)!r} lost ({reason}); stop writing, and acquire again before you go on",
             key=key,
             owner=owner,
             fencing_token=fencing_token,
@@ -214,9 +229,10 @@ class LockChangedError(AsyncLockError):
 
     def __init__(self, *, key: str, expected: str | None, status: Any) -> None:  # noqa: ANN401  LockStatus is defined above this layer
         if status.version == expected:
-            text = f"lock {key!r} is {status.state}, not expired; nothing was written; use force to break it"
+            text = f"lock {_name(key)!r} is {status.state}, not expired"
+            text += "; nothing was written; use force to break it"
         else:
-            text = f"lock {key!r} changed since it was looked at; nothing was written; look again"
+            text = f"lock {_name(key)!r} changed since it was looked at; nothing was written; look again"
         super().__init__(text, key=key, expected=expected, status=status)
 
 

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger("asynclock")
 
 Kind = Literal[
-    "acquired", "adopted", "renewed", "renewal_failed", "lost", "released", "release_unconfirmed", "reaped"
+    "waiting",
+    "acquire_failed",
+    "acquired",
+    "adopted",
+    "renewed",
+    "renewal_failed",
+    "lost",
+    "released",
+    "release_unconfirmed",
+    "reaped",
 ]
 _WARN: Final = frozenset({"lost", "renewal_failed", "release_unconfirmed"})
 
@@ -24,18 +33,22 @@ class Event:
     """One thing that happened to one lock.
 
     Attributes:
-        kind: What happened.
+        kind: What happened. ``waiting``: an acquisition found that another holds the lock.
+            ``acquire_failed``: it got no answer from the store, and tries again.
         key: Key of the lock object.
-        owner: Owner id of the acquisition.
-        fencing_token: Its token.
-        detail: Printable explanation; may be empty.
+        owner: Owner id of the acquisition; of ``waiting``: of the holder's.
+        fencing_token: Its token, in microseconds; None where it has none.
+        detail: Printable explanation; may be empty. Of ``waiting``: the holder, in its own words.
+        remaining: Of ``waiting``: seconds until others may take the lock over if it is not renewed; None
+            if unknown.
     """
 
     kind: Kind
     key: str
     owner: str
-    fencing_token: int
+    fencing_token: int | None
     detail: str = ""
+    remaining: float | None = None
 
 
 class Events:
@@ -49,16 +62,29 @@ class Events:
     def __init__(self, listener: Callable[[Event], object] | None = None) -> None:
         self._listener = listener
 
-    def emit(self, kind: Kind, key: str, owner: str, fencing_token: int, detail: str = "") -> None:
+    def emit(
+        self,
+        kind: Kind,
+        key: str,
+        owner: str,
+        fencing_token: int | None = None,
+        detail: str = "",
+        *,
+        remaining: float | None = None,
+    ) -> None:
         """Log one event and pass it to the listener."""
         level = logging.WARNING if kind in _WARN else logging.DEBUG
         if logger.isEnabledFor(level):
-            logger.log(
-                level, "%s %s owner=%s token=%d %s", kind, key, owner, fencing_token, printable(detail)
-            )
+            shown = printable(owner), fencing_token, printable(detail)
+            logger.log(level, "%s %s owner=%s token=%s %s", kind, key, *shown)
         if self._listener is not None:
             event = Event(
-                kind=kind, key=key, owner=owner, fencing_token=fencing_token, detail=printable(detail)
+                kind=kind,
+                key=key,
+                owner=owner,
+                fencing_token=fencing_token,
+                detail=printable(detail),
+                remaining=remaining,
             )
             try:
                 self._listener(event)

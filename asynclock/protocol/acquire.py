@@ -6,7 +6,13 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Final
 
-from asynclock.errors import AccessDeniedError, BackendError, BackendUnavailableError, UnsupportedBackendError
+from asynclock.errors import (
+    AccessDeniedError,
+    BackendError,
+    BackendUnavailableError,
+    PreconditionFailedError,
+    UnsupportedBackendError,
+)
 from asynclock.protocol.claim import Claim
 from asynclock.protocol.decisions import Observation, Seen, Verdict, displaced, judge
 from asynclock.protocol.held import HeldLock
@@ -68,7 +74,7 @@ class Acquisition:
         self._predecessor: str | None = None
         self._claim = Claim(self._objects, self._key) if given is None else given.claim
         self._held: HeldLock | None = None
-        self.error: BackendError | None = None  # the last failure of the store, for the cause of a timeout
+        self.error: BackendError | None = None  # why the last round failed; None: others held the lock
 
     async def run(self) -> HeldLock | None:
         """Acquire the lock; None if others hold it until the time is out.
@@ -105,7 +111,8 @@ class Acquisition:
             except BackendError as error:
                 if self._once or not is_transient(error):
                     raise
-                self.error, pause, seen = error, self._until_next_look(), None
+                self._note_failure(error)
+                pause, seen = self._until_next_look(), None
             if (held := self._held) is not None:
                 if await self._token_settles(held):
                     return held
@@ -140,9 +147,11 @@ class Acquisition:
             return _READ_AGAIN, None
         self._predecessor = seen.record.owner if seen.record else None
         self._known.freed = None
-        self.error = await self._claim.write(attempt, timeout=self._request_limit())
-        if self.error is None:
+        error = await self._claim.write(attempt, timeout=self._request_limit())
+        if error is None:
             await self._take(attempt, "acquired")
+        else:
+            self._note_failure(error)
         back = seen if self._held is not None else await self._read_and_adopt()
         if self._held is None and self._claim.open_on(back.version):
             # Unchanged: the attempt may still land. Write again on the same base.
@@ -183,9 +192,24 @@ class Acquisition:
             return Verdict(free=True, wait=0.0)
         verdict = judge(seen, self._known.observation, self._timing)
         self._known.last = seen, verdict
-        if not verdict.free:
+        if not verdict.free and seen.record is not None:
+            self.error = None
             self._known.fairness.saw(seen.record, self._loop.time())
+            self._objects.events.emit(
+                "waiting",
+                self._key,
+                seen.record.owner,
+                seen.record.epoch,
+                seen.record.holder or "",
+                remaining=verdict.remaining,
+            )
         return verdict
+
+    def _note_failure(self, error: BackendError) -> None:
+        """Keep the failure of a round for the cause of a timeout, and report it unless others came first."""
+        self.error = error
+        if not isinstance(error, PreconditionFailedError):
+            self._objects.events.emit("acquire_failed", self._key, self._owner, detail=str(error))
 
     def _until_next_look(self, wait: float = math.inf) -> float:
         """Return seconds until the next look: ``wait``, at most a jittered poll interval (rule 13)."""
@@ -227,12 +251,14 @@ class Acquisition:
         token = self._objects.next_token(self._key, seen.record, now)
         valid_until = self._objects.promise(now)
         if token is None or valid_until is None:
-            self.error = BackendUnavailableError(
-                backend="store",
-                operation="acquire",
-                key=self._key,
-                detail="no answer had a Date that this machine's clock, or three others, agree with; "
-                "check the clocks of both, and what may strip the Date header off",
+            self._note_failure(
+                BackendUnavailableError(
+                    backend="store",
+                    operation="acquire",
+                    key=self._key,
+                    detail="no answer had a Date that this machine's clock, or three others, agree with; "
+                    "check the clocks of both, and what may strip the Date header off",
+                )
             )
             return None
         record = LockRecord(

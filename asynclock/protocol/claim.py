@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 
 from asynclock.errors import BackendError, ConfigError, RecordCorruptError
@@ -75,7 +76,12 @@ class Claim:
             each.settled_at = None
 
     async def free(
-        self, head: Attempt, *, limit: float | None = None, through: LockObjects | None = None
+        self,
+        head: Attempt,
+        *,
+        limit: float | None = None,
+        kept_until: float = -math.inf,
+        through: LockObjects | None = None,
     ) -> Attempt | Displaced | None:
         """Write a free record, so that nothing of this claim is held or can still land (rule 3).
 
@@ -84,6 +90,9 @@ class Claim:
         gone, the object is read once, and freed if it shows one of these attempts. Repeated with backoff
         while the outcome is unknown, for ``limit`` seconds; None: L plus a request timeout. Where this
         claim's event loop is closed, the requests go ``through`` other objects.
+
+        Until ``kept_until``, by the boot clock, the record is not free but a live one that promises what is
+        left of that time. Nobody believes in it and nobody renews it (rule 21).
 
         Returns:
             The write that freed the lock; or what stands in its place; or None if the store did not say.
@@ -98,7 +107,7 @@ class Claim:
             await objects.pace(self._key)
             base = head.base if head.version is None else head.version
             nonce = objects.fresh_nonce() if keep_token else None
-            attempt = Attempt(head.record.released(nonce=nonce), base, objects.now())
+            attempt = _release(objects, head.record, base, nonce, kept_until)
             self._freeing.add(nonce)
             try:
                 if await objects.write(self._key, attempt) is None:
@@ -125,4 +134,18 @@ class Claim:
 
     def _has_freed(self, record: LockRecord, owner: str) -> bool:
         """Whether a record was written by ``free`` for ``owner``, not by an operator."""
-        return record.expired and record.owner == owner and record.nonce in self._freeing
+        if record.owner != owner or record.nonce not in self._freeing:
+            return False
+        return record.expired or record.nonce is not None  # without a nonce, only a free one is a release
+
+
+def _release(
+    objects: LockObjects, record: LockRecord, base: str | None, nonce: str | None, kept_until: float
+) -> Attempt:
+    """Return the write that releases ``record`` over ``base``."""
+    now = objects.now()
+    left = kept_until - now.boot
+    if nonce is None or left <= 0:
+        return Attempt(record.released(nonce=nonce), base, now)
+    valid_until = objects.promise(now, lease=left) or record.valid_until_ms
+    return Attempt(record.kept(nonce=nonce, valid_until_ms=valid_until, seconds=left), base, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from contextlib import suppress
 from enum import Enum
@@ -51,7 +52,7 @@ class HeldLock:
     Attributes:
         head: The last write that is known to have landed.
         lost: Why it was lost, or None.
-        freed: The write that released it, once it has landed.
+        freed: The write that released it and left it free, once it has landed.
         ended: Done when it is released or lost; the result is the loss, or None.
         body_loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
     """
@@ -76,6 +77,7 @@ class HeldLock:
         self._mutex = threading.Lock()
         self._sent = landed.sent
         self._renewal: asyncio.Task[BackendError | None] | None = None
+        self._kept_until = -math.inf
 
     # Belief: any thread.
 
@@ -223,6 +225,13 @@ class HeldLock:
 
     # Release.
 
+    def keep(self, seconds: float) -> None:
+        """Have a release leave the lock held until ``seconds`` from now (rule 21). From any thread."""
+        self._kept_until = self._objects.clock.boot() + seconds
+
+    def _left_to_keep(self) -> float:
+        return self._kept_until - self._objects.clock.boot()
+
     def let_go(self, loss: str | None = None) -> None:
         """End belief and release in the background; ``loss`` as of ``end_belief``."""
         if self.end_belief(loss):
@@ -242,7 +251,8 @@ class HeldLock:
         """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
         if self.end_belief():
             self.until_settled()  # while the store time is known: ``objects`` has read none
-            await self.claim.free(self.head, limit=objects.timing.exit_bound, through=objects)
+            limit = objects.timing.exit_bound
+            await self.claim.free(self.head, limit=limit, kept_until=self._kept_until, through=objects)
 
     async def settle(self) -> None:
         """Wait for the renewal in flight, for at most a request timeout (rule 6)."""
@@ -251,12 +261,14 @@ class HeldLock:
 
     async def _free(self, limit: float | None) -> bool:
         """Write the free record; False if it is not known after ``limit`` whether that has landed."""
-        freed = await self.claim.free(self.head, limit=limit)
+        freed = await self.claim.free(self.head, limit=limit, kept_until=self._kept_until)
         if isinstance(freed, Displaced):
             self.found_gone(freed)
-        elif freed is not None:
+        elif freed is not None and freed.record.expired:
             self.freed = freed
             self._released("released")
+        elif freed is not None:
+            self._released("released", f"kept for another {max(0.0, self._left_to_keep()):.0f} s")
         elif limit is None:
             self._released("release_unconfirmed", "the store did not answer")
         return freed is not None or limit is None
@@ -264,8 +276,11 @@ class HeldLock:
     # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
 
     def may_hand_over(self) -> bool:
-        """Whether a receiver may write over the record: before the deadline, with a settled token."""
-        return self._left() > 0 and self.until_settled() <= 0
+        """Whether a receiver may write over the record: before the deadline, with a settled token.
+
+        And not while it is kept, also from others of this client.
+        """
+        return self._left() > 0 and self.until_settled() <= 0 and self._left_to_keep() <= 0
 
     def hand_over(self) -> None:
         """Leave the record and the claim to a receiver, which calls one of the next two, or ``release``."""

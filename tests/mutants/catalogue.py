@@ -60,6 +60,7 @@ WRITE: Final = f"{_OBJECTS}.write"
 _CLAIM: Final = "asynclock.protocol.claim:Claim"
 RECOGNISE: Final = f"{_CLAIM}.recognise"
 FREE: Final = f"{_CLAIM}.free"
+RELEASE_ATTEMPT: Final = "asynclock.protocol.claim:_release"
 RELEASED: Final = "asynclock.record:LockRecord.released"
 
 # Acquiring.
@@ -73,6 +74,7 @@ ROUND: Final = f"{_ACQUISITION}._round"
 
 # Holding, renewing and releasing.
 _HELD: Final = "asynclock.protocol.held:HeldLock"
+MAY_HAND_OVER: Final = f"{_HELD}.may_hand_over"
 ABANDON: Final = f"{_HELD}.abandon"
 END_BELIEF: Final = f"{_HELD}.end_belief"
 EXTEND: Final = f"{_HELD}._extend"
@@ -196,8 +198,8 @@ MUTANTS: Final = (
     Mutant(
         "treat an unknown acquisition as done",
         ROUND,
-        "if self.error is None: $take",
-        "if True: $take",
+        "if $error is None: $take\nelse: $fail",
+        "$take",
         HEAD,
         "contention",
     ),
@@ -491,8 +493,8 @@ MUTANTS: Final = (
     Mutant(
         "publish no allowance for skew",
         PROMISE,
-        "$latest + $timing.skew + $timing.validity",
-        "$latest + $timing.validity",
+        "$latest + $timing.skew + $lease",
+        "$latest + $lease",
         HEAD,
         "hudi-ahead",
     ),
@@ -584,6 +586,23 @@ MUTANTS: Final = (
         "True",
         TOKEN,
         "hudi-turns",
+    ),
+    # Locks that are kept for a time (rule 21).
+    Mutant(
+        "free a lock that is to be kept",
+        RELEASE_ATTEMPT,
+        "$nonce is None or $left <= 0",
+        "True",
+        Invariant.KEPT,
+        "kept",
+    ),
+    Mutant(
+        "hand over a lock that is to be kept",
+        MAY_HAND_OVER,
+        "self._left_to_keep()",
+        "0.0",
+        Invariant.KEPT,
+        "kept",
     ),
     # What an independent attack found.
     Mutant(

@@ -1,0 +1,60 @@
+"""What a listener hears of an acquisition that does not succeed at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asynclock.errors import AcquireTimeoutError, BackendError
+from asynclock.testing.faulty import Fault
+from tests.unit.kit import KEY, faulty, in_virtual_time, our_record
+
+if TYPE_CHECKING:
+    from tests.unit.kit import World
+
+
+@in_virtual_time
+async def test_a_waiting_acquisition_reports_who_holds_the_lock(world: World) -> None:
+    """The event has the holder's owner, its words, and the longest time until the lock may be free."""
+    world.put(our_record(valid_until=world.now + 12, owner="other"))
+    async with world.client() as client:
+        with pytest.raises(AcquireTimeoutError) as caught:
+            await client.lock("orders").acquire(timeout=1.0)
+
+    first = next(event for event in world.events if event.kind == "waiting")
+    assert (first.key, first.owner) == (KEY, "other")
+    assert first.remaining is not None
+    assert 0 < first.remaining < 30
+    assert caught.value.reason is None
+
+
+@in_virtual_time
+async def test_a_failed_round_is_reported_with_its_reason(world: World) -> None:
+    """A store that does not answer is an event of its own, and the cause of the timeout, in its text too."""
+    async with world.client() as client:
+        faulty(client).inject(Fault.REQUEST_LOST, times=10_000)
+        with pytest.raises(AcquireTimeoutError) as caught:
+            await client.lock("orders").acquire(timeout=5.0)
+
+    failed = next(event for event in world.events if event.kind == "acquire_failed")
+    assert caught.value.reason is not None
+    assert caught.value.reason in str(caught.value)
+    assert isinstance(caught.value.__cause__, BackendError)
+    assert failed.detail
+
+
+@in_virtual_time
+async def test_a_failure_before_the_last_look_is_not_the_cause_of_a_timeout(world: World) -> None:
+    """The store answers again and shows another holder: that is why the lock was not acquired."""
+    world.put(our_record(valid_until=world.now + 100, owner="other"))
+    async with world.client() as client:
+        faulty(client).inject(Fault.REQUEST_LOST, times=1)
+        acquiring = asyncio.create_task(client.lock("orders").acquire(timeout=8.0))
+        with pytest.raises(AcquireTimeoutError) as caught:
+            await acquiring
+
+    assert "acquire_failed" in world.told()
+    assert caught.value.reason is None
+    assert caught.value.__cause__ is None
