@@ -51,6 +51,23 @@ class LockEngine:
             AcquireTimeoutError: The time is out.
             ConfigError: The client was closed.
         """
+        asked_at = asyncio.get_running_loop().time()
+        try:
+            held = await self._acquire(timeout=timeout, once=once, fencing=fencing, asked_at=asked_at)
+        except BaseException as error:
+            self._note_failure(asked_at, type(error).__name__, str(error))
+            raise
+        if held is None:
+            self._note_failure(asked_at, "held")
+        return held
+
+    def _note_failure(self, asked_at: float, reason: str, detail: str = "") -> None:
+        duration = asyncio.get_running_loop().time() - asked_at
+        self._objects.events.emit("not_acquired", self.key, "", None, detail, reason=reason, duration=duration)
+
+    async def _acquire(
+        self, *, timeout: float | None, once: bool, fencing: bool, asked_at: float
+    ) -> HeldLock | None:
         with self._in_flight.until_closed():
             until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
             given = None
@@ -59,7 +76,12 @@ class LockEngine:
             elif not self._queue.try_enter():
                 return None
             acquisition = Acquisition(
-                self._known, until=until, once=once or timeout == 0, fencing=fencing, given=given
+                self._known,
+                until=until,
+                once=once or timeout == 0,
+                fencing=fencing,
+                given=given,
+                asked_at=asked_at,
             )
             held: HeldLock | None = None
             try:

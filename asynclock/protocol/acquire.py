@@ -57,6 +57,7 @@ class Acquisition:
     Args:
         until: Loop time at which to give up.
         once: One round only.
+        asked_at: Loop time of the call; it may have waited for its turn since.
         fencing: Whether the token will be handed out (rule 11).
         given: A lock of this client that is handed over: write over its record, or free it (rule 15).
 
@@ -65,7 +66,14 @@ class Acquisition:
     """
 
     def __init__(
-        self, known: Knowledge, *, until: float, once: bool, fencing: bool, given: HeldLock | None
+        self,
+        known: Knowledge,
+        *,
+        until: float,
+        once: bool,
+        fencing: bool,
+        given: HeldLock | None,
+        asked_at: float,
     ) -> None:
         self._known = known
         self._key = known.key
@@ -75,9 +83,11 @@ class Acquisition:
         self._once = once
         self._fencing = fencing
         self._given = given
+        self._asked_at = asked_at
         self._loop = asyncio.get_running_loop()
         self._owner = known.objects.fresh_owner()
         self._predecessor: str | None = None
+        self._reason = ""
         self._attempts = Attempts()
         self._held: HeldLock | None = None
         self.error: BackendError | None = None
@@ -169,6 +179,7 @@ class Acquisition:
             )
             return _READ_AGAIN, None
         self._predecessor = seen.record.owner if seen.record else None
+        self._reason = self._reason_on(seen)
         await self._write(attempt)
         if self._held is not None:
             return 0.0, None
@@ -179,6 +190,13 @@ class Acquisition:
                 raise self.error
             return self._until_next_look(self._timing.poll_interval / 4), back
         return 0.0, back
+
+    def _reason_on(self, seen: Seen) -> str:
+        """Name what an acquisition over ``seen`` is, for its event."""
+        if self._given is not None:
+            return "handover"
+        ended = seen.record is None or seen.record.expired or self._attempts.recognise(seen) is not None
+        return "" if ended else "takeover"
 
     # Looking.
 
@@ -314,7 +332,10 @@ class Acquisition:
                 self._begin_anew()
                 return
         self._known.renewals.add(held)
-        self._objects.events.emit(kind, self._key, held.owner, held.fencing_token)
+        waited = self._loop.time() - self._asked_at
+        self._objects.events.emit(
+            kind, self._key, held.owner, held.fencing_token, reason=self._reason, duration=waited
+        )
 
     async def _token_settles(self, held: HeldLock) -> bool:
         """Wait until the token is not from the future any more (rule 11); False if that took too long."""
@@ -350,6 +371,7 @@ class Acquisition:
         freed = await free(self._objects, self._key, head=attempt, attempts=self._attempts)
         if isinstance(freed, Attempt):
             self._given_is_written_over()
+            self._objects.events.emit("reaped", self._key, attempt.record.owner, attempt.record.epoch)
         else:
             # A write of its giver that was thought lost may have moved the base.
             await self._free_given()

@@ -55,7 +55,7 @@ async def free(
             pass  # try again, even after a refusal: permissions and credentials come back
         else:
             if seen.record is not None and attempts.has_released(seen, head.record.owner):
-                return Attempt(seen.record, base, attempt.sent, seen.version)
+                return Attempt(seen.record, base, attempt.sent, seen.version, unseen=True)
             if seen.version != base:
                 mine = attempts.recognise(seen)
                 if mine is None:

@@ -75,6 +75,7 @@ class HeldLock:
         self._belief = objects.timing.belief
         self._mutex = threading.Lock()
         self._sent = landed.sent
+        self._began = landed.sent.monotonic
         self.head = landed
         # Its own: the clean-up of a loss must not take a later write of the acquisition for its own.
         self._attempts = Attempts(landed)
@@ -173,9 +174,10 @@ class HeldLock:
         return None if self._renewal is None or self._renewal.done() else self._renewal
 
     async def _renew(self) -> BackendError | None:
+        began = self._objects.clock.monotonic()
         error = await self._renew_once()
         if error is not None and self.phase is Phase.HELD:
-            self._emit("renewal_failed", str(error))
+            self._emit("renewal_failed", str(error), reason=type(error).__name__, since=began)
         return error
 
     async def _renew_once(self) -> BackendError | None:
@@ -208,7 +210,7 @@ class HeldLock:
         seen = await self._objects.read(self.key, timeout=left)
         mine = self._attempts.recognise(seen)
         if mine is not None and mine is not self.head:
-            self._extend(mine)
+            self._extend(mine, reason="read_back")
             return None
         if seen.version == self.head.version:
             return error  # unchanged: the attempt may still land
@@ -216,16 +218,16 @@ class HeldLock:
         self._taken_over(displaced(seen, self.owner))
         return None
 
-    def _extend(self, attempt: Attempt) -> None:
+    def _extend(self, attempt: Attempt, reason: str = "") -> None:
         """Count belief from a renewal that landed, unless it has ended."""
         self.head = attempt
         self._attempts.settle_on(attempt)
         with self._mutex:
-            if self._believed() <= 0:
+            if (left := self._believed()) <= 0:
                 return
             self._sent = attempt.sent
         self.until_settled()  # while there is a Date to tell by
-        self._emit("renewed")
+        self._emit("renewed", reason=reason, since=attempt.sent.monotonic, remaining=left)
 
     # Loss.
 
@@ -238,7 +240,7 @@ class HeldLock:
         return self._error(LeaseTakenOverError, by.reason, new_owner=by.owner, new_token=by.token)
 
     def _after_loss(self, error: LeaseLostError, clean_up: bool) -> None:  # noqa: FBT001  call_soon needs that
-        self._emit("lost", error.reason)
+        self._emit("lost", error.reason, reason=type(error).__name__, since=self._began)
         if clean_up and self._renewal is not None:  # else nothing was written after the acquisition
             self._in_flight.spawn(self._clean_up(self._renewal))
         self._end()
@@ -279,7 +281,9 @@ class HeldLock:
         if self.end_belief():
             self.until_settled()  # while the store time is known: ``objects`` has read none
             limit = objects.timing.exit_bound
-            await free(objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
+            freed = await free(objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
+            kind: Kind = "released" if isinstance(freed, Attempt) else "release_unconfirmed"
+            self._emit(kind, "the event loop of the client was closed", since=self._began)
 
     async def settle(self) -> None:
         """Wait for the renewal in flight, for at most a request timeout (rule 6)."""
@@ -293,7 +297,7 @@ class HeldLock:
             return False
         if isinstance(freed, Attempt):
             self.freed = freed
-            self._released("released")
+            self._released("released", reason="read_back" if freed.unseen else "")
         elif freed is None:
             self._released("release_unconfirmed", "the store did not answer")
         else:
@@ -320,7 +324,7 @@ class HeldLock:
 
     def written_over(self) -> None:
         """The receiver has acquired the lock: this lease lasted until then."""
-        self._released("released", "handed over")
+        self._released("released", "handed over", reason="handover")
 
     def found_gone(self, by: Displaced) -> None:
         """A release or a receiver found something else than the record: the lock was lost before."""
@@ -332,8 +336,8 @@ class HeldLock:
 
     # The end.
 
-    def _released(self, kind: Kind, detail: str = "") -> None:
-        self._emit(kind, detail)
+    def _released(self, kind: Kind, detail: str = "", reason: str = "") -> None:
+        self._emit(kind, detail, reason=reason, since=self._began)
         if self.phase is not Phase.LOST:
             self.phase = Phase.RELEASED
             self._end()
@@ -342,5 +346,28 @@ class HeldLock:
         if not self.ended.done():
             self.ended.set_result(self.lost)
 
-    def _emit(self, kind: Kind, detail: str = "") -> None:
-        self._objects.events.emit(kind, self.key, self.owner, self.fencing_token, detail)
+    def note_stall(self, seconds: float) -> None:
+        """Report that this process did not run for so long."""
+        self._objects.events.emit("stalled", self.key, self.owner, self.fencing_token, duration=seconds)
+
+    def _emit(
+        self,
+        kind: Kind,
+        detail: str = "",
+        *,
+        reason: str = "",
+        since: float | None = None,
+        remaining: float | None = None,
+    ) -> None:
+        """Report an event; ``since``, on the monotonic clock, gives its duration."""
+        duration = None if since is None else self._objects.clock.monotonic() - since
+        self._objects.events.emit(
+            kind,
+            self.key,
+            self.owner,
+            self.fencing_token,
+            detail,
+            reason=reason,
+            duration=duration,
+            remaining=remaining,
+        )
