@@ -63,7 +63,9 @@ class LockEngine:
 
     def _note_failure(self, asked_at: float, reason: str, detail: str = "") -> None:
         duration = asyncio.get_running_loop().time() - asked_at
-        self._objects.events.emit("not_acquired", self.key, "", None, detail, reason=reason, duration=duration)
+        self._objects.events.emit(
+            "not_acquired", self.key, "", None, detail, reason=reason, duration=duration
+        )
 
     async def _acquire(
         self, *, timeout: float | None, once: bool, fencing: bool, asked_at: float

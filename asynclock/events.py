@@ -167,6 +167,6 @@ def pass_on(event: Event, listener: Callable[[Event], object]) -> None:
     """Call a listener; what it raises is logged."""
     try:
         listener(event)
-    except BaseException:  # noqa: BLE001  also SystemExit: it must not end the loop of all leases
+    except BaseException:
         with suppress(Exception):  # of a handler or a filter of the user
             logger.exception("the events listener failed on %s", event.kind)

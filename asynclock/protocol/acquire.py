@@ -249,7 +249,8 @@ class Acquisition:
         """Keep the failure of a round for the cause of a timeout, and report it unless others came first."""
         self.error = error
         if not isinstance(error, PreconditionFailedError):
-            self._objects.events.emit("acquire_failed", self._key, self._owner, detail=str(error))
+            detail, reason = str(error), type(error).__name__
+            self._objects.events.emit("acquire_failed", self._key, self._owner, detail=detail, reason=reason)
 
     def _until_next_look(self, wait: float = math.inf) -> float:
         """Return seconds until the next look: ``wait``, at most a jittered poll interval (rule 13)."""
