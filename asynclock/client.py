@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 import random
-import re
 import socket
 import sys
 from pathlib import PurePath
@@ -24,8 +23,8 @@ from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
 from asynclock.inflight import InFlight
 from asynclock.lock import Lock
+from asynclock.names import SUFFIX, checked_name, is_name
 from asynclock.portal import Host, run_on, runs, uninterrupted
-from asynclock.probe import is_probe
 from asynclock.protocol.objects import LockObjects
 from asynclock.protocol.renewal import Renewals
 from asynclock.protocol.timing import Timing
@@ -44,11 +43,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Renewal = Literal["thread", "loop"]
-MAX_NAME: Final = 512
 MAX_HOLDER: Final = 256
 _LISTED_AT_ONCE: Final = 16
-_NAME: Final = re.compile(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
-_SUFFIX: Final = ".json"
 
 
 def connect(
@@ -149,7 +145,8 @@ class LockClient:
 
         Args:
             name: 1 to 512 characters of ``[A-Za-z0-9._=-]``, in segments joined by ``/``; no
-                segment may be ``.`` or ``..``.
+                segment may be ``.`` or ``..``, and ``.json`` at the end is refused, since it is that
+                of a lock's object.
 
         Raises:
             ConfigError: The name is not like that.
@@ -160,7 +157,7 @@ class LockClient:
         """Return what all locks of that name share; for the rest of the package."""
         engine = self._engines.get(name)
         if engine is None:
-            url = f"{self.url}/{name}{_SUFFIX}"
+            url = f"{self.url}/{name}"
             engine = LockEngine(name=name, url=url, objects=self._objects, renewals=self._renewals)
             # setdefault: two threads that ask for it at once must wait in one queue.
             engine = self._engines.setdefault(name, engine)
@@ -177,11 +174,9 @@ class LockClient:
 
     async def _list(self, prefix: str) -> builtins.list[LockStatus]:
         names = [
-            entry.key.removesuffix(_SUFFIX)
+            entry.key.removesuffix(SUFFIX)
             async for entry in self._entries(prefix)
-            if entry.key.endswith(_SUFFIX)
-            and _is_name(entry.key.removesuffix(_SUFFIX))
-            and not is_probe(entry.key)
+            if entry.key.endswith(SUFFIX) and is_name(entry.key.removesuffix(SUFFIX))
         ]
         found: dict[str, LockStatus] = {}
         limit = anyio.CapacityLimiter(_LISTED_AT_ONCE)
@@ -366,35 +361,16 @@ class LockClient:
         return f"<LockClient {self.url!r}>"
 
 
-def checked_name(name: str) -> str:
-    """Return ``name``.
-
-    Raises:
-        ConfigError: It is no lock name.
-    """
-    if not isinstance(name, str) or not _is_name(name):
-        raise ConfigError(
-            setting="name",
-            value=name,
-            reason="a lock name is 1 to 512 characters of A-Z a-z 0-9 . _ = - in segments joined by "
-            "'/', none of them empty, '.' or '..'",
-        )
-    return name
-
-
-def _is_name(text: str) -> bool:
-    return (
-        len(text) <= MAX_NAME
-        and _NAME.fullmatch(text) is not None
-        and not any(segment in {".", ".."} for segment in text.split("/"))
-    )
+def default_holder() -> str:
+    """Return ``host:pid:program`` of this process."""
+    program = PurePath(sys.argv[0] if sys.argv and sys.argv[0] else sys.executable).name
+    plain = f"{socket.gethostname()}:{os.getpid()}:{program}"
+    return "".join(each if each.isprintable() else "?" for each in plain)[:MAX_HOLDER]
 
 
 def _checked_holder(holder: str | None) -> str:
     if holder is None:
-        program = PurePath(sys.argv[0] if sys.argv and sys.argv[0] else sys.executable).name
-        plain = f"{socket.gethostname()}:{os.getpid()}:{program}"
-        return "".join(each if each.isprintable() else "?" for each in plain)[:MAX_HOLDER]
+        return default_holder()
     if not isinstance(holder, str) or not holder.isprintable() or not 0 < len(holder) <= MAX_HOLDER:
         raise ConfigError(setting="holder", value=holder, reason="must be 1 to 256 printable characters")
     return holder

@@ -88,9 +88,18 @@ class Lease:
         """The ``validUntil`` written last, in epoch ms; no I/O. For the rest of the package."""
         return self._held.head.record.valid_until_ms
 
+    @property
+    def released(self) -> bool:
+        """Whether a release is known to have ended it, which no answer of the store may ever say."""
+        return self._held.phase is Phase.RELEASED
+
     def remaining(self) -> float:
         """Return seconds until we stop believing; 0.0 once lost or released."""
         return self._held.remaining()
+
+    def keep(self, seconds: float) -> None:
+        """Have the release leave the lock held until ``seconds`` from now; for the rest of the package."""
+        self._held.keep(seconds)
 
     def check(self) -> None:
         """Return if the lock is believed to be held; local, no I/O.
@@ -168,7 +177,7 @@ class Lease:
         if self._held.phase is not Phase.HELD:
             return
         warnings.warn(
-            f"the lease on {self.key!r} was dropped before it was released; it is released now",
+            f"the lease on {self.name!r} was dropped before it was released; it is released now",
             ResourceWarning,
             stacklevel=2,
             source=self,

@@ -23,6 +23,7 @@ from weakref import WeakMethod
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.lease import Lease, was_dropped
 from asynclock.portal import run_on
+from asynclock.settings import MAX_VALIDITY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -73,21 +74,27 @@ class Lock:
         self._fencing = fencing
         self._hooks = hooks
 
-    async def acquire(self, *, timeout: float | None = None) -> Lease:
+    async def acquire(self, *, timeout: float | None = None, at_least: float = 0.0) -> Lease:
         """Wait until this client holds the lock.
 
         Args:
             timeout: Seconds; None waits for ever, 0 tries once.
+            at_least: Seconds from now, at most 7 days, until which the lock stays held even if it is
+                released earlier, for work that is to be done once in a period. No process needs to stay
+                for that. A holder that crashes frees the lock after its validity, whatever this is.
 
         Raises:
             AcquireTimeoutError: Others held it until the timeout; the attempt has been cleaned up.
             RecordCorruptError: The object is no lock record; nothing was written.
             AccessDeniedError: The store refused; nothing was written.
-            ConfigError: The timeout is negative, the client is closed, or the backend cannot be
-                opened with its options; nothing was written.
+            ConfigError: The timeout or ``at_least`` is negative, the client is closed, or the backend
+                cannot be opened with its options; nothing was written.
         """
+        keep = checked_at_least(at_least)
         lease = await self._acquire(timeout=checked_timeout(timeout))
         assert lease is not None  # noqa: S101  only try_acquire gives None
+        if keep > 0:
+            lease.keep(keep)
         return lease
 
     async def try_acquire(self) -> Lease | None:
@@ -126,7 +133,9 @@ class Lock:
             return await self._engine.release(held)
         return await self._hooks.end(lambda: self._engine.release(held))
 
-    def hold(self, *, timeout: float | None = None) -> AbstractAsyncContextManager[Lease]:
+    def hold(
+        self, *, timeout: float | None = None, at_least: float = 0.0
+    ) -> AbstractAsyncContextManager[Lease]:
         """Hold the lock for the body of ``async with``.
 
         If the lease is lost, the body's task is cancelled once and the statement raises
@@ -135,8 +144,9 @@ class Lock:
 
         Args:
             timeout: As of ``acquire``.
+            at_least: As of ``acquire``.
         """
-        return Hold(self, checked_timeout(timeout))
+        return Hold(self, checked_timeout(timeout), at_least=checked_at_least(at_least))
 
     async def status(self) -> LockStatus:
         """Read the lock once; writes nothing.
@@ -203,13 +213,17 @@ class Hold(AbstractAsyncContextManager[Lease]):
     Args:
         lock: The lock to hold.
         timeout: As of ``Lock.acquire``.
+        at_least: As of ``Lock.acquire``.
         cancel_body: Cancel the task that enters if the lease is lost. Without it, enter and exit may
             be in different tasks, as in ``asynclock.sync``.
     """
 
-    def __init__(self, lock: Lock, timeout: float | None, *, cancel_body: bool = True) -> None:
+    def __init__(
+        self, lock: Lock, timeout: float | None, *, at_least: float = 0.0, cancel_body: bool = True
+    ) -> None:
         self._lock = lock
         self._timeout = timeout
+        self._at_least = at_least
         self._cancel_body = cancel_body
         self._lease: Lease | None = None
         self._cancelled = False
@@ -218,7 +232,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
     async def __aenter__(self) -> Lease:
         if self._lease is not None:
             raise RuntimeError("hold() can be entered once; call hold() again")
-        self._lease = lease = await self._lock.acquire(timeout=self._timeout)
+        self._lease = lease = await self._lock.acquire(timeout=self._timeout, at_least=self._at_least)
         if self._cancel_body:
             self._tie(lease)
         return lease
@@ -283,3 +297,15 @@ def checked_timeout(timeout: float | None) -> float | None:
     if timeout is None or (isinstance(timeout, int | float) and timeout >= 0):
         return timeout
     raise ConfigError(setting="timeout", value=timeout, reason="must be seconds, 0 or more, or None")
+
+
+def checked_at_least(seconds: float) -> float:
+    """Return ``seconds``.
+
+    Raises:
+        ConfigError: It is negative, longer than a record can promise, or not a number.
+    """
+    if isinstance(seconds, int | float) and 0 <= seconds <= MAX_VALIDITY:
+        return seconds
+    reason = "must be seconds, 0 to 7 days (604800 s)"
+    raise ConfigError(setting="at_least", value=seconds, reason=reason)

@@ -18,7 +18,14 @@ from asynclock.backend import Absent, Stored, Written
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
-from asynclock.errors import AsyncLockError, BackendError, PreconditionFailedError
+from asynclock.errors import (
+    AccessDeniedError,
+    AsyncLockError,
+    BackendError,
+    BackendUnavailableError,
+    OutcomeUnknownError,
+    PreconditionFailedError,
+)
 from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
 RACERS: Final = 32
 _ROUNDS: Final = 3
 _REWRITES: Final = 4
+_UNAVAILABLE: Final = (AccessDeniedError, BackendUnavailableError, OutcomeUnknownError)
 _STEM: Final = ".asynclock-probe-"
 _KEY: Final = re.compile(rf"(?:.*/)?{re.escape(_STEM)}[0-9a-f-]{{36}}-\d+\.json")
 
@@ -67,6 +75,8 @@ class ProbeReport:
             None without Dates, 0.0 within the resolution.
         left: Keys of test objects that could not be deleted and may still exist. No lock needs
             them, or the right to delete; remove them at any time.
+        unavailable: Why nothing could be tested: the store did not answer, or denied access. None: it
+            was tested.
     """
 
     url: str
@@ -75,6 +85,7 @@ class ProbeReport:
     findings: tuple[Finding, ...]
     clock_offset: float | None
     left: tuple[str, ...] = ()
+    unavailable: str | None = None
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -118,6 +129,7 @@ async def probe_backend(backend: Backend, *, url: str, clock: Clock | None = Non
         findings=tuple(trial.findings),
         clock_offset=trial.clock_offset,
         left=tuple(trial.left),
+        unavailable=trial.unavailable,
     )
 
 
@@ -134,6 +146,7 @@ class _Trial:
         self.left: list[str] = []
         self.findings: list[Finding] = []
         self.clock_offset: float | None = None
+        self.unavailable: str | None = None
 
     async def run(self) -> None:
         checks: tuple[tuple[str, Callable[[], Awaitable[str]]], ...] = (
@@ -154,6 +167,8 @@ class _Trial:
                 found = Finding(check=name, safe=False, detail=str(refuted))
             except AsyncLockError as error:
                 found = Finding(check=name, safe=False, detail=str(error))
+                if name == "read back" and isinstance(error, _UNAVAILABLE):
+                    self.unavailable = str(error)
             self.findings.append(found)
             if name == "read back" and not found.safe:
                 return  # every other check needs this

@@ -10,6 +10,7 @@ Source: Apache Hudi RFC-91 and ``StorageLockFile.java``.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -24,6 +25,7 @@ MAX_LEASE_MS: Final = 7 * 86_400_000
 MAX_VALID_AHEAD: Final = 8 * 86_400.0
 MAX_EPOCH_AHEAD: Final = 86_400.0
 _MAX_DIGITS: Final = 20
+_HUDI_FIELDS: Final = ("expired", "validUntil", "owner")
 _OUR_FIELDS: Final = ("nonce", "epoch", "leaseMs", "holder")
 _NONCE: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -80,6 +82,11 @@ class LockRecord(NamedTuple):
             return LockRecord(expired=True, valid_until_ms=self.valid_until_ms, owner=self.owner)
         return self._replace(expired=True, nonce=nonce)
 
+    def kept(self, *, nonce: str, valid_until_ms: int, seconds: float) -> LockRecord:
+        """Return the record that keeps the lock held after its release, believed by nobody (rule 21)."""
+        lease_ms = min(max(math.ceil(seconds * 1000), MIN_LEASE_MS), MAX_LEASE_MS)
+        return self._replace(nonce=nonce, valid_until_ms=valid_until_ms, lease_ms=lease_ms)
+
 
 def parse_record(
     body: bytes, *, key: str = "", version: str | None = None, store_time: float | None = None
@@ -100,6 +107,15 @@ def parse_record(
         return _parse(body, store_time)
     except _Corrupt as reason:
         raise RecordCorruptError(key=key, reason=str(reason), version=version) from None
+
+
+def is_no_lock(body: bytes) -> bool:
+    """Whether a body is evidently something else than a lock: whole JSON without any field of a record."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return False  # perhaps a lock that was damaged
+    return not isinstance(fields, dict) or not fields.keys() & {*_HUDI_FIELDS, *_OUR_FIELDS}
 
 
 class _Corrupt(Exception):  # noqa: N818  never leaves this module

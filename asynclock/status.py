@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from asynclock.protocol.decisions import Seen, Verdict
     from asynclock.record import LockRecord
 
+State = Literal["absent", "free", "held", "expired", "corrupt"]
+
 
 @dataclass(frozen=True, slots=True)
 class LockStatus:
@@ -16,9 +18,9 @@ class LockStatus:
 
     Attributes:
         name: Name of the lock.
-        url: URL of its object.
-        state: ``free`` (no object, or released), ``held``, ``expired`` (not released, but others
-            may take it over) or ``corrupt``.
+        url: URL of the lock, as the command ``asynclock`` takes it: that of its object without ``.json``.
+        state: ``absent`` (no object: perhaps the URL or the name is not the one that was meant), ``free``
+            (released), ``held``, ``expired`` (not released, but others may take it over) or ``corrupt``.
         owner: Id of the acquisition; None without a record.
         holder: Who holds it, in the holder's own words; None in a Hudi record.
         fencing_token: Its token; None in a Hudi record.
@@ -31,7 +33,7 @@ class LockStatus:
 
     name: str
     url: str
-    state: Literal["free", "held", "expired", "corrupt"]
+    state: State
     owner: str | None
     holder: str | None
     fencing_token: int | None
@@ -47,11 +49,10 @@ def seen_status(name: str, url: str, seen: Seen, verdict: Verdict) -> LockStatus
     age = None
     if seen.last_modified is not None and seen.date is not None and seen.date.usable:
         age = max(0.0, seen.date.value - seen.last_modified)
-    state: Literal["free", "held", "expired"] = "expired" if verdict.free else "held"
     return LockStatus(
         name=name,
         url=url,
-        state="free" if record is None or record.expired else state,
+        state=_state(record, verdict),
         owner=record.owner if record else None,
         holder=record.holder if record else None,
         fencing_token=record.epoch if record else None,
@@ -60,6 +61,14 @@ def seen_status(name: str, url: str, seen: Seen, verdict: Verdict) -> LockStatus
         age=age,
         version=seen.version,
     )
+
+
+def _state(record: LockRecord | None, verdict: Verdict) -> State:
+    if record is None:
+        return "absent"
+    if record.expired:
+        return "free"
+    return "expired" if verdict.free else "held"
 
 
 def own_status(name: str, url: str, record: LockRecord, version: str | None) -> LockStatus:

@@ -229,13 +229,19 @@ class LocalBackend:
             if below is not None:
                 raise self._share_refused("list", prefix, *below)
             self._refuse_share_by_device("list", prefix, self._root, _device(self._root))
+            if not self._root.exists():
+                raise UnsupportedBackendError(
+                    backend=self.name,
+                    operation="list",
+                    key=prefix,
+                    detail=f"the folder {self._root} does not exist; the first lock taken there makes it",
+                )
             found = []
-            for folder, folders, names in os.walk(self._root, onerror=_raise_unless_gone):
-                folders[:] = [name for name in folders if not name.startswith(".")]
+            for folder, _, names in os.walk(self._root, onerror=_raise_unless_gone):
                 for name in names:
                     path = Path(folder, name)
                     key = path.relative_to(self._root).as_posix()
-                    if name.startswith(".") or not key.startswith(prefix):
+                    if _is_ours(name) or not key.startswith(prefix):
                         continue
                     with contextlib.suppress(FileNotFoundError):
                         status = path.lstat()
@@ -325,6 +331,11 @@ def _translated(error: OSError, operation: str) -> tuple[type[BackendError], str
     unclear = BackendUnavailableError if operation in {"get", "list"} else OutcomeUnknownError
     number = error.errno or 0
     return _ERRORS.get(number, unclear), _DETAILS.get(number, str(error))
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file is a side file or a temporary file, and no object."""
+    return name.startswith(".") and (name.endswith(".lock") or _TEMPORARY.fullmatch(name) is not None)
 
 
 def _side_file(name: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import logging
+import os
 import re
 import signal
 import sys
@@ -13,7 +16,8 @@ import click
 
 from asynclock._secrets import clean_message, clean_url
 from asynclock.cli.doctor import doctor_command
-from asynclock.cli.exit_codes import SIGNALLED, USAGE, exit_code
+from asynclock.cli.exit_codes import NO, SIGNALLED, USAGE, exit_code
+from asynclock.cli.hudi import hudi_group
 from asynclock.cli.locks import break_command, list_command, status_command
 from asynclock.cli.output import tell
 from asynclock.cli.pipeline import pipeline_group
@@ -23,6 +27,9 @@ from asynclock.errors import AsyncLockError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_OUTPUT_ERRORS: Final = frozenset(
+    {errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}
+)
 _EXTRA: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
 _ASSIGNED: Final = re.compile(r"=\S+")
 
@@ -37,7 +44,15 @@ def command() -> None:
     """
 
 
-for each in (run_locked_command, status_command, list_command, break_command, doctor_command, pipeline_group):
+for each in (
+    run_locked_command,
+    status_command,
+    list_command,
+    break_command,
+    doctor_command,
+    hudi_group,
+    pipeline_group,
+):
     command.add_command(each)
 
 
@@ -51,11 +66,28 @@ def _without_secrets(complaint: str, words: Sequence[str]) -> str:
     return "\n".join(clean_message(line) for line in complaint.split("\n"))
 
 
+def _notice_lost_output() -> None:
+    """Let a full pipe that does not block raise: an unbuffered stream drops what does not fit."""
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.RawIOBase):
+        encoding, errors = sys.stdout.encoding, sys.stdout.errors
+        buffer = io.BufferedWriter(raw)
+        sys.stdout = io.TextIOWrapper(buffer, encoding=encoding, errors=errors, line_buffering=True)
+
+
+def _drop_output() -> None:
+    """Drop what is left for the standard output: it would be complained of at the interpreter's end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def run_command(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors go to the standard error."""
     logging.basicConfig(format="asynclock: %(message)s")
+    _notice_lost_output()
     try:
         code: Any = command.main(arguments, prog_name="asynclock", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
@@ -66,6 +98,12 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     except AsyncLockError as error:
         tell(str(error))
         return exit_code(error)
+    except OSError as error:
+        if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+            raise
+        _drop_output()
+        tell(f"the output could not be written: {error.strerror}")
+        return NO
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "pyspark":
             raise

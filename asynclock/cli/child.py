@@ -10,7 +10,7 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING, Final
 
-from asynclock.cli.descendants import adopt_orphans, signal_descendants
+from asynclock.cli.descendants import adopt_orphans, boot_seconds, signal_all
 from asynclock.cli.exit_codes import SIGNALLED
 from asynclock.cli.guard import Guard
 from asynclock.cli.terminal import Terminal
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _LOOK_SECONDS: Final = 0.02
+_GUARD_LATER: Final = 0.2
 
 
 class Child:
@@ -27,7 +28,9 @@ class Child:
     Args:
         command: Program and arguments.
         environment: Its complete environment.
-        grace: Seconds between the SIGTERM and the SIGKILL that it gets if this process is killed.
+        deadline: When belief in the lease ends, by the boot clock.
+        grace: Seconds from then until all of the command must be gone. Also between the SIGTERM and the
+            SIGKILL that it gets if this process is killed.
 
     Attributes:
         ended: Done with the command's exit code, or 128 + n if signal n ended it.
@@ -36,13 +39,23 @@ class Child:
         OSError: The command could not be started.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, grace: float) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], *, deadline: float, grace: float
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[int] = self._loop.create_future()
         adopt_orphans()
         self._terminal = Terminal()
-        self._process = subprocess.Popen(list(command), env=environment, process_group=0)  # noqa: S603  the user's own
-        self._guard = Guard(self._group, grace=grace)
+        # Before the command, so that it is never without a guard.
+        self._guard = Guard(grace=grace)
+        self._grace = grace
+        self.guard_until(deadline)
+        try:
+            self._process = subprocess.Popen(list(command), env=environment, process_group=0)  # noqa: S603  the user's own
+        except BaseException:
+            self._guard.dismiss()
+            raise
+        self._guard.begin(self._group)
         self._terminal.give(self._group)
         # It may have been stopped for reading the terminal before it owned it.
         self.signal(signal.SIGCONT)
@@ -60,11 +73,20 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._group, number)
 
+    def guard_until(self, deadline: float) -> None:
+        """Have the command ended if this process is stopped at ``deadline``, by the boot clock."""
+        # A little later than this process would do it, which then sends the only SIGTERM.
+        later = deadline + self._grace * _GUARD_LATER
+        self._guard.watch(terminate_at=later, kill_at=deadline + self._grace)
+
     async def end_all(self, *, grace: float) -> None:
         """End the command and all its descendants: SIGTERM, after ``grace`` seconds SIGKILL."""
         until = self._loop.time() + grace
         if grace > 0:
-            self._signal_all(signal.SIGTERM)
+            if not self._guard.has_terminated():
+                self._guard.note_ending(kill_at=boot_seconds() + grace)
+                self._signal_all(signal.SIGTERM)
+            self._terminal.give(self._group)
             # A stopped process handles SIGTERM only after SIGCONT.
             self._signal_all(signal.SIGCONT)
         # Only the end of our own children can be awaited; descendants have to be polled.
@@ -81,10 +103,9 @@ class Child:
         self._process.wait()
 
     def _signal_all(self, number: int) -> bool:
-        """Signal the group and all descendants; return whether any of them is alive."""
-        if number:
-            self.signal(number)
-        return bool(signal_descendants(number, spare=self._guard.pid)) or not self.ended.done()
+        """Signal each process of the group and each descendant; return whether any of them is alive."""
+        alive = signal_all(number, group=self._group, root=os.getpid(), spare=self._guard.pid)
+        return alive > 0 or not self.ended.done()
 
     def _watch(self) -> None:
         """Wait for the end of the command and reap adopted orphans. Runs in its own thread."""

@@ -7,9 +7,9 @@ import asyncio
 import click
 
 from asynclock._text import printable
-from asynclock.cli.exit_codes import DONE, NO
+from asynclock.cli.exit_codes import DONE, NO, UNAVAILABLE
 from asynclock.cli.locks import backend_option, json_option
-from asynclock.cli.output import print_json
+from asynclock.cli.output import print_json, tell
 from asynclock.probe import probe
 
 
@@ -21,13 +21,13 @@ def doctor_command(url: str, options: dict[str, object], *, as_json: bool) -> in
     """Test whether URL is safe for locks: conditions, races, reads, Dates.
 
     Writes a few test objects there and deletes them, or names those that it could not delete.
-    Exit code 1 if the store is not safe.
+    Exit code 1 if the store is not safe; 69 if it does not answer or denies access.
     """
     report = asyncio.run(probe(url, **options))
     if as_json:
         print_json(report)
     else:
-        for found in report.findings:
+        for found in report.findings if report.unavailable is None else ():
             click.echo(
                 f"{'ok ' if found.safe else 'NO '} {found.check}: {printable(found.detail, limit=1000)}"
             )
@@ -35,5 +35,9 @@ def doctor_command(url: str, options: dict[str, object], *, as_json: bool) -> in
             click.echo(f"{len(report.left)} objects of this trial could not be deleted; no lock needs them:")
         for key in report.left:
             click.echo(f"left {key}")
-        click.echo(f"{url}: {'locks may be kept here' if report.safe else 'NOT safe for locks'}")
+        if report.unavailable is None:
+            click.echo(f"{url}: {'locks may be kept here' if report.safe else 'NOT safe for locks'}")
+    if report.unavailable is not None:
+        tell(f"{url}: not tested, since the store is not available: {report.unavailable}")
+        return UNAVAILABLE
     return DONE if report.safe else NO

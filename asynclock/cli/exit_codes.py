@@ -37,8 +37,7 @@ SIGNALLED: Final = 128
 def exit_code(error: AsyncLockError) -> int:
     """Return the exit code of a command that ended with ``error``."""
     if isinstance(error, AcquireTimeoutError):
-        never_read = error.status is None and isinstance(error.__cause__, BackendError)
-        return UNAVAILABLE if never_read else NOT_ACQUIRED
+        return NOT_ACQUIRED if error.reason is None else UNAVAILABLE
     codes: tuple[tuple[tuple[type[AsyncLockError], ...], int], ...] = (
         ((ConfigError, BackendNotInstalledError), USAGE),
         ((RecordCorruptError,), CORRUPT),

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from asynclock._text import printable
+from asynclock.backend import Absent
 from asynclock.cli.exit_codes import CORRUPT, DONE, NO
 from asynclock.cli.options import parse_options
 from asynclock.cli.output import print_json, print_list, print_status, tell
-from asynclock.cli.target import connect_to, split_target
-from asynclock.errors import LockChangedError
+from asynclock.cli.target import connect_to, refuse_hudi_table, split_target
+from asynclock.errors import AccessDeniedError, LockChangedError, RecordCorruptError
+from asynclock.record import MAX_BODY, is_no_lock, parse_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from asynclock.backend import Stored
+    from asynclock.client import LockClient
     from asynclock.lock import Lock
     from asynclock.status import LockStatus
 
     F = TypeVar("F", bound=Callable[..., Any])
 
+_SHOWN_BYTES: Final = 120
 
 backend_option = click.option(
     "-o",
@@ -58,7 +64,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 def status_command(
     target: str, options: dict[str, object], max_clock_skew: float | None, *, as_json: bool
 ) -> int:
-    """Show one lock: whether it is free and who holds it. Exit code 65 if it is corrupt."""
+    """Show one lock: whether it is free, and who holds it.
+
+    absent: no object is there, so the lock was never taken, or the URL or the name is another. Exit code
+    65 if it is corrupt.
+    """
     status = asyncio.run(_read(target, options, max_clock_skew))
     (print_json if as_json else print_status)(status)
     return CORRUPT if status.state == "corrupt" else DONE
@@ -67,7 +77,28 @@ def status_command(
 async def _read(target: str, options: dict[str, object], max_clock_skew: float | None) -> LockStatus:
     url, name = split_target(target)
     async with connect_to(url, options, max_clock_skew=max_clock_skew) as client:
-        return await client.lock(name).status()
+        return await _look(client, name, target)
+
+
+async def _look(client: LockClient, name: str, target: str) -> LockStatus:
+    """Read a lock; if it is absent, make sure that the place where it would be is there.
+
+    Raises:
+        ConfigError: ``target`` is a Hudi table.
+        BackendError: The bucket or the folder does not exist, or cannot be read.
+    """
+    status = await client.lock(name).status()
+    if status.state == "absent":
+        await refuse_hudi_table(client, name, target)
+        with contextlib.suppress(AccessDeniedError):  # the right to list is not needed for locks
+            # Some stores answer a read of an object in a missing bucket as that of a missing object.
+            await client.run(lambda: _list_one(client, f"{name}/"))
+    return status
+
+
+async def _list_one(client: LockClient, prefix: str) -> None:
+    async for _ in client.backend.list(prefix):
+        return
 
 
 @click.command("list")
@@ -79,9 +110,12 @@ def list_command(url: str, options: dict[str, object], max_clock_skew: float | N
 
     async def read() -> list[LockStatus]:
         async with connect_to(url, options, max_clock_skew=max_clock_skew) as client:
+            await refuse_hudi_table(client, "", url)
             return await client.list()
 
     statuses = asyncio.run(read())
+    if not statuses:
+        tell(f"there are no locks under {url}")
     if not as_json:
         print_list(statuses)
     else:
@@ -93,7 +127,7 @@ def list_command(url: str, options: dict[str, object], max_clock_skew: float | N
 @click.command("break")
 @click.argument("target", metavar="URL/NAME")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Break a live lock too.")
+@click.option("--force", is_flag=True, help="Break a live or corrupt lock too.")
 @store_options
 @json_option
 def break_command(
@@ -105,7 +139,7 @@ def break_command(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Free another's lock by hand: expired, corrupt, or with --force a live one.
+    """Free another's lock by hand: an expired one, or with --force a live or corrupt one.
 
     The lock's guarantee does not cover this: the old holder may act until its next renewal or its
     deadline. The next holder gets a higher fencing token, so fenced objects refuse the old one.
@@ -116,8 +150,12 @@ def break_command(
         )
     url, name = split_target(target)
     seen = asyncio.run(_read(target, options, max_clock_skew))
-    if seen.state != "free":
-        tell(f"{_described(seen)}\nThe old holder may act until its next renewal or its deadline.")
+    if seen.state not in {"absent", "free"}:
+        tell(_described(seen))
+        if seen.state == "corrupt" and (refusal := _refusal(target, seen, options, force=force)):
+            tell(f"{refusal}; nothing was written")
+            return CORRUPT
+        tell("The old holder may act until its next renewal or its deadline.")
         if seen.state == "held" and not force:
             tell("Only --force breaks a live lock.")
             raise LockChangedError(key=f"{name}.json", expected=seen.version, status=seen)
@@ -132,9 +170,36 @@ def break_command(
     status = asyncio.run(write())
     if as_json:
         print_json(status)
+    elif status.state == "absent":
+        click.echo(f"{status.name}: absent, there is nothing to break")
     else:
         click.echo(f"{status.name}: was {seen.state}, now {status.state}")
     return DONE
+
+
+def _refusal(target: str, seen: LockStatus, options: dict[str, object], *, force: bool) -> str | None:
+    """Show the bytes of a corrupt object; return why it is not overwritten, or None if it may be."""
+
+    async def read() -> Stored | Absent:
+        url, name = split_target(target)
+        async with connect_to(url, options) as client:
+            key = f"{name}.json"
+            return await client.run(lambda: client.request("get", key, client.backend.get(key)))
+
+    stored = asyncio.run(read())
+    if isinstance(stored, Absent) or stored.version != seen.version:
+        return "The object has changed meanwhile; look again"
+    size = f"more than {MAX_BODY}" if len(stored.body) > MAX_BODY else str(len(stored.body))
+    try:
+        parse_record(stored.body, store_time=stored.server_time)
+        reason = "its times are too far ahead of the store's clock"
+    except RecordCorruptError as corrupt:
+        reason = corrupt.reason
+    first = printable(stored.body[:_SHOWN_BYTES].decode("latin-1"))
+    tell(f"Its reason: {reason}. It has {size} bytes and begins with: {first}")
+    if is_no_lock(stored.body):
+        return "It is no lock: valid JSON without any field of one. Break does not overwrite it"
+    return None if force else "Only --force overwrites a corrupt object"
 
 
 async def _break(lock: Lock, seen: LockStatus, *, force: bool) -> LockStatus:
@@ -158,7 +223,7 @@ def _confirmed(question: str) -> bool:
 
 def _described(status: LockStatus) -> str:
     if status.state == "corrupt":
-        return f"{status.name} is corrupt: who holds it is unknown."
+        return f"{status.url} is corrupt: who holds it is unknown."
     who = printable(status.holder or status.owner)
     left = "" if status.remaining is None else f", {status.remaining:.0f} s left"
-    return f"{status.name} is {status.state} by {who}{left}."
+    return f"{status.url} is {status.state}, holder {who}{left}."

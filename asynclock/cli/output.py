@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 
 _WIDE: Final = 10_000
 """A pipe has no width: nothing is cut or wrapped there."""
-_COLOURS: Final = {"free": "green", "held": "yellow", "expired": "red", "corrupt": "bold red"}
+_COLOURS: Final = {
+    "absent": "magenta",
+    "free": "green",
+    "held": "yellow",
+    "expired": "red",
+    "corrupt": "bold red",
+}
 
 
 def print_json(record: DataclassInstance) -> None:
@@ -33,6 +40,8 @@ def print_status(status: LockStatus) -> None:
     from rich.text import Text  # noqa: PLC0415  lets other commands start faster
 
     lines = [Text.assemble((f"{status.name}: ", "bold"), (status.state, _COLOURS[status.state]))]
+    if status.state == "absent":
+        lines.append(Text("  no object is there: it was never taken, or the URL or the name is another"))
     last = "last " if status.state == "free" else ""
     facts = {
         "url": status.url,
@@ -66,8 +75,10 @@ def print_list(statuses: Sequence[LockStatus]) -> None:
 
 def tell(text: str) -> None:
     """Print a message to the standard error; the standard output is for results."""
-    sys.stderr.write("".join(f"{clean_message(line)}\n" for line in f"asynclock: {text}".split("\n")))
-    sys.stderr.flush()
+    lines = "".join(f"{clean_message(line)}\n" for line in f"asynclock: {text}".split("\n"))
+    with contextlib.suppress(OSError, ValueError):  # nobody can read it, which must not end a running CMD
+        sys.stderr.write(lines)
+        sys.stderr.flush()
 
 
 def _print(*items: Any) -> None:  # noqa: ANN401  anything that rich renders

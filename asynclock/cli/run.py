@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import os
 import signal
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -11,18 +11,23 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from asynclock.cli.child import Child
-from asynclock.cli.exit_codes import LOST, NOT_EXECUTABLE, NOT_FOUND, SIGNALLED
+from asynclock.cli.exit_codes import DONE, LOST, NOT_EXECUTABLE, NOT_FOUND, SIGNALLED, exit_code
 from asynclock.cli.locks import store_options
+from asynclock.cli.narration import Narration
 from asynclock.cli.output import tell
-from asynclock.cli.target import connect_to, split_target
+from asynclock.cli.run_words import RunCommand
+from asynclock.cli.target import connect_to, holder_with_note, refuse_hudi_table, split_target
 from asynclock.clock import SystemClock
-from asynclock.errors import LeaseLostError, LeaseTakenOverError
+from asynclock.errors import AcquireTimeoutError, LeaseTakenOverError
+from asynclock.events import logger
+from asynclock.lock import checked_at_least
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import Any, Self
 
     from asynclock.client import LockClient
+    from asynclock.errors import LeaseLostError
     from asynclock.lease import Lease
 
 T = TypeVar("T")
@@ -38,14 +43,22 @@ _BROKEN_GRACE: Final = 1.0
 """Longest grace, in seconds, if others may already hold the lock."""
 
 
-@click.command("run")
+@click.command("run", cls=RunCommand)
 @click.argument("target", metavar="URL/NAME")
-@click.argument("command", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
     "--wait", type=float, metavar="S", help="Longest wait for the lock; default: no limit; 0: one try."
 )
 @click.option("--validity", type=float, metavar="S",
               help="A dead holder blocks others for about this long; default 300.")  # fmt: skip
+@click.option("--at-least", type=float, default=0.0, metavar="S",
+              help="Keep the lock for S seconds, even if CMD and this process end earlier.")  # fmt: skip
+@click.option("--skip-if-held", is_flag=True,
+              help="If another holds it, run nothing and exit with 0; without --wait: one try.")  # fmt: skip
+@click.option("--holder", metavar="TEXT", help="Who holds the lock, for others; default host:pid:program.")
+@click.option("--note", metavar="TEXT", help="Shown to others after the holder, in parentheses.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing about the wait, only errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Print each step: acquired, renewed, released.")
 @store_options
 def run_locked_command(
     *,
@@ -53,22 +66,60 @@ def run_locked_command(
     command: tuple[str, ...],
     wait: float | None,
     validity: float | None,
+    at_least: float,
+    skip_if_held: bool,
+    holder: str | None,
+    note: str | None,
+    quiet: bool,
+    verbose: bool,
     max_clock_skew: float | None,
     options: dict[str, object],
 ) -> int:
     """Run CMD while holding the lock, and release it when CMD ends.
 
+    Options of asynclock come before CMD; all words after CMD's first are CMD's.
+
     CMD finds ASYNCLOCK_LOCK, ASYNCLOCK_FENCING_TOKEN, ASYNCLOCK_OWNER and
     ASYNCLOCK_VALID_UNTIL_MS in its environment and gets the signals of this process. If the lease
     is lost, CMD and everything it started get SIGTERM, then SIGKILL before others may take over
-    (at most 1 s later if the lock was taken over or broken), and the exit code is 76.
+    (at most 1 s later if the lock was taken over or broken), and the exit code is 76. It is also 76
+    if only the release finds that the lock was lost while CMD ran. A second process ends CMD in time if
+    this one is killed, or is stopped while the lease ends.
 
-    Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started; 75
-    if the lock was not acquired, so CMD was not run.
+    --at-least S with --skip-if-held runs CMD once per period on whichever machine comes first. S counts
+    from the acquisition. If this machine crashes, the lock is free after its validity.
+
+    Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started. CMD was
+    not run: 75 if others held the lock, 69 if the store was the reason.
     """
+    if quiet or verbose:
+        logger.setLevel(logging.ERROR if quiet else logging.DEBUG)
     url, name = split_target(target)
-    client = connect_to(url, options, validity=validity, max_clock_skew=max_clock_skew)
-    return asyncio.run(run_under(client, name, command, target=target, wait=wait))
+    if skip_if_held and wait is None:
+        wait = 0.0
+    narration = Narration(target, wait=wait, quiet=quiet)
+    keep = checked_at_least(at_least)
+    client = connect_to(
+        url,
+        options,
+        validity=validity,
+        max_clock_skew=max_clock_skew,
+        holder=holder_with_note(holder, note),
+        events=narration.hear,
+    )
+
+    async def run() -> int:
+        await refuse_hudi_table(client, name, target)
+        return await run_under(
+            client, name, command, target=target, wait=wait, at_least=keep, narration=narration
+        )
+
+    try:
+        return asyncio.run(run())
+    except AcquireTimeoutError as error:
+        skip = skip_if_held and error.reason is None
+        tell(f"{target}: CMD was {'skipped' if skip else 'not run'}: {error}")
+        return DONE if skip else exit_code(error)
 
 
 async def run_under(
@@ -78,7 +129,9 @@ async def run_under(
     *,
     target: str,
     wait: float | None,
+    at_least: float = 0.0,
     ready: Callable[[Lease], Awaitable[None]] | None = None,
+    narration: Narration | None = None,
 ) -> int:
     """Run a command while holding a lock of ``client``, which is closed, and return its exit code.
 
@@ -88,20 +141,37 @@ async def run_under(
         command: Program and arguments.
         target: URL and name of the lock, for the command.
         wait: Longest wait for the lock, in seconds; None: no limit.
+        at_least: Seconds for which the lock stays held, even if the command ends earlier.
         ready: Awaited with the lease before the command is started; a signal cancels it.
+        narration: Says what the wait is for, if it hears the events of ``client``.
     """
+    narration = narration or Narration(target, wait=wait, quiet=True)
     with _Signals() as signals:
         async with client:
-            lease = await signals.interrupt(client.lock(name).acquire(timeout=wait))
+            async with narration.of_the_wait():
+                lease = await signals.interrupt(client.lock(name).acquire(timeout=wait, at_least=at_least))
             if lease is None:
                 return SIGNALLED + signals.interrupted
-            try:
-                if ready is not None:
-                    await signals.interrupt(ready(lease))
-                return await _hold(client, lease, target, command, signals)
-            finally:
-                with contextlib.suppress(LeaseLostError):
-                    await lease.release()
+            # Released by the client as it is closed, within the time that an exit may take.
+            if ready is not None:
+                await signals.interrupt(ready(lease))
+            code = await _hold(client, lease, target, command, signals)
+        return _code_after_release(client, lease, code)
+
+
+def _code_after_release(client: LockClient, lease: Lease, code: int) -> int:
+    """Return the exit code once the client is closed; a loss that only the release found is one too."""
+    if lease.lost is not None:
+        if code != LOST:
+            tell(f"{lease.lost}; CMD had ended with {code}")
+        return LOST
+    if not lease.released:
+        validity = client.settings.validity
+        tell(
+            f"warning: the store did not confirm the release of {client.url}/{lease.name} within "
+            f"{client.exit_bound:g} s; if it was not released, it is free after {validity:g} s"
+        )
+    return code
 
 
 async def _hold(
@@ -109,9 +179,9 @@ async def _hold(
 ) -> int:
     if signals.interrupted:  # a signal arrived together with the lease
         return SIGNALLED + signals.interrupted
-    margin = client.settings.safety_margin
+    watch = _Watch(lease, client.settings.safety_margin)
     try:
-        child = Child(command, os.environ | _environment(lease, target), grace=margin * _GRACE_SHARE)
+        child = watch.start(command, os.environ | _environment(lease, target))
     except FileNotFoundError as error:
         tell(f"CMD was not run: {error}")
         return NOT_FOUND
@@ -120,7 +190,7 @@ async def _hold(
         return NOT_EXECUTABLE
     signals.forward(child.signal)
     try:
-        return await _Watch(lease, margin).until_end(child)
+        return await watch.until_end(child)
     finally:
         child.close()
 
@@ -145,6 +215,14 @@ class _Watch:
         loop = asyncio.get_running_loop()
         lease.on_lost(lambda _: loop.call_soon_threadsafe(self._lost.set))
 
+    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> Child:
+        """Start the command.
+
+        Raises:
+            OSError: It could not be started.
+        """
+        return Child(command, environment, deadline=self._deadline(), grace=self._margin * _GRACE_SHARE)
+
     async def until_end(self, child: Child) -> int:
         """Return the command's exit code; after a loss, end the command and return the code for a loss."""
         lost: asyncio.Future[Any] = asyncio.ensure_future(self._lost.wait())
@@ -152,6 +230,8 @@ class _Watch:
         deadline = self._deadline()
         while not lost.done() and not child.ended.done():
             deadline = self._deadline() or deadline
+            if deadline:
+                child.guard_until(deadline)
             await asyncio.wait(
                 [lost, child.ended], timeout=self._margin / 4, return_when=asyncio.FIRST_COMPLETED
             )

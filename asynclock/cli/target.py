@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final
 
+from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
-from asynclock.client import LockClient
-from asynclock.errors import ConfigError
+from asynclock.client import LockClient, default_holder
+from asynclock.errors import BackendError, ConfigError
+from asynclock.names import SUFFIX
 from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from asynclock.events import Event
+
+_HUDI_PROPERTIES: Final = ".hoodie/hoodie.properties"
+_LOOK_SECONDS: Final = 2.0
 _ONE_CLOCK: Final = frozenset({"file", "memory"})
 
 
@@ -24,6 +32,10 @@ def split_target(target: str) -> tuple[str, str]:
     """
     parts = split_url(target)
     folder, slash, name = parts.path.rpartition("/")
+    stem = target.removesuffix(SUFFIX)
+    if stem != target:
+        reason = f"is the object of a lock; the lock itself is {stem}"
+        raise ConfigError(setting="URL/NAME", value=target, reason=reason)
     if not slash or not name:
         raise ConfigError(
             setting="URL/NAME",
@@ -39,6 +51,8 @@ def connect_to(
     *,
     validity: float | None = None,
     max_clock_skew: float | None = None,
+    holder: str | None = None,
+    events: Callable[[Event], object] | None = None,
 ) -> LockClient:
     """Return a client of the locks under ``url``; no I/O.
 
@@ -48,6 +62,8 @@ def connect_to(
         validity: Seconds; None: the default.
         max_clock_skew: Seconds; None: 0 if the store uses this machine's clock (``file://``,
             ``memory://``), else the default.
+        holder: As of ``asynclock.connect``.
+        events: As of ``asynclock.connect``.
 
     Raises:
         ConfigError: The URL, an option or a setting is wrong.
@@ -58,4 +74,34 @@ def connect_to(
     times = {"validity": validity, "max_clock_skew": max_clock_skew}
     settings = LeaseSettings(**{name: value for name, value in times.items() if value is not None})
     # Not connect(), whose own arguments would be taken for options of the backend.
-    return LockClient(url=url, backend=open_backend(url, **options), settings=settings)
+    backend = open_backend(url, **options)
+    return LockClient(url=url, backend=backend, settings=settings, holder=holder, events=events)
+
+
+def holder_with_note(holder: str | None, note: str | None) -> str | None:
+    """Return the holder that others see: ``holder``, or the default, and a note in parentheses.
+
+    Raises:
+        ConfigError: The note is empty or not printable.
+    """
+    if note is None:
+        return holder
+    if not note or not note.isprintable():
+        raise ConfigError(setting="note", value=note, reason="must be printable characters")
+    return f"{holder or default_holder()} ({note})"
+
+
+async def refuse_hudi_table(client: LockClient, name: str, target: str) -> None:
+    """Refuse a lock that would lie beside a Hudi table and keep none of its writers out.
+
+    Raises:
+        ConfigError: ``target`` is the path of a Hudi table.
+    """
+    key = f"{name}/{_HUDI_PROPERTIES}" if name else _HUDI_PROPERTIES
+    found: object = None
+    with contextlib.suppress(BackendError, TimeoutError):  # what is wrong is said by the command itself
+        async with asyncio.timeout(_LOOK_SECONDS):
+            found = await client.run(lambda: client.request("get", key, client.backend.get(key)))
+    if isinstance(found, Stored):
+        reason = "is a Hudi table: a lock beside it keeps none of its writers out; see asynclock hudi --help"
+        raise ConfigError(setting="URL", value=target, reason=reason)

@@ -56,15 +56,15 @@ class Attempts:
         self._by_nonce[attempt.record.nonce] = attempt
 
     def add_release(self, record: LockRecord) -> None:
-        """Remember a free record before it is sent."""
+        """Remember the record of a release before it is sent."""
         self._freeing.add(record.nonce)
 
     def has_released(self, seen: Seen, owner: str) -> bool:
-        """Whether ``seen`` is a free record that was sent from here for ``owner``, not an operator's."""
+        """Whether ``seen`` is the record of a release sent from here for ``owner``, not an operator's."""
         record = seen.record
-        return (
-            record is not None and record.expired and record.owner == owner and record.nonce in self._freeing
-        )
+        if record is None or record.owner != owner or record.nonce not in self._freeing:
+            return False
+        return record.expired or record.nonce is not None  # without a nonce, only a free one is a release
 
     def settle_on(self, attempt: Attempt) -> None:
         """Keep only ``attempt``, which has landed, and those based on it: the others cannot land any more."""

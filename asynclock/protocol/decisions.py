@@ -197,13 +197,21 @@ def next_token_without_dates(predecessor: LockRecord | None, wall: float) -> Tok
     return None if predecessor.epoch is None else Token(predecessor.epoch + 1)
 
 
-def promise(latest: float, timing: Timing, *, by_wall: bool = True) -> int:
-    """Return the ``validUntil`` to publish, epoch ms, where store time is at most ``latest`` (rule 4)."""
+def promise(latest: float, timing: Timing, *, by_wall: bool = True, lease: float | None = None) -> int:
+    """Return the ``validUntil`` to publish, epoch ms, where store time is at most ``latest`` (rule 4).
+
+    Args:
+        latest: Epoch seconds.
+        timing: Of the client.
+        by_wall: Whether this machine's wall clock is the witness.
+        lease: Seconds that the record promises; None: L.
+    """
+    lease = timing.validity if lease is None else lease
     if not by_wall:
         # Other Dates are the witnesses. They may all come from one node that is wrong, as may the record's
         # last_modified: publish so late that no reader takes last_modified for possible (rule 8).
-        latest += 2 * timing.slack + 2 * _under_way(timing.validity, timing)
-    return math.ceil((latest + timing.skew + timing.validity) * 1000)
+        latest += 2 * timing.slack + 2 * _under_way(lease, timing)
+    return math.ceil((latest + timing.skew + lease) * 1000)
 
 
 def _under_way(lease: float, timing: Timing) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 
 from asynclock.errors import BackendError, ConfigError, RecordCorruptError
@@ -12,6 +13,7 @@ from asynclock.protocol.decisions import Displaced, displaced
 if TYPE_CHECKING:
     from asynclock.protocol.attempts import Attempts
     from asynclock.protocol.objects import LockObjects
+    from asynclock.record import LockRecord
 
 
 async def free(
@@ -21,6 +23,7 @@ async def free(
     head: Attempt,
     attempts: Attempts,
     limit: float | None = None,
+    kept_until: float = -math.inf,
 ) -> Attempt | Displaced | None:
     """Write a free record, so that nothing of this owner is held or can still land (rule 3).
 
@@ -28,6 +31,9 @@ async def free(
     landed: success makes every write that is still under way on that version fail. If the version is
     gone, the object is read once, and freed if it shows one of ``attempts``. Repeated with backoff
     while the outcome is unknown, for ``limit`` seconds; None: L plus a request timeout.
+
+    Until ``kept_until``, by the boot clock, the record is not free but a live one that promises what is
+    left of that time. Nobody believes in it and nobody renews it (rule 21).
 
     Returns:
         The write that freed the lock; or what stands in its place; or None if the store did not
@@ -42,7 +48,7 @@ async def free(
         await objects.pace(key)
         base = head.base if head.version is None else head.version
         nonce = objects.fresh_nonce() if keep_token else None
-        attempt = Attempt(head.record.released(nonce=nonce), base, objects.now())
+        attempt = _release(objects, head.record, base, nonce, kept_until)
         attempts.add_release(attempt.record)
         try:
             if await objects.write(key, attempt) is None:
@@ -66,3 +72,15 @@ async def free(
             return None
         await asyncio.sleep(objects.jittered(pause))
         pause = min(pause * 2, objects.timing.renew_interval)
+
+
+def _release(
+    objects: LockObjects, record: LockRecord, base: str | None, nonce: str | None, kept_until: float
+) -> Attempt:
+    """Return the write that releases ``record`` over ``base``."""
+    now = objects.now()
+    left = kept_until - now.boot
+    if nonce is None or left <= 0:
+        return Attempt(record.released(nonce=nonce), base, now)
+    valid_until = objects.promise(now, lease=left) or record.valid_until_ms
+    return Attempt(record.kept(nonce=nonce, valid_until_ms=valid_until, seconds=left), base, now)

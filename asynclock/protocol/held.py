@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from contextlib import suppress
 from enum import Enum
@@ -54,7 +55,7 @@ class HeldLock:
     Attributes:
         lost: Why it was lost, or None.
         head: The last write that is known to have landed.
-        freed: The write that released it, once it has landed.
+        freed: The write that released it and left it free, once it has landed.
         ended: Done when it is released or lost; the result is the loss, or None.
         body_loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
     """
@@ -80,6 +81,7 @@ class HeldLock:
         # Its own: the clean-up of a loss must not take a later write of the acquisition for its own.
         self._attempts = Attempts(landed)
         self._renewal: asyncio.Task[BackendError | None] | None = None
+        self._kept_until = -math.inf
 
     # Belief: any thread.
 
@@ -256,6 +258,13 @@ class HeldLock:
 
     # Release.
 
+    def keep(self, seconds: float) -> None:
+        """Have a release leave the lock held until ``seconds`` from now (rule 21). From any thread."""
+        self._kept_until = self._objects.clock.boot() + seconds
+
+    def _left_to_keep(self) -> float:
+        return self._kept_until - self._objects.clock.boot()
+
     def let_go(self, loss: str | None = None) -> None:
         """End belief and release in the background; ``loss`` as of ``end_belief``."""
         if self.end_belief(loss):
@@ -281,7 +290,7 @@ class HeldLock:
         if self.end_belief():
             self.until_settled()  # while the store time is known: ``objects`` has read none
             limit = objects.timing.exit_bound
-            freed = await free(objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
+            freed = await self._write_free(objects, limit)
             kind: Kind = "released" if isinstance(freed, Attempt) else "release_unconfirmed"
             self._emit(kind, "the event loop of the client was closed", since=self._began)
 
@@ -292,23 +301,35 @@ class HeldLock:
 
     async def _free(self, limit: float | None) -> bool:
         """Write the free record; False if it is not known after ``limit`` whether that has landed."""
-        freed = await free(self._objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
+        freed = await self._write_free(self._objects, limit)
         if freed is None and limit is not None:
             return False
         if isinstance(freed, Attempt):
-            self.freed = freed
-            self._released("released", reason="read_back" if freed.unseen else "")
+            reason = "read_back" if freed.unseen else ""
+            if freed.record.expired:
+                self.freed = freed
+                self._released("released", reason=reason)
+            else:
+                kept = f"kept for another {max(0.0, self._left_to_keep()):.0f} s"
+                self._released("released", kept, reason=reason)
         elif freed is None:
             self._released("release_unconfirmed", "the store did not answer")
         else:
             self.found_gone(freed)
         return True
 
+    async def _write_free(self, objects: LockObjects, limit: float | None) -> Attempt | Displaced | None:
+        head, attempts, kept_until = self.head, self._attempts, self._kept_until
+        return await free(objects, self.key, head=head, attempts=attempts, limit=limit, kept_until=kept_until)
+
     # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
 
     def may_hand_over(self) -> bool:
-        """Whether a receiver may write over the record: before the deadline, with a settled token."""
-        return self._left() > 0 and self.until_settled() <= 0
+        """Whether a receiver may write over the record: before the deadline, with a settled token.
+
+        And not while it is kept, also from others of this client.
+        """
+        return self._left() > 0 and self.until_settled() <= 0 and self._left_to_keep() <= 0
 
     def hand_over(self) -> None:
         """Leave the record to a receiver, to write over or to free."""

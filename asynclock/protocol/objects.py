@@ -114,12 +114,17 @@ class LockObjects:
         """Return half to all of ``seconds``, so that clients never wait in step."""
         return seconds * self._rng.uniform(0.5, 1.0)
 
-    def promise(self, now: ClockReading) -> int | None:
-        """Return the ``validUntil`` to publish at ``now`` (rule 4); None: no usable Date yet, read again."""
+    def promise(self, now: ClockReading, *, lease: float | None = None) -> int | None:
+        """Return the ``validUntil`` to publish at ``now`` (rule 4); None: no usable Date yet, read again.
+
+        Args:
+            now: When it is sent.
+            lease: Seconds that the record promises; None: L.
+        """
         latest = self.time.latest(now)
         if latest is not None:
-            return promise(latest, self.timing, by_wall=self.time.by_wall)
-        return promise(now.wall, self.timing) if self.dateless else None
+            return promise(latest, self.timing, by_wall=self.time.by_wall, lease=lease)
+        return promise(now.wall, self.timing, lease=lease) if self.dateless else None
 
     def next_token(self, key: str, predecessor: LockRecord | None, now: ClockReading) -> Token | None:
         """Return the token to write over ``predecessor`` (rule 11); None: no usable Date yet, read again.

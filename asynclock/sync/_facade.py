@@ -11,7 +11,7 @@ import asynclock.fencing
 import asynclock.lease
 import asynclock.lock
 from asynclock.errors import ConfigError, LeaseLostError
-from asynclock.lock import checked_timeout
+from asynclock.lock import checked_at_least, checked_timeout
 from asynclock.portal import Host, block_on
 from asynclock.probe import probe as _probe
 
@@ -154,12 +154,12 @@ class Lock:
         self.name: str = lock.name
         self.key: str = lock.key
 
-    def acquire(self, *, timeout: float | None = None) -> Lease:
+    def acquire(self, *, timeout: float | None = None, at_least: float = 0.0) -> Lease:
         """Wait until the lock is ours; see ``asynclock.Lock.acquire``."""
 
         async def acquire() -> Lease:
             # Wrapped inside the call: an interrupt between its end and our return would lose the lease.
-            return Lease(await self._lock.acquire(timeout=timeout))
+            return Lease(await self._lock.acquire(timeout=timeout, at_least=at_least))
 
         return block("Lock.acquire", acquire, undo=_release)
 
@@ -172,14 +172,14 @@ class Lock:
 
         return block("Lock.try_acquire", try_acquire, undo=_release)
 
-    def hold(self, *, timeout: float | None = None) -> AbstractContextManager[Lease]:
+    def hold(self, *, timeout: float | None = None, at_least: float = 0.0) -> AbstractContextManager[Lease]:
         """Hold the lock for the body of ``with``.
 
         Nothing can interrupt the body: call ``lease.check()`` in it, or let ``lease.on_lost`` stop
         what it waits for. If the lease was lost, the end of the body raises ``LeaseLostError``. If the
         body raised an exception, that one is raised, with the loss added as a note.
         """
-        return _Hold(self, checked_timeout(timeout))
+        return _Hold(self, checked_timeout(timeout), checked_at_least(at_least))
 
     def status(self) -> LockStatus:
         """Read the lock once; see ``asynclock.Lock.status``."""
@@ -279,15 +279,16 @@ class Lease:
 
 
 class _Hold(AbstractContextManager[Lease]):
-    def __init__(self, lock: Lock, timeout: float | None) -> None:
+    def __init__(self, lock: Lock, timeout: float | None, at_least: float) -> None:
         self._lock = lock
         self._timeout = timeout
+        self._at_least = at_least
         self._lease: Lease | None = None
 
     def __enter__(self) -> Lease:
         if self._lease is not None:
             raise RuntimeError("hold() can be entered once; call hold() again")
-        self._lease = self._lock.acquire(timeout=self._timeout)
+        self._lease = self._lock.acquire(timeout=self._timeout, at_least=self._at_least)
         return self._lease
 
     def __exit__(

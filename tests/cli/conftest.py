@@ -4,8 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.servers.fixtures import minio
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+__all__ = ["minio"]
 
 
 @pytest.fixture

@@ -36,12 +36,74 @@ def rewrite(folder: Path, **fields: object) -> None:
 
 
 def test_status_of_a_lock_that_never_was(folder: Path, target: str) -> None:
-    """A missing object is a free lock, and looking creates nothing."""
+    """A missing object is absent, which is not free, and looking creates nothing."""
+    folder.mkdir()
+
     ran = asynclock("status", target)
 
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert "nightly: free" in ran.stdout
+    assert "nightly: absent" in ran.stdout
+    assert status(target)["state"] == "absent"
     assert locks(folder) == []
+
+
+@pytest.mark.parametrize("words", [("status", "/nightly"), ("list", "/"), ("break", "/nightly", "--yes")])
+def test_a_missing_folder_is_an_error(folder: Path, words: tuple[str, ...]) -> None:
+    """Nothing can be seen in a folder that does not exist: 69, and no state is claimed."""
+    ran = asynclock(words[0], f"file://{folder}{words[1]}", *words[2:])
+
+    assert (ran.returncode, ran.stdout) == (69, "")
+    assert f"the folder {folder} does not exist" in ran.stderr
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("words", [("status",), ("break", "--yes"), ("run", "true")])
+def test_the_url_of_an_object_is_refused_with_the_locks_own(
+    folder: Path, target: str, words: tuple[str, ...]
+) -> None:
+    """A pasted URL that ends in .json would name another lock, so the right one is named."""
+    ran = asynclock(words[0], f"{target}.json", *words[1:])
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.strip().endswith(f"the lock itself is {target}")
+    assert locks(folder) == []
+
+
+@pytest.mark.parametrize("words", [("status",), ("list",), ("run", "true"), ("break", "--yes")])
+def test_a_hudi_table_is_recognized(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A lock beside a table would keep no writer out: 2, and the right command is named."""
+    (tmp_path / "orders" / ".hoodie").mkdir(parents=True)
+    (tmp_path / "orders" / ".hoodie" / "hoodie.properties").write_text("hoodie.table.name=orders\n")
+
+    ran = asynclock(words[0], f"file://{tmp_path}/orders", *words[1:])
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "is a Hudi table" in ran.stderr
+    assert "asynclock hudi" in ran.stderr
+    assert locks(tmp_path) == ["orders"]
+
+
+@pytest.mark.parametrize("name", ["nightly", ".nightly", ".team/x", "a.lock", ".x.lock"])
+def test_names_that_are_shown_can_be_pasted_back(folder: Path, name: str) -> None:
+    """What run accepts list shows, and the URL that it shows is that of the same lock."""
+    url = f"file://{folder}"
+    assert asynclock("run", f"{url}/{name}", "--", "true").returncode == 0
+
+    (line,) = asynclock("list", f"{url}/", "--json").stdout.splitlines()
+
+    listed = json.loads(line)
+    assert (listed["name"], listed["url"]) == (name, f"{url}/{name}")
+    assert status(listed["url"])["owner"] == listed["owner"]
+
+
+def test_a_list_of_nothing_says_so(folder: Path) -> None:
+    """An empty list is a sentence on the standard error, and JSON has no line."""
+    folder.mkdir()
+
+    ran = asynclock("list", f"file://{folder}/", "--json")
+
+    assert (ran.returncode, ran.stdout) == (0, "")
+    assert f"no locks under file://{folder}" in ran.stderr
 
 
 def test_status_says_who_holds_it(held: sync.Lease, target: str) -> None:
@@ -90,6 +152,7 @@ def test_hostile_holder_is_escaped(folder: Path, target: str) -> None:
         asynclock("status", target, "--json"),
         asynclock("break", target, "--yes"),
         asynclock("run", target, "--wait", "0", "--", "true"),
+        asynclock("run", target, "--wait", "1", "--", "true"),
     ]
 
     texts = [ran.stdout + ran.stderr for ran in shown]
@@ -113,8 +176,33 @@ def test_corrupt_lock_is_65(folder: Path, target: str, tmp_path: Path) -> None:
     assert "nightly.json" in ran.stderr
     assert not (tmp_path / "ran").exists()
     assert (folder / "nightly.json").read_bytes() == b'{"expired":fal'
-    assert asynclock("break", target, "--yes").returncode == 0
+    assert asynclock("break", target, "--yes", "--force").returncode == 0
     assert asynclock("run", target, "--", "true").returncode == 0
+
+
+def test_break_of_a_corrupt_object_needs_force(folder: Path, target: str) -> None:
+    """Without --force its size, its first bytes and the reason are shown, and nothing is written: 65."""
+    folder.mkdir()
+    (folder / "nightly.json").write_bytes(b'{"expired":fal\x1b[31m')
+
+    ran = asynclock("break", target, "--yes")
+
+    assert (ran.returncode, ran.stdout) == (65, "")
+    assert all(word in ran.stderr for word in ("19 bytes", '{"expired":fal\\x1b[31m', "not JSON", "--force"))
+    assert (folder / "nightly.json").read_bytes() == b'{"expired":fal\x1b[31m'
+
+
+@pytest.mark.parametrize("body", [b'{"version": 3, "name": "app"}\n', b"[1, 2]", b'"text"', b"{}"])
+def test_break_never_overwrites_what_is_no_lock(folder: Path, target: str, body: bytes) -> None:
+    """Valid JSON without a field of a lock is somebody's file: refused even with --force."""
+    folder.mkdir()
+    (folder / "nightly.json").write_bytes(body)
+
+    ran = asynclock("break", target, "--yes", "--force")
+
+    assert (ran.returncode, ran.stdout) == (65, "")
+    assert "It is no lock" in ran.stderr
+    assert (folder / "nightly.json").read_bytes() == body
 
 
 def test_break_of_a_live_lock_needs_force(held: sync.Lease, target: str) -> None:
@@ -153,7 +241,10 @@ def test_break_goes_through_renewals(folder: Path, target: str) -> None:
 
 def test_break_of_a_free_lock_writes_nothing(folder: Path, target: str) -> None:
     """There is nothing to break: 0, and nothing is created."""
-    assert asynclock("break", target, "--yes").returncode == 0
+    folder.mkdir()
+    ran = asynclock("break", target, "--yes")
+
+    assert (ran.returncode, ran.stdout) == (0, "nightly: absent, there is nothing to break\n")
     assert locks(folder) == []
 
 
@@ -179,6 +270,10 @@ def test_break_without_anybody_to_ask_is_2(held: sync.Lease, target: str) -> Non
         (["run", "{url}/a", "--validity", "nan", "--", "true"], "validity=nan"),
         (["run", "{url}/a", "--max-clock-skew", "-1", "--", "true"], "max_clock_skew=-1"),
         (["run", "{url}/a", "--wait", "-1", "--", "true"], "timeout=-1"),
+        (["run", "{url}/a", "--at-least", "-1", "--", "true"], "at_least=-1"),
+        (["run", "{url}/a", "--at-least", "700000", "--", "true"], "7 days"),
+        (["run", "{url}/a", "--note", "a\tb", "--", "true"], "note"),
+        (["run", "{url}/a", "--holder", "x" * 257, "--", "true"], "holder"),
         (["run", "{url}/a", "-o", "region=x", "--", "true"], "region"),
         (["run", "{url}/a", "-o", "fsync=maybe", "--", "true"], "fsync"),
         (["run", "{url}/a", "-o", "holder=x", "--", "true"], "holder"),

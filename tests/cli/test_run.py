@@ -251,3 +251,37 @@ def _catches(pid: int, number: int) -> bool:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt"))
     return bool(caught >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize("separator", [["--"], []], ids=["after --", "without --"])
+def test_all_words_after_the_first_of_the_command_are_its_own(target: str, separator: list[str]) -> None:
+    """Options of CMD are not taken for options of run, whatever they are called."""
+    words = ["--wait", "7", "-q", "--json", "--", "-o", "x", "--help"]
+    ran = asynclock("run", "--validity", "60", target, "--wait", "5", *separator, "echo", *words)
+
+    assert (ran.returncode, ran.stdout) == (0, f"{' '.join(words)}\n")
+
+
+def test_a_command_is_needed(target: str) -> None:
+    """Options alone are no command: 2, and nothing is taken."""
+    ran = asynclock("run", target, "--wait", "5")
+
+    assert ran.returncode == 2
+    assert "CMD" in ran.stderr
+
+
+def test_at_least_keeps_the_lock_after_the_command(folder: Path, target: str, tmp_path: Path) -> None:
+    """The command and this process are gone, nobody else runs until the time is up, then another does."""
+    words = ("run", target, "--at-least", "20", "--skip-if-held", *VALIDITY, "--", "sh", "-c")
+    script = f"echo ran >> {tmp_path}/runs"
+    began = time.monotonic()
+
+    codes = [asynclock(*words, script).returncode for _ in range(2)]
+
+    assert time.monotonic() - began < 20.0
+    assert codes == [0, 0]
+    assert (tmp_path / "runs").read_text() == "ran\n"
+    assert is_held(folder, "nightly")
+    assert asynclock("run", target, *VALIDITY, "--wait", "25", "--", "sh", "-c", script).returncode == 0
+    assert time.monotonic() - began >= 20.0
+    assert (tmp_path / "runs").read_text() == "ran\nran\n"

@@ -15,6 +15,7 @@ import orjson
 from asynclock.errors import LeaseTakenOverError
 from tests.laboratory.invariants import Invariant as Invariant  # noqa: PLC0414  its users find it here
 from tests.laboratory.invariants import Violation as Violation  # noqa: PLC0414  likewise
+from tests.laboratory.kept import Kept
 from tests.laboratory.watched import Holding, Probe
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Checker:
             bodies are garbled.
         store_time: Returns the latest time that the store's clocks may show, in epoch seconds; None
             where its answers mislead about it.
+        kept: Which locks are to stay held however early they are released.
         acquisitions: How many leases were handed out.
     """
 
@@ -84,6 +86,7 @@ class Checker:
         # Owners whose live record was written over by somebody else, or deleted.
         self._displaced: set[str] = set()
         self._broken_tokens: set[int] = set()
+        self.kept = Kept()
         self._fenced_token = -1
         self._fenced_body = b""
         self._acknowledged: list[bytes] = []
@@ -114,6 +117,7 @@ class Checker:
         self.acquisitions += 1
         self._conclude()
         self.note(who, f"acquired owner={lease.owner[:8]} token={token}")
+        self.kept.acquired(who, lease.owner, self._loop.time())
         overruled = lease.owner in self._broken
         if token is not None:
             if token <= self._highest_token and not overruled:
@@ -249,7 +253,9 @@ class Checker:
         self._locks.clear()
 
     def check_fenced(self) -> None:
-        """At the end: every acknowledged write must be in the fenced object."""
+        """At the end: every acknowledged write must be in the fenced object, and every lock kept."""
+        for early in self.kept.violations():
+            self.violated(Invariant.KEPT, early)
         lines = self._fenced_body.split(b"\n")
         missing = [entry for entry in self._acknowledged if entry not in lines]
         if missing:
@@ -348,7 +354,7 @@ class Checker:
             self.violated(Invariant.ONE_WRITE, f"two writes of {owner[:8]} are under way")
         if not body.startswith(_FREE):
             for holding in self._holdings:
-                if holding.ended_at is not None and holding.lease.owner == owner:
+                if holding.ended_at is not None and holding.lease.owner == owner and owner not in self.kept:
                     detail = f"{holding.who} renews {owner[:8]}, which has ended"
                     self.violated(Invariant.END_IS_KEPT, detail)
         return True

@@ -230,6 +230,32 @@ def shared_fence(rng: Random) -> Plan:
     )
 
 
+def kept(rng: Random) -> Plan:
+    """Locks are kept for a time after their release; answers are lost, machines die and are closed."""
+    clients = rng.choice((2, 3, 4))
+    most = rng.choice((0.3, 1.0, 3.0))
+    settings = draw.settings(rng, clients)
+    return Plan(
+        settings=settings,
+        store=draw.store(rng),
+        wall_errors=draw.walls(rng, clients),
+        at_least=(0.0, most),
+        holds=(0.0, 0.5 * most),
+        lifetimes=8.0,
+        users=rng.choice((1, 1, 2)),
+        pauses=rng.choice((0.0, 0.05)),
+        crashes=rng.choice((0.0, 0.05)),
+        faults={
+            Fault.REPLY_LOST: 0.04,
+            Fault.REQUEST_LOST: 0.02,
+            Fault.OWN_412: 0.03,
+            Fault.CONFLICT: 0.02,
+            Fault.SLOW: 0.02,
+        },
+        slack=most * settings[0].validity,
+    )
+
+
 EDGE_SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "endings": endings,
     "closed-loops": closed_loops,
@@ -240,5 +266,6 @@ EDGE_SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "hudi-short": hudi_short,
     "slow-waiter": slow_waiter,
     "shared-fence": shared_fence,
+    "kept": kept,
 }
 """What takes part in a history at the edges, and what goes wrong in it."""

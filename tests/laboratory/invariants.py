@@ -39,6 +39,8 @@ class Invariant(StrEnum):
     """A release that finds the lock gone raises."""
     LOSS_IS_TRUE = "loss-at-release-is-true"
     """A release tells of a takeover only where somebody else displaced the lease's live record."""
+    KEPT = "kept-at-least"
+    """Nobody acquires a lock that is to be kept for a time before that time is up."""
     NOT_AHEAD = "token-not-from-the-future"
     """No token that is handed out is later than the store's latest clock."""
     FAIR = "fair"

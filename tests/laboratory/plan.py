@@ -63,6 +63,7 @@ class Plan:
         cancels: Share of acquisitions that are cancelled at a random time.
         bodies: Share of acquisitions through ``hold()``, whose body never asks the lease.
         holds: Least and most lifetimes that a user holds the lock.
+        at_least: Least and most lifetimes that a lock is kept, however early it is released.
         idles: Least and most lifetimes that a user is idle.
         fenced: Share of holds that write to the fenced object.
         shared: Share of these writes that two clients of one process make at the same time.
@@ -107,6 +108,7 @@ class Plan:
     cancels: float = 0.1
     bodies: float = 0.25
     holds: tuple[float, float] = (0.02, 1.2)
+    at_least: tuple[float, float] = (0.0, 0.0)
     idles: tuple[float, float] = (0.0, 0.3)
     fenced: float = 0.3
     shared: float = 0.0

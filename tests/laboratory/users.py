@@ -13,6 +13,7 @@ from asynclock.testing.faulty import Fault
 from tests.laboratory.checker import COUNT_KEY, Invariant
 from tests.laboratory.endings import Droppable, forget
 from tests.laboratory.hudi_peer import HudiPeer
+from tests.laboratory.kept import Keeping
 from tests.laboratory.names import FENCED_KEY, KEY, NAME
 
 if TYPE_CHECKING:
@@ -107,6 +108,11 @@ class User:
 
     async def _acquire(self, lock: Lock) -> Lease | None:
         rng, run = self._rng, self._run
+        if run.plan.at_least[1]:
+            keep = self._keep()
+            lease = await lock.acquire(timeout=self._patience(), at_least=keep)
+            self._expect_kept(lease, keep)
+            return lease
         if rng.random() >= run.plan.impatience:
             return await lock.acquire()
         if rng.random() < 0.1:
@@ -116,6 +122,15 @@ class User:
             async with asyncio.timeout(rng.random() * patience):
                 return await lock.acquire(timeout=None)
         return await lock.acquire(timeout=patience)
+
+    def _keep(self) -> float:
+        least, most = self._run.plan.at_least
+        return self._rng.uniform(least, most) * self._unit if most else 0.0
+
+    def _expect_kept(self, lease: Lease, seconds: float) -> None:
+        if seconds:
+            keeping = Keeping(lease, self._process, self._run.loop.time() + seconds)
+            self._run.checker.kept.add(lease.owner, keeping)
 
     def _patience(self) -> float:
         left = max(0.0, self._run.ends - self._run.loop.time())
@@ -191,10 +206,11 @@ class User:
         patience = self._patience() if rng.random() < plan.impatience else None
         cut = rng.random() * (patience or self._unit) if rng.random() < plan.cancels else None
         holding: Holding | None = None
-        denied = self._backend.applied[Fault.OWN_412]
+        denied, keep = self._backend.applied[Fault.OWN_412], self._keep()
         try:
-            async with asyncio.timeout(cut), lock.hold(timeout=patience) as lease:
+            async with asyncio.timeout(cut), lock.hold(timeout=patience, at_least=keep) as lease:
                 self.check_wait()
+                self._expect_kept(lease, keep)
                 self.holding = True
                 token = lease.fencing_token
                 holding = checker.handed_out(self.name, self._process, lease, token=token)

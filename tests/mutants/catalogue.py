@@ -60,6 +60,7 @@ WRITE: Final = f"{_OBJECTS}.write"
 RECOGNISE: Final = "asynclock.protocol.attempts:Attempts.recognise"
 MAY_HAVE_LANDED: Final = "asynclock.protocol.attempts:may_have_landed"
 FREE: Final = "asynclock.protocol.freeing:free"
+RELEASE_ATTEMPT: Final = "asynclock.protocol.freeing:_release"
 RELEASED: Final = "asynclock.record:LockRecord.released"
 
 # Acquiring.
@@ -73,6 +74,7 @@ WRITE_ON_SEEN: Final = f"{_ACQUISITION}._write"
 
 # Holding, renewing and releasing.
 _HELD: Final = "asynclock.protocol.held:HeldLock"
+MAY_HAND_OVER: Final = f"{_HELD}.may_hand_over"
 ABANDON: Final = f"{_HELD}.abandon"
 END_BELIEF: Final = f"{_HELD}.end_belief"
 EXTEND: Final = f"{_HELD}._extend"
@@ -584,6 +586,23 @@ MUTANTS: Final = (
         "True",
         TOKEN,
         "hudi-turns",
+    ),
+    # Locks that are kept for a time (rule 21).
+    Mutant(
+        "free a lock that is to be kept",
+        RELEASE_ATTEMPT,
+        "$nonce is None or $left <= 0",
+        "True",
+        Invariant.KEPT,
+        "kept",
+    ),
+    Mutant(
+        "hand over a lock that is to be kept",
+        MAY_HAND_OVER,
+        "self._left_to_keep()",
+        "0.0",
+        Invariant.KEPT,
+        "kept",
     ),
     # What an independent attack found.
     Mutant(

@@ -125,7 +125,7 @@ async def test_no_cancellation_leaves_a_lock_behind(
     async def work(lane: Lane) -> None:
         while lane.delivered < DELIVERED / LANES:
             await call(lane)
-            assert (await lane.lock.status()).state == "free"
+            assert (await lane.lock.status()).state in {"absent", "free"}
 
     async with client:
         await asyncio.gather(*(work(lane) for lane in lanes))

@@ -132,7 +132,7 @@ async def test_a_cancellation_is_let_through_in_both_modes(renewal: str) -> None
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await (await task).release()
-            assert (await lock.status()).state == "free"
+            assert (await lock.status()).state in {"absent", "free"}
         async with lock.hold(timeout=1.0) as lease:
             assert lease.held
 

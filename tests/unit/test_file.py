@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-from asynclock import BackendUnavailableError, ConfigError, LeaseTakenOverError, PreconditionFailedError
+from asynclock import (
+    BackendUnavailableError,
+    ConfigError,
+    LeaseTakenOverError,
+    PreconditionFailedError,
+    UnsupportedBackendError,
+)
 from asynclock.backend import MAX_BODY, Absent, Stored
 from asynclock.backends import _folder, local
 from asynclock.backends.local import LocalBackend
@@ -27,10 +33,21 @@ if TYPE_CHECKING:
 
 
 async def test_reading_creates_nothing(backend: LocalBackend, tmp_path: Path) -> None:
-    """A look at a lock that is not there leaves no folder behind."""
+    """A look at a lock that is not there leaves no folder behind, and a list says that there is none."""
     assert isinstance(await backend.get(KEY), Absent)
-    assert [entry async for entry in backend.list("")] == []
+    with pytest.raises(UnsupportedBackendError, match="does not exist"):
+        [entry async for entry in backend.list("")]
     assert not (tmp_path / "locks").exists()
+
+
+async def test_every_lock_that_can_be_taken_is_listed(backend: LocalBackend) -> None:
+    """Names and folders that begin with a dot are listed too; side files and temporary files are not."""
+    for key in (".hidden.json", ".folder/orders.json", ".x.lock.json", KEY):
+        await backend.put_if_absent(key, b"{}")
+
+    assert [entry.key async for entry in backend.list("")] == sorted(
+        [".folder/orders.json", ".hidden.json", ".x.lock.json", KEY]
+    )
 
 
 async def test_of_two_creators_one_wins(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ BAD_NAMES = {
     "unicode": "bestellungen-ä",
     "percent": "a%2fb",
     "too long": "x" * 513,
+    "of a probe": ".asynclock-probe-00000000-0000-4000-8000-000000000000-1",
+    "doubled": "orders.json.json",
     "number": 7,
     "bytes": b"orders",
     "None": None,
@@ -52,6 +54,12 @@ def test_a_bad_lock_name_is_refused(name: object, url: str, tmp_path: Path) -> N
     assert caught.value.value == name
     assert repr(name)[:8] in str(caught.value).replace("\\\\", "\\")
     assert not folder.exists()
+
+
+def test_the_name_of_a_locks_object_is_refused_with_the_right_name() -> None:
+    """``orders.json`` would be another lock, which no list could show; the error says ``orders``."""
+    with pytest.raises(ConfigError, match="the lock's name is 'team/orders'"):
+        asynclock.connect("memory://").lock("team/orders.json")
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-d=e", "year=2024/month=01/orders", "...", "a/..b", "x" * 512])

@@ -27,15 +27,15 @@ DAYS = 24 * 3600.0
 
 
 @in_virtual_time
-async def test_a_missing_object_is_free(world: World) -> None:
-    """A lock that nobody ever took is free, and looking at it creates nothing."""
+async def test_a_missing_object_is_absent(world: World) -> None:
+    """A lock that nobody ever took is absent, not free, and looking at it creates nothing."""
     async with world.client() as client:
         status = await client.lock("orders").status()
 
     assert status == LockStatus(
         name="orders",
-        url="sim://store/orders.json",
-        state="free",
+        url="sim://store/orders",
+        state="absent",
         owner=None,
         holder=None,
         fencing_token=None,
