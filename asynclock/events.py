@@ -148,7 +148,7 @@ class Events:
             owner=printable(owner),
             fencing_token=fencing_token,
             detail=printable(detail),
-            reason=reason,
+            reason=printable(reason),
             duration=duration,
             remaining=remaining,
             time=self._clock.wall(),
