@@ -51,10 +51,10 @@ class LockEngine:
             AcquireTimeoutError: The time is out.
             ConfigError: The client was closed.
         """
-        asked_at = asyncio.get_running_loop().time()
+        asked_at = self._objects.clock.monotonic()
         try:
             held = await self._acquire(timeout=timeout, once=once, fencing=fencing, asked_at=asked_at)
-        except BaseException as error:
+        except (Exception, asyncio.CancelledError) as error:
             self._note_failure(asked_at, type(error).__name__, str(error))
             raise
         if held is None:
@@ -62,7 +62,7 @@ class LockEngine:
         return held
 
     def _note_failure(self, asked_at: float, reason: str, detail: str = "") -> None:
-        duration = asyncio.get_running_loop().time() - asked_at
+        duration = self._objects.clock.monotonic() - asked_at
         self._objects.events.emit(
             "not_acquired", self.key, "", None, detail, reason=reason, duration=duration
         )

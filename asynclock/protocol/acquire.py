@@ -57,7 +57,7 @@ class Acquisition:
     Args:
         until: Loop time at which to give up.
         once: One round only.
-        asked_at: Loop time of the call; it may have waited for its turn since.
+        asked_at: Monotonic time of the call; it may have waited for its turn since.
         fencing: Whether the token will be handed out (rule 11).
         given: A lock of this client that is handed over: write over its record, or free it (rule 15).
 
@@ -333,7 +333,7 @@ class Acquisition:
                 self._begin_anew()
                 return
         self._known.renewals.add(held)
-        waited = self._loop.time() - self._asked_at
+        waited = self._objects.clock.monotonic() - self._asked_at
         self._objects.events.emit(
             kind, self._key, held.owner, held.fencing_token, reason=self._reason, duration=waited
         )
