@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"asynclock: the command needs {' and '.join(missing)}; run: pip install 'asynclock[cli]'\n"
         )
         sys.exit(2)
-    from asynclock.cli.app import run_command  # noqa: PLC0415  needs the extra
+    from asynclock.cli.app import notice_lost_output, run_command  # noqa: PLC0415  needs the extra
 
+    notice_lost_output()
     sys.exit(run_command(arguments))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from asynclock._secrets import clean_message, clean_url
+from asynclock.cli.completion import completion_command
 from asynclock.cli.doctor import doctor_command
 from asynclock.cli.exit_codes import NO, SIGNALLED, USAGE, exit_code
 from asynclock.cli.hudi import hudi_group
@@ -50,6 +51,7 @@ for each in (
     list_command,
     break_command,
     doctor_command,
+    completion_command,
     hudi_group,
     pipeline_group,
 ):
@@ -66,7 +68,7 @@ def _without_secrets(complaint: str, words: Sequence[str]) -> str:
     return "\n".join(clean_message(line) for line in complaint.split("\n"))
 
 
-def _notice_lost_output() -> None:
+def notice_lost_output() -> None:
     """Let a full pipe that does not block raise: an unbuffered stream drops what does not fit."""
     raw = getattr(sys.stdout, "buffer", None)
     if isinstance(raw, io.RawIOBase):
@@ -84,7 +86,6 @@ def _drop_output() -> None:
 def run_command(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors go to the standard error."""
     logging.basicConfig(format="asynclock: %(message)s")
-    _notice_lost_output()
     try:
         code: Any = command.main(arguments, prog_name="asynclock", standalone_mode=False)
         sys.stdout.flush()

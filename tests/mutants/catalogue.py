@@ -57,20 +57,20 @@ REQUEST: Final = f"{_OBJECTS}.request"
 OBJECTS: Final = f"{_OBJECTS}.__init__"
 UNTIL_SETTLED: Final = f"{_OBJECTS}.until_settled"
 WRITE: Final = f"{_OBJECTS}.write"
-RECOGNISE: Final = "asynclock.protocol.attempts:Attempts.recognise"
-MAY_HAVE_LANDED: Final = "asynclock.protocol.attempts:may_have_landed"
-FREE: Final = "asynclock.protocol.freeing:free"
-RELEASE_ATTEMPT: Final = "asynclock.protocol.freeing:_release"
+_CLAIM: Final = "asynclock.protocol.claim:Claim"
+RECOGNISE: Final = f"{_CLAIM}.recognise"
+FREE: Final = f"{_CLAIM}.free"
+RELEASE_ATTEMPT: Final = "asynclock.protocol.claim:_release"
 RELEASED: Final = "asynclock.record:LockRecord.released"
 
 # Acquiring.
 _ACQUISITION: Final = "asynclock.protocol.acquire:Acquisition"
-FREE_GIVEN: Final = f"{_ACQUISITION}._free_given"
+ACQUISITION: Final = f"{_ACQUISITION}.__init__"
 GIVE_UP: Final = f"{_ACQUISITION}._give_up"
 READ_AND_ADOPT: Final = f"{_ACQUISITION}._read_and_adopt"
 TAKE: Final = f"{_ACQUISITION}._take"
 ATTEMPT_ON: Final = f"{_ACQUISITION}._attempt_on"
-WRITE_ON_SEEN: Final = f"{_ACQUISITION}._write"
+ROUND: Final = f"{_ACQUISITION}._round"
 
 # Holding, renewing and releasing.
 _HELD: Final = "asynclock.protocol.held:HeldLock"
@@ -197,16 +197,16 @@ MUTANTS: Final = (
     ),
     Mutant(
         "treat an unknown acquisition as done",
-        WRITE_ON_SEEN,
-        "if self.error is None: $take",
-        "if True: $take",
+        ROUND,
+        "if $error is None: $take\nelse: $fail",
+        "$take",
         HEAD,
         "contention",
     ),
     Mutant(
         "treat 409 and 412 as held by another",
         READ_AND_ADOPT,
-        "$mine = self._attempts.recognise($seen)",
+        "$mine = self._claim.recognise($seen)",
         "$mine = None",
         Invariant.TAKEOVER_BOUND,
         "single-faults",
@@ -225,7 +225,7 @@ MUTANTS: Final = (
     Mutant(
         "leave what may still land",
         GIVE_UP,
-        "self._free_attempt($attempt)",
+        "self._claim.free($last)",
         "asyncio.sleep(0)",
         LEFT,
         "cancellations",
@@ -249,7 +249,7 @@ MUTANTS: Final = (
     Mutant(
         "give up a release that was refused",
         FREE,
-        "$attempts.recognise($seen)",
+        "self.recognise($seen)",
         "None",
         LEFT,
         "cancellations",
@@ -444,7 +444,7 @@ MUTANTS: Final = (
     Mutant(
         "drop what was handed to somebody who is gone",
         TURN,
-        "self._in_flight.spawn(self._free_stranded($held))",
+        "self._in_flight.spawn($held.release())",
         "self._queue.leave()",
         LEFT,
         "cancellations",
@@ -493,8 +493,8 @@ MUTANTS: Final = (
     Mutant(
         "publish no allowance for skew",
         PROMISE,
-        "$latest + $timing.skew + $timing.validity",
-        "$latest + $timing.validity",
+        "$latest + $timing.skew + $lease",
+        "$latest + $lease",
         HEAD,
         "hudi-ahead",
     ),
@@ -624,7 +624,7 @@ MUTANTS: Final = (
     Mutant(
         "take an operator's break for one's own release",
         FREE,
-        "$seen.record is not None and $attempts.has_released($seen, $owner)",
+        "$seen.record is not None and self._has_freed($seen.record, $owner)",
         "$seen.record is not None and $seen.record.expired and $seen.record.owner == $owner",
         Invariant.LOSS_IS_TOLD,
         "broken",
@@ -632,8 +632,8 @@ MUTANTS: Final = (
     Mutant(
         "tell the giver nothing where its receiver finds the lock gone",
         READ_AND_ADOPT,
-        "self._given.found_gone($by)",
-        "self._given.written_over()",
+        "$given.found_gone($by)",
+        "$given.written_over()",
         Invariant.LOSS_IS_TOLD,
         "broken",
     ),
@@ -796,7 +796,7 @@ MUTANTS: Final = (
         "let a token settle by the last attempt, whichever landed",
         ATTEMPT_ON,
         "return Attempt(*$write, settled_at=$settled_at)",
-        "for each in self._attempts._by_nonce.values(): each.settled_at = $settled_at\n"
+        "for each in self._claim._by_nonce.values(): each.settled_at = $settled_at\n"
         "return Attempt(*$write, settled_at=$settled_at)",
         Invariant.NOT_AHEAD,
         "hudi-endings",
@@ -812,9 +812,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "take a lost answer for a refusal",
-        MAY_HAVE_LANDED,
-        "return $may_have",
-        "return False",
+        WRITE,
+        "$attempt.unseen = $may_have_landed",
+        "pass",
         Invariant.LOSS_IS_TRUE,
         "zombie-writes",
     ),
@@ -827,10 +827,10 @@ MUTANTS: Final = (
         "hand-off",
     ),
     Mutant(
-        "forget what the receiver of a lock may have freed",
-        FREE_GIVEN,
-        "$given.release(doubtful=$doubtful)",
-        "$given.release()",
+        "forget what the receiver of a lock may have written",
+        ACQUISITION,
+        "Claim(*$own) if $given is None else $given.claim",
+        "Claim(*$own)",
         Invariant.LOSS_IS_TRUE,
         "hand-off",
     ),
