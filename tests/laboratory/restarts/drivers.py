@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 COMMAND: Final = Path(sys.executable).with_name("asynclock")
-PATIENCE: Final = 600.0
+PATIENCE: Final = 1800.0
 _SHOWN: Final = 2_000
 
 
