@@ -117,12 +117,13 @@ class LockClient:
         self.url = url.rstrip("/") if not url.endswith("://") else url
         self.settings = settings or LeaseSettings()
         self.backend = backend
+        clock = clock or SystemClock()
         self._objects = LockObjects(
             backend=backend,
-            clock=clock or SystemClock(),
+            clock=clock,
             timing=Timing(self.settings, resolution=backend.clock_resolution),
             rng=rng or random.SystemRandom(),
-            events=Events(events),
+            events=Events(events, url=self.url, validity=self.settings.validity, clock=clock),
             holder=_checked_holder(holder),
             in_flight=InFlight(self),
         )

@@ -49,13 +49,37 @@ class LockEngine:
             AcquireTimeoutError: The time is out.
             ConfigError: The client was closed.
         """
+        asked_at = self._objects.clock.monotonic()
+        try:
+            held = await self._acquire(timeout=timeout, once=once, fencing=fencing, asked_at=asked_at)
+        except (Exception, asyncio.CancelledError) as error:
+            self._note_failure(asked_at, type(error).__name__, str(error))
+            raise
+        if held is None:
+            self._note_failure(asked_at, "held")
+        return held
+
+    def _note_failure(self, asked_at: float, reason: str, detail: str = "") -> None:
+        duration = self._objects.clock.monotonic() - asked_at
+        self._objects.events.emit(
+            "not_acquired", self.key, "", None, detail, reason=reason, duration=duration
+        )
+
+    async def _acquire(
+        self, *, timeout: float | None, once: bool, fencing: bool, asked_at: float
+    ) -> HeldLock | None:
         with self._in_flight.until_closed():
             until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
             if once and not self._queue.try_enter():
                 return None
             given = None if once else await self._turn(timeout)
             acquisition = Acquisition(
-                self._known, until=until, once=once or timeout == 0, fencing=fencing, given=given
+                self._known,
+                until=until,
+                once=once or timeout == 0,
+                fencing=fencing,
+                given=given,
+                asked_at=asked_at,
             )
             held: HeldLock | None = None
             try:

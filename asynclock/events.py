@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from asynclock._secrets import clean_url
 from asynclock._text import printable
+from asynclock.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from asynclock.clock import Clock
 
 logger: Final = logging.getLogger("asynclock")
 
@@ -18,29 +23,48 @@ Kind = Literal[
     "acquire_failed",
     "acquired",
     "adopted",
+    "not_acquired",
     "renewed",
     "renewal_failed",
+    "stalled",
     "lost",
     "released",
     "release_unconfirmed",
     "reaped",
 ]
 _WARN: Final = frozenset({"lost", "renewal_failed", "release_unconfirmed"})
+_LONGEST: Final = 2048
+"""Characters of a key or a URL in an event; a lock's name has 512 at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One thing that happened to one lock.
+    """One thing that happened to one lock. All its texts are printable ASCII without secrets.
 
     Attributes:
         kind: What happened. ``waiting``: an acquisition found that another holds the lock.
-            ``acquire_failed``: it got no answer from the store, and tries again.
+            ``acquire_failed``: it got no answer from the store, and tries again. ``not_acquired``: it has
+            ended without the lock. ``adopted``: acquired, by a write whose answer was lost. ``stalled``:
+            this process did not run for a while although it held the lock. ``reaped``: a write that could
+            still have landed after the end of its acquisition or lease was made harmless.
         key: Key of the lock object.
-        owner: Owner id of the acquisition; of ``waiting``: of the holder's.
+        owner: Owner id of the acquisition; of ``waiting``: of the holder's; empty if there was none yet.
         fencing_token: Its token, in microseconds; None where it has none.
-        detail: Printable explanation; may be empty. Of ``waiting``: the holder, in its own words.
-        remaining: Of ``waiting``: seconds until others may take the lock over if it is not renewed; None
-            if unknown.
+        detail: Explanation for people; may be empty. Of ``waiting``: the holder, in its own words.
+        reason: One of few words, or the name of an error's class; may be empty. Of ``acquired``: ``takeover``
+            (the holder before neither released nor renewed it) or ``handover`` (from another waiter of this
+            client). Of ``renewed`` and ``released``: ``read_back`` (the answer was lost; reading showed that
+            the write had landed). Of ``released``: ``handover``. Of ``not_acquired``: ``held`` (one try, and
+            others hold it) or the error. Of failures and ``lost``: the error.
+        duration: Seconds. Of ``acquired``, ``adopted`` and ``not_acquired``: since the call. Of ``renewed``
+            and ``renewal_failed``: since the renewal began. Of ``lost``, ``released`` and
+            ``release_unconfirmed``: how long the lock was held. Of ``stalled``: how long the process did not
+            run. Else None.
+        remaining: Seconds. Of ``waiting``: until others may take the lock over if it is not renewed. Of
+            ``renewed``: what was left of the lease when the answer came. Else, or if unknown, None.
+        time: When it happened, in epoch seconds by this machine's wall clock.
+        url: URL of the lock.
+        validity: Seconds that this client's leases last without a renewal.
     """
 
     kind: Kind
@@ -48,7 +72,32 @@ class Event:
     owner: str
     fencing_token: int | None
     detail: str = ""
+    reason: str = ""
+    duration: float | None = None
     remaining: float | None = None
+    time: float = field(default=0.0, compare=False)
+    url: str = ""
+    validity: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Name of the lock."""
+        return self.key.removesuffix(".json")
+
+    def fields(self) -> dict[str, str | int | float]:
+        """Return what is known, by the names that logs and traces have it under."""
+        named = {
+            "asynclock.event": self.kind,
+            "asynclock.lock.name": self.name,
+            "asynclock.lock.url": self.url,
+            "asynclock.owner": self.owner,
+            "asynclock.fencing_token": self.fencing_token,
+            "asynclock.reason": self.reason,
+            "asynclock.detail": self.detail,
+            "asynclock.duration": self.duration,
+            "asynclock.remaining": self.remaining,
+        }
+        return {name: value for name, value in named.items() if value is not None and value != ""}
 
 
 class Events:
@@ -57,10 +106,23 @@ class Events:
     Args:
         listener: Called on the lease's loop, so it must be quick and must not block. Exceptions that it
             raises, ``SystemExit`` included, are logged and have no other effect.
+        url: URL of the client.
+        validity: Of the client's leases.
+        clock: Of the client.
     """
 
-    def __init__(self, listener: Callable[[Event], object] | None = None) -> None:
+    def __init__(
+        self,
+        listener: Callable[[Event], object] | None = None,
+        *,
+        url: str = "",
+        validity: float = 0.0,
+        clock: Clock | None = None,
+    ) -> None:
         self._listener = listener
+        self._url = clean_url(url)
+        self._validity = validity
+        self._clock = clock or SystemClock()
 
     def emit(
         self,
@@ -70,23 +132,41 @@ class Events:
         fencing_token: int | None = None,
         detail: str = "",
         *,
+        reason: str = "",
+        duration: float | None = None,
         remaining: float | None = None,
     ) -> None:
-        """Log one event and pass it to the listener."""
+        """Log one event and pass it to the listener; nothing that goes wrong there is raised."""
         level = logging.WARNING if kind in _WARN else logging.DEBUG
-        if logger.isEnabledFor(level):
-            shown = printable(owner), fencing_token, printable(detail)
-            logger.log(level, "%s %s owner=%s token=%s %s", kind, key, *shown)
+        logs = logger.isEnabledFor(level)
+        if self._listener is None and not logs:
+            return
+        name = key.removesuffix(".json")
+        event = Event(
+            kind=kind,
+            key=printable(key, limit=_LONGEST),
+            owner=printable(owner),
+            fencing_token=fencing_token,
+            detail=printable(detail),
+            reason=printable(reason),
+            duration=duration,
+            remaining=remaining,
+            time=self._clock.wall(),
+            url=printable(f"{self._url}/{name}", limit=_LONGEST),
+            validity=self._validity,
+        )
+        if logs:
+            shown = event.key, event.owner, fencing_token, event.detail
+            with suppress(Exception):  # of a handler or a filter of the user
+                logger.log(level, "%s %s owner=%s token=%s %s", kind, *shown, extra=event.fields())
         if self._listener is not None:
-            event = Event(
-                kind=kind,
-                key=key,
-                owner=owner,
-                fencing_token=fencing_token,
-                detail=printable(detail),
-                remaining=remaining,
-            )
-            try:
-                self._listener(event)
-            except BaseException:
-                logger.exception("the events listener failed on %s", kind)
+            pass_on(event, self._listener)
+
+
+def pass_on(event: Event, listener: Callable[[Event], object]) -> None:
+    """Call a listener; what it raises is logged."""
+    try:
+        listener(event)
+    except BaseException:
+        with suppress(Exception):  # of a handler or a filter of the user
+            logger.exception("the events listener failed on %s", event.kind)

@@ -54,12 +54,20 @@ class Acquisition:
     Args:
         until: Loop time at which to give up.
         once: One round only.
+        asked_at: Monotonic time of the call; it may have waited for its turn since.
         fencing: Whether the token will be handed out (rule 11).
         given: A lock of this client that is handed over: write over its record, or free it (rule 15).
     """
 
     def __init__(
-        self, known: Knowledge, *, until: float, once: bool, fencing: bool, given: HeldLock | None
+        self,
+        known: Knowledge,
+        *,
+        until: float,
+        once: bool,
+        fencing: bool,
+        given: HeldLock | None,
+        asked_at: float,
     ) -> None:
         self._known = known
         self._key = known.key
@@ -69,9 +77,11 @@ class Acquisition:
         self._once = once
         self._fencing = fencing
         self._given = given
+        self._asked_at = asked_at
         self._loop = asyncio.get_running_loop()
         self._owner = known.objects.fresh_owner()
         self._predecessor: str | None = None
+        self._reason = ""
         self._claim = Claim(self._objects, self._key) if given is None else given.claim
         self._held: HeldLock | None = None
         self.error: BackendError | None = None  # why the last round failed; None: others held the lock
@@ -146,6 +156,7 @@ class Acquisition:
         if attempt is None:
             return _READ_AGAIN, None
         self._predecessor = seen.record.owner if seen.record else None
+        self._reason = self._reason_on(seen)
         self._known.freed = None
         error = await self._claim.write(attempt, timeout=self._request_limit())
         if error is None:
@@ -159,6 +170,13 @@ class Acquisition:
                 raise self.error
             return self._until_next_look(self._timing.poll_interval / 4), back
         return 0.0, back
+
+    def _reason_on(self, seen: Seen) -> str:
+        """Name what an acquisition over ``seen`` is, for its event."""
+        if self._given is not None:
+            return "handover"
+        ended = seen.record is None or seen.record.expired or self._claim.recognise(seen) is not None
+        return "" if ended else "takeover"
 
     # Looking.
 
@@ -209,7 +227,8 @@ class Acquisition:
         """Keep the failure of a round for the cause of a timeout, and report it unless others came first."""
         self.error = error
         if not isinstance(error, PreconditionFailedError):
-            self._objects.events.emit("acquire_failed", self._key, self._owner, detail=str(error))
+            detail, reason = str(error), type(error).__name__
+            self._objects.events.emit("acquire_failed", self._key, self._owner, detail=detail, reason=reason)
 
     def _until_next_look(self, wait: float = math.inf) -> float:
         """Return seconds until the next look: ``wait``, at most a jittered poll interval (rule 13)."""
@@ -291,7 +310,10 @@ class Acquisition:
                 self._begin_anew()
                 return
         self._known.renewals.add(held)
-        self._objects.events.emit(kind, self._key, held.owner, held.fencing_token)
+        waited = self._objects.clock.monotonic() - self._asked_at
+        self._objects.events.emit(
+            kind, self._key, held.owner, held.fencing_token, reason=self._reason, duration=waited
+        )
 
     async def _token_settles(self, held: HeldLock) -> bool:
         """Wait until the token is not from the future any more (rule 11); False if that took too long."""
@@ -316,10 +338,14 @@ class Acquisition:
             self._held.end_belief()
             await self._held.release()
         elif (last := self._claim.last()) is not None:
-            free = self._claim.free(last) if self._given is None else self._given.release()
+            free = self._reap(last) if self._given is None else self._given.release()
             freeing = self._objects.in_flight.spawn(free)
             if last.version is not None:
                 await asyncio.wait([freeing], timeout=self._timing.request_timeout)
+
+    async def _reap(self, last: Attempt) -> None:
+        if isinstance(await self._claim.free(last), Attempt):
+            self._objects.events.emit("reaped", self._key, last.record.owner, last.record.epoch)
 
 
 def is_transient(error: BackendError) -> bool:

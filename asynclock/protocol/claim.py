@@ -120,7 +120,7 @@ class Claim:
                 pass  # try again, even after a refusal: permissions and credentials come back
             else:
                 if seen.record is not None and self._has_freed(seen.record, head.record.owner):
-                    return Attempt(seen.record, base, attempt.sent, seen.version)
+                    return Attempt(seen.record, base, attempt.sent, seen.version, unseen=True)
                 if seen.version != base:
                     mine = self.recognise(seen)
                     if mine is None:

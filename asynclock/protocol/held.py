@@ -76,6 +76,7 @@ class HeldLock:
         self._belief = objects.timing.belief
         self._mutex = threading.Lock()
         self._sent = landed.sent
+        self._began = landed.sent.monotonic
         self._renewal: asyncio.Task[BackendError | None] | None = None
         self._kept_until = -math.inf
 
@@ -156,9 +157,10 @@ class HeldLock:
         return renewal
 
     async def _renew(self) -> BackendError | None:
+        began = self._objects.clock.monotonic()
         error = await self._renew_once()
         if error is not None and self.phase is Phase.HELD:
-            self._emit("renewal_failed", str(error))
+            self._emit("renewal_failed", str(error), reason=type(error).__name__, since=began)
         return error
 
     async def _renew_once(self) -> BackendError | None:
@@ -190,7 +192,7 @@ class HeldLock:
         seen = await self._objects.read(self.key, timeout=left)
         mine = self.claim.recognise(seen)
         if mine is not None and mine is not self.head:
-            self._extend(mine)
+            self._extend(mine, reason="read_back")
             return None
         if seen.version == self.head.version:
             return error  # unchanged: the attempt may still land
@@ -201,18 +203,18 @@ class HeldLock:
         if self.phase is Phase.HELD:  # else a release, which may be what was found, says how it ends
             self.found_gone(by)
 
-    def _extend(self, attempt: Attempt) -> None:
+    def _extend(self, attempt: Attempt, reason: str = "") -> None:
         """Count belief from a renewal that landed, unless it has ended."""
         if self.phase in {Phase.HANDED_OVER, Phase.RELEASED}:
             return  # the claim is the receiver's, or settled
         self.head = attempt
         self.claim.settle_on(attempt)
         with self._mutex:
-            if self._believed() <= 0:
+            if (left := self._believed()) <= 0:
                 return
             self._sent = attempt.sent
         self.until_settled()  # while there is a Date to tell by
-        self._emit("renewed")
+        self._emit("renewed", reason=reason, since=attempt.sent.monotonic, remaining=left)
 
     def until_settled(self) -> float:
         """Return seconds until store time has reached the token (rule 11), else 0.0."""
@@ -252,7 +254,10 @@ class HeldLock:
         if self.end_belief():
             self.until_settled()  # while the store time is known: ``objects`` has read none
             limit = objects.timing.exit_bound
-            await self.claim.free(self.head, limit=limit, kept_until=self._kept_until, through=objects)
+            kept_until = self._kept_until
+            freed = await self.claim.free(self.head, limit=limit, kept_until=kept_until, through=objects)
+            kind: Kind = "released" if isinstance(freed, Attempt) else "release_unconfirmed"
+            self._emit(kind, "the event loop of the client was closed", since=self._began)
 
     async def settle(self) -> None:
         """Wait for the renewal in flight, for at most a request timeout (rule 6)."""
@@ -266,7 +271,7 @@ class HeldLock:
             self.found_gone(freed)
         elif freed is not None and freed.record.expired:
             self.freed = freed
-            self._released("released")
+            self._released("released", reason="read_back" if freed.unseen else "")
         elif freed is not None:
             self._released("released", f"kept for another {max(0.0, self._left_to_keep()):.0f} s")
         elif limit is None:
@@ -289,7 +294,7 @@ class HeldLock:
 
     def written_over(self) -> None:
         """The receiver has acquired the lock: this lease lasted until then."""
-        self._released("released", "handed over")
+        self._released("released", "handed over", reason="handover")
 
     def found_gone(self, by: Displaced) -> None:
         """Something else stands in place of the record: a loss, where that is proven (rules 2 and 6)."""
@@ -306,7 +311,7 @@ class HeldLock:
     # The end.
 
     def _after_loss(self, error: LeaseLostError) -> None:
-        self._emit("lost", error.reason)
+        self._emit("lost", error.reason, reason=type(error).__name__, since=self._began)
         if self._renewal is not None and isinstance(error, LeaseExpiredError):
             self._in_flight.spawn(self._clean_up(self._renewal))
         self._end()
@@ -319,8 +324,8 @@ class HeldLock:
         if isinstance(await self.claim.free(self.head), Attempt):
             self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
-    def _released(self, kind: Kind, detail: str = "") -> None:
-        self._emit(kind, detail)
+    def _released(self, kind: Kind, detail: str = "", reason: str = "") -> None:
+        self._emit(kind, detail, reason=reason, since=self._began)
         if self.phase is not Phase.LOST:
             self.phase = Phase.RELEASED
             self._end()
@@ -329,5 +334,22 @@ class HeldLock:
         if not self.ended.done():
             self.ended.set_result(self.lost)
 
-    def _emit(self, kind: Kind, detail: str = "") -> None:
-        self._objects.events.emit(kind, self.key, self.owner, self.fencing_token, detail)
+    def note_stall(self, seconds: float) -> None:
+        """Report that this process did not run for so long."""
+        self._objects.events.emit("stalled", self.key, self.owner, self.fencing_token, duration=seconds)
+
+    def _emit(
+        self,
+        kind: Kind,
+        detail: str = "",
+        *,
+        reason: str = "",
+        since: float | None = None,
+        remaining: float | None = None,
+    ) -> None:
+        """Report an event; ``since``, on the monotonic clock, gives its duration."""
+        duration = None if since is None else self._objects.clock.monotonic() - since
+        told, token = self._objects.events, self.fencing_token
+        told.emit(
+            kind, self.key, self.owner, token, detail, reason=reason, duration=duration, remaining=remaining
+        )

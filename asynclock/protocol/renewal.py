@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 LONGEST_SLEEP: Final = 1.0
 """Seconds between two looks at a lease: belief also ends by clocks that the loop's timers do not follow."""
+STALL: Final = 1.0
+"""A look that comes so many seconds late is reported: the process was stopped, suspended or starved."""
 
 
 class Renewals:
@@ -52,10 +54,14 @@ class Renewals:
         if (timer := self._timers.get(held)) is not None:
             timer.cancel()
         loop = asyncio.get_running_loop()
-        at = min(loop.time() + min(remaining, LONGEST_SLEEP), renew_at)
-        self._timers[held] = loop.call_at(at, self._tick, held, renew_at, context=self._context)
+        now = loop.time()
+        at = min(now + min(remaining, LONGEST_SLEEP), renew_at)
+        due = self._objects.clock.boot() + max(0.0, at - now)
+        self._timers[held] = loop.call_at(at, self._tick, held, renew_at, due, context=self._context)
 
-    def _tick(self, held: HeldLock, renew_at: float) -> None:
+    def _tick(self, held: HeldLock, renew_at: float, due: float) -> None:
+        if (late := self._objects.clock.boot() - due) >= STALL:
+            held.note_stall(late)
         if (remaining := held.remaining()) <= 0:
             self.discard(held)
             return

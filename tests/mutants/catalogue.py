@@ -225,7 +225,7 @@ MUTANTS: Final = (
     Mutant(
         "leave what may still land",
         GIVE_UP,
-        "self._claim.free($last)",
+        "self._reap($last)",
         "asyncio.sleep(0)",
         LEFT,
         "cancellations",

@@ -1,0 +1,101 @@
+"""Metrics and spans through the API of OpenTelemetry; needs the extra ``otel``."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+try:
+    from opentelemetry import metrics, trace
+    from opentelemetry.trace import Status, StatusCode
+except ImportError as missing:
+    raise ImportError(
+        "asynclock.telemetry.otel needs opentelemetry-api; run: pip install 'asynclock[otel]'"
+    ) from missing
+
+from asynclock.telemetry.signals import ERROR_TYPE, INSTRUMENTS, Signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opentelemetry.metrics import Meter, MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+
+    from asynclock.events import Event
+    from asynclock.telemetry.signals import Instrument
+
+_SCOPE: Final = "asynclock"
+_NOTED: Final = frozenset({"renewal_failed", "stalled"})
+"""What becomes an event of the span of a held lock. A renewal that succeeds does not: there are too many."""
+
+
+class OpenTelemetry:
+    """A listener for ``connect(url, events=...)``: metrics, and a span for each acquisition and each hold.
+
+    The spans are children of the span in which the lock was acquired.
+
+    Args:
+        meter_provider: Default: the global one.
+        tracer_provider: Default: the global one. Its processor must not block: the listener runs on the
+            loop that renews all leases.
+        names: As of ``asynclock.telemetry.signals.Signals``; for the metrics. Spans have the name always.
+    """
+
+    def __init__(
+        self,
+        *,
+        meter_provider: MeterProvider | None = None,
+        tracer_provider: TracerProvider | None = None,
+        names: bool | Callable[[str], str] = False,
+    ) -> None:
+        self._signals = Signals(names=names)
+        meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
+        self._add = {each.name: _adder(meter, each) for each in INSTRUMENTS}
+        self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
+        self._holds: dict[str, Span] = {}
+        self._mutex = threading.Lock()
+
+    def __call__(self, event: Event) -> None:
+        """Add an event."""
+        for instrument, value, attributes in self._signals.measure(event):
+            self._add[instrument.name](value, attributes)
+        self._trace(event)
+
+    def _trace(self, event: Event) -> None:
+        now = round(event.time * 1e9)
+        if event.kind in {"acquired", "adopted", "not_acquired"}:
+            began = now - round((event.duration or 0.0) * 1e9)
+            span = self._tracer.start_span("asynclock.acquire", start_time=began, attributes=event.fields())
+            if event.kind == "not_acquired":
+                _fail(span, event)
+            span.end(end_time=now)
+        if event.kind in {"acquired", "adopted"}:
+            hold = self._tracer.start_span("asynclock.hold", start_time=now, attributes=event.fields())
+            with self._mutex:
+                self._holds[event.owner] = hold
+        elif event.kind in _NOTED and (noted := self._holds.get(event.owner)) is not None:
+            noted.add_event(f"asynclock.{event.kind}", event.fields(), timestamp=now)
+        elif event.kind in {"lost", "released", "release_unconfirmed"}:
+            with self._mutex:
+                ended = self._holds.pop(event.owner, None)
+            if ended is not None:
+                ended.set_attributes(event.fields())
+                if event.kind != "released":
+                    _fail(ended, event)
+                ended.end(end_time=now)
+
+
+def _adder(meter: Meter, instrument: Instrument) -> Callable[[float, dict[str, str]], None]:
+    """Create a metric and return what adds to it."""
+    name, unit, meaning = instrument.name, instrument.unit, instrument.meaning
+    if instrument.kind == "histogram":
+        buckets = instrument.buckets
+        return meter.create_histogram(name, unit, meaning, explicit_bucket_boundaries_advisory=buckets).record
+    if instrument.kind == "updown":
+        return meter.create_up_down_counter(name, unit, meaning).add
+    return meter.create_counter(name, unit, meaning).add
+
+
+def _fail(span: Span, event: Event) -> None:
+    span.set_attribute(ERROR_TYPE, event.reason or event.kind)
+    span.set_status(Status(StatusCode.ERROR, event.detail or event.reason))
