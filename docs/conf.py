@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from importlib.metadata import version as version_of
+from typing import TYPE_CHECKING
+
+from pygments.lexers.shell import BashLexer
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 project = "asynclock"
 author = "the authors of asynclock"
@@ -32,8 +38,11 @@ nitpick_ignore_regex = [
     # Python, py4j and the SDKs: their inventories are not fetched, so that a build needs no network.
     (r"py:.*", r"(?!asynclock\.).*"),
     # Types in signatures that users never write.
-    (r"py:.*", r"asynclock\.(engine|protocol|hudi\.(options|paths)|testing\.(virtual\.Handle|clocks\.TrueTime))\b.*"),
+    (r"py:.*", r"asynclock\.(engine|protocol|hudi\.(options|paths))\..*"),
+    (r"py:.*", r"asynclock\.testing\.(virtual\.Handle|clocks\.TrueTime)"),
 ]
+# Names in annotations that asynclock and asynclock.sync both have: the first one is linked.
+suppress_warnings = ["ref.python"]
 
 html_theme = "furo"
 html_title = "asynclock"
@@ -44,3 +53,8 @@ html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}
 copybutton_prompt_text = "$ "
 copybutton_exclude = ".linenos, .gp, .go"
+
+
+def setup(app: Sphinx) -> None:
+    """Show a crontab as a shell's language, which Pygments knows."""
+    app.add_lexer("crontab", BashLexer)

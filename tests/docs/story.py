@@ -4,9 +4,9 @@ The rules, which every page under ``docs/tutorials`` and ``docs/howto`` keeps:
 
 * A block whose first line is a comment with a file name (``# worker.py``) is saved under that name.
 * Any other block of Python is a program, and runs in a process of its own.
-* In a block of ``console`` each line after ``$`` is typed into one shell. What stands below it is its output, with
-  ``...`` for what differs each time; without anything below it, any output will do. A command that fails must be
-  followed by ``$ echo $?``.
+* In a block of ``console`` each line after ``$`` is typed into one shell. What stands below it is its output,
+  with ``...`` for what differs each time; without anything below it, any output will do. A command that fails
+  must be followed by ``$ echo $?``.
 * ``pip install`` is left out: the tests run what is installed.
 * Each line of a ``crontab`` is run as cron does; a manifest in YAML runs the command of its container.
 * ``/tmp/asynclock-docs`` is a folder of the test.
