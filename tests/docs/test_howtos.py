@@ -93,6 +93,18 @@ def test_the_driver_of_the_page_is_that_of_the_examples() -> None:
     assert shown[0] in (ROOT / "examples" / "submit.py").read_text(encoding="utf-8")
 
 
+def test_the_example_of_the_first_page_runs() -> None:
+    """It takes a lock and prints its token."""
+    (example,) = (block for block in blocks(ROOT / "docs" / "index.md") if block.language == "python")
+
+    done = subprocess.run(
+        [sys.executable, "-c", example.text], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"token \d+\n", done.stdout)
+
+
 def test_every_example_is_run() -> None:
     """Of the tutorials all; of the guides those that a test here takes, or that are named with a reason."""
     taken = {"testing.md": {"python"}, "hudi.md": {"python"}, "places.md": {"toml"}}
