@@ -21,6 +21,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -38,7 +39,7 @@ PAGES: Final = sorted(
     if path.name != "index.md"
 )
 FOLDER: Final = "/tmp/asynclock-docs"  # noqa: S108  the pages' own words
-_BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_BLOCK: Final = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _NAMED: Final = re.compile(r"# ([\w-]+\.\w+)\n")
 _COMMAND: Final = re.compile(r"^\$ ((?:.*\\\n)*.*)\n?", re.MULTILINE)
 _CRON: Final = re.compile(r"(?:\S+ ){5}(.*)")
@@ -59,7 +60,8 @@ def blocks(page: Path) -> list[Block]:
     """Return the blocks of a page, in their order."""
     text = page.read_text(encoding="utf-8")
     return [
-        Block(found[1], found[2], text.count("\n", 0, found.start()) + 1) for found in _BLOCK.finditer(text)
+        Block(found[2], textwrap.dedent(found[3]), text.count("\n", 0, found.start()) + 1)
+        for found in _BLOCK.finditer(text)
     ]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock.spark import load_spec
-from tests.docs.story import PAGES, ROOT, blocks
+from tests.docs.story import PAGES, ROOT, Story, blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +67,16 @@ def test_hudis_table_lock_works_as_the_page_says(bucket: dict[str, str]) -> None
     assert re.match(r"(absent|free) None None 9\n", done.stdout)
 
 
+def test_the_migration_works_as_the_page_says(tmp_path: Path, bucket: dict[str, str]) -> None:
+    """Its commands and programs work in their order."""
+    page = HOWTO / "migrate.md"
+    story = Story(page, tmp_path, bucket)
+
+    story.play()
+
+    assert story.ran == len(blocks(page)) == 3
+
+
 SPECS: Final = [block for block in blocks(HOWTO / "places.md") if block.language == "toml"]
 
 
@@ -107,7 +117,12 @@ def test_the_example_of_the_first_page_runs() -> None:
 
 def test_every_example_is_run() -> None:
     """Of the tutorials all; of the guides those that a test here takes, or that are named with a reason."""
-    taken = {"testing.md": {"python"}, "hudi.md": {"python"}, "places.md": {"toml"}}
+    taken = {
+        "testing.md": {"python"},
+        "migrate.md": {"console", "python"},
+        "hudi.md": {"python"},
+        "places.md": {"toml"},
+    }
     left_out = [
         f"{page.name}, line {block.line}"
         for page in PAGES
