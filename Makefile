@@ -80,8 +80,9 @@ proof-numbers: $(VENV)/ready
 bench: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
+# From scratch (-E): a page that is not read again keeps quiet about its warnings.
 docs: $(VENV)/ready
-	@$(BIN)/python -m sphinx -b html -W --keep-going -q -d build/doctrees docs build/docs
+	@$(BIN)/python -m sphinx -b html -E -W --keep-going -q -d build/doctrees docs build/docs
 	@echo "docs: $$(find build/docs -name '*.html' -not -path '*/_*' | wc -l) pages in build/docs/index.html, 0 warnings"
 
 lint: $(VENV)/ready
