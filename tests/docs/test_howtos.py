@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock.spark import load_spec
-from tests.docs.story import PAGES, ROOT, Story, blocks
+from tests.docs.story import FOLDER, PAGES, ROOT, Story, blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,6 +78,20 @@ def test_the_migration_works_as_the_page_says(tmp_path: Path, bucket: dict[str, 
     assert story.ran == len(blocks(page)) == 3
 
 
+async def test_the_cells_of_a_notebook_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One after the other, in the names of one module and on one loop, as in a kernel."""
+    page = HOWTO / "notebook.md"
+    names: dict[str, object] = {}
+
+    for block in blocks(page):
+        text = block.text.replace(FOLDER, str(tmp_path))
+        cell = eval(compile(text, str(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)  # noqa: S307
+        if cell is not None:
+            await cell
+
+    assert re.fullmatch(r"token \d+\ndone\n", capsys.readouterr().out)
+
+
 SPECS: Final = [block for block in blocks(HOWTO / "places.md") if block.language == "toml"]
 
 
@@ -120,6 +135,7 @@ def test_every_example_is_run() -> None:
     taken = {
         "testing.md": {"python"},
         "migrate.md": {"console", "python"},
+        "notebook.md": {"python"},
         "hudi.md": {"python"},
         "places.md": {"toml"},
     }
