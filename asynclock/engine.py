@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from asynclock.errors import AcquireTimeoutError, BackendError, LockChangedError, RecordCorruptError
 from asynclock.protocol.acquire import Acquisition, Knowledge, is_transient
-from asynclock.protocol.attempts import Attempt
 from asynclock.protocol.decisions import judge
+from asynclock.protocol.objects import Attempt
 from asynclock.protocol.waiting import WaitQueue
 from asynclock.record import LockRecord
 from asynclock.status import corrupt_status, own_status, seen_status
@@ -30,9 +30,7 @@ class LockEngine:
         self.url = url
         self._objects = objects
         self._in_flight = objects.in_flight
-        self._renewals = renewals
         self._known = Knowledge(self.key, objects, renewals)
-        self._fairness = self._known.fairness
         self._queue = WaitQueue()
         self._held: HeldLock | None = None
 
@@ -47,11 +45,9 @@ class LockEngine:
         """
         with self._in_flight.until_closed():
             until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
-            given = None
-            if not once:
-                given = await self._turn(timeout)
-            elif not self._queue.try_enter():
+            if once and not self._queue.try_enter():
                 return None
+            given = None if once else await self._turn(timeout)
             acquisition = Acquisition(
                 self._known, until=until, once=once or timeout == 0, fencing=fencing, given=given
             )
@@ -80,34 +76,26 @@ class LockEngine:
             raise self._timed_out(timeout) from None
         except asyncio.CancelledError:
             if (stranded := self._queue.take_stranded()) is not None:
-                self._in_flight.spawn(self._free_stranded(stranded))
+                self._held = stranded  # until it has ended, as after any release
+                self._in_flight.spawn(stranded.release())
             raise
-
-    async def _free_stranded(self, held: HeldLock) -> None:
-        try:
-            await held.release()
-            self._known.freed = held.freed
-        finally:
-            self._queue.leave()
 
     def _timed_out(self, timeout: float | None) -> AcquireTimeoutError:
         assert timeout is not None  # noqa: S101  else it does not run out
-        last, status = self._known.last, None
+        status = None
         if self._held is not None:
-            status = own_status(self.name, self.url, self._held.head.record, self._held.head.version)
-        elif last is not None:
-            status = seen_status(self.name, self.url, *last)
+            head = self._held.head
+            status = own_status(self.name, self.url, head.record, head.version)
+        elif self._known.last is not None:
+            status = seen_status(self.name, self.url, *self._known.last)
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status)
 
     def stand_back(self, until: float) -> None:
         """Acquire nothing before loop time ``until``: the process may be ending."""
-        self._fairness.stand_back(until)
+        self._known.fairness.stand_back(until)
 
     async def release(self, held: HeldLock) -> bool:
-        """Hand the lock over to the next waiter, or free it; False if it was not held any more.
-
-        ``held.lost`` says afterwards whether the release found that it had been lost before.
-        """
+        """Hand the lock over to the next waiter, or free it; False if it was not held any more."""
         if not held.end_belief():
             return False
         try:
@@ -120,20 +108,19 @@ class LockEngine:
                     self._note_end()  # now: the caller may try the lock again at once
         except asyncio.CancelledError:
             if self._in_flight.closed is None:
-                raise
-            # The end of the client cut it off, since the store did not answer: not the caller's error.
+                raise  # else the end of the client cut it off: not the caller's error
         return True
 
     def _hand_over(self, held: HeldLock) -> bool:
         now = asyncio.get_running_loop().time()
         wanted = held is self._held and self._queue.waiting
-        if not (wanted and held.may_hand_over() and self._fairness.may_hand_over(now)):
+        if not (wanted and held.may_hand_over() and self._known.fairness.may_hand_over(now)):
             return False
-        self._queue.pass_on(held)
         self._held = None
-        self._renewals.discard(held)
-        self._fairness.handed_over(now)
+        self._known.renewals.discard(held)
+        self._known.fairness.handed_over(now)
         held.hand_over()
+        self._queue.pass_on(held)
         return True
 
     def _note_end(self) -> None:
@@ -142,9 +129,9 @@ class LockEngine:
         if held is None or not held.ended.done():
             return
         self._held = None
-        self._renewals.discard(held)
+        self._known.renewals.discard(held)
         self._known.freed = held.freed
-        self._fairness.ended(asyncio.get_running_loop().time(), jittered=self._objects.jittered)
+        self._known.fairness.ended(asyncio.get_running_loop().time(), jittered=self._objects.jittered)
         self._queue.leave()
 
     async def status(self) -> LockStatus:

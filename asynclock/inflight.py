@@ -10,7 +10,6 @@ from asynclock.portal import cancel_once, current_task, uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
-    from contextlib import AbstractContextManager
 
     from asynclock.errors import ConfigError
 
@@ -21,14 +20,12 @@ class InFlight:
     """Work that has to be finished before its client may end: writes, releases, clean-up, hand-overs.
 
     Acquisitions may be cut off: their end is awaited too once the client is closed.
-
-    Attributes:
-        closed: Why nothing is acquired any more; None while the client is open.
     """
 
     def __init__(self, client: object = None) -> None:
         self._client = client  # kept alive by all that is under way or held: an exit looks for clients
         self.closed: ConfigError | None = None
+        """Why nothing is acquired any more; None while the client is open."""
         # Dicts, not sets: they keep the order of their start.
         self._work: dict[asyncio.Future[Any], None] = {}
         self._acquisitions: dict[asyncio.Task[Any], None] = {}
@@ -49,14 +46,12 @@ class InFlight:
         self._work.pop(future, None)
         self._progress.set()
 
-    def protect(self) -> AbstractContextManager[None]:
-        """Count the running task as work, and delay its cancellation to the end of the body."""
-        # A task that is work already is inside of another body, or has no caller who could cancel it.
-        return contextlib.nullcontext() if current_task() in self._work else self._protected()
-
     @contextlib.contextmanager
-    def _protected(self) -> Iterator[None]:
-        task = current_task()
+    def protect(self) -> Iterator[None]:
+        """Count the running task as work, and delay its cancellation to the end of the body."""
+        if (task := current_task()) in self._work:
+            yield  # it is inside of another body, or has no caller who could cancel it
+            return
         self._work[task] = None
         try:
             with uninterrupted():

@@ -29,12 +29,7 @@ class Lease:
 
     ``held``, ``remaining`` and ``check`` are local and may be called from any thread. A lease
     bounds mutual exclusion by time and clocks; only ``fencing_token``, checked by the resource,
-    closes the rest (see ``FencedObject``).
-
-    Attributes:
-        name: Name of the lock.
-        key: Key of the lock object.
-        owner: Id of this acquisition.
+    closes the rest (see ``FencedObject``). ``owner`` is the id of this acquisition.
     """
 
     def __init__(
@@ -53,8 +48,7 @@ class Lease:
         self._loop = loop
         self._end = release
         self._fencing = fencing
-        self.updating = Mutex()
-        """Held by one update of a fenced object at a time (``FencedObject``)."""
+        self.updating = Mutex()  # held by one update of a ``FencedObject`` at a time
 
     @property
     def fencing_token(self) -> int:
@@ -64,12 +58,11 @@ class Lease:
             ConfigError: The lock was taken without ``fencing=True`` (``asynclock.hudi`` only).
         """
         if not self._fencing:
-            raise ConfigError(
-                setting="fencing",
-                value=False,
-                reason="the token is known only with table_lock(..., fencing=True), which waits up "
-                "to 2 * max_clock_skew + 2 s after a Hudi writer",
+            reason = (
+                "the token is known only with table_lock(..., fencing=True), which waits up "
+                "to 2 * max_clock_skew + 2 s after a Hudi writer"
             )
+            raise ConfigError(setting="fencing", value=False, reason=reason)
         return self._held.fencing_token
 
     @property
@@ -98,8 +91,12 @@ class Lease:
         Raises:
             LeaseLostError: It was lost, or released.
         """
-        if self._held.remaining() <= 0:
-            self._raise()
+        if self._held.remaining() > 0:
+            return
+        if (lost := self._held.lost) is not None:
+            raise lost.with_traceback(None)
+        token = self._held.fencing_token
+        raise LeaseLostError(key=self.key, owner=self.owner, fencing_token=token, reason="it was released")
 
     async def confirm(self) -> None:
         """Make sure that the store agrees, by one conditional write; joins a renewal under way.
@@ -127,23 +124,33 @@ class Lease:
             LeaseTakenOverError: The lock had been taken over, broken or deleted; nothing was written.
         """
         if self.lost is not None:
-            self._raise()  # here, since in a forked child nobody runs the lease's loop
+            self.check()  # here, since in a forked child nobody runs the lease's loop
         await run_on(self._loop, self._release)
 
     async def _release(self) -> None:
         await self._end(self._held)
         if self._held.lost is not None:
-            self._raise()
+            self.check()
 
     def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Call ``callback(loss)`` once when the lease is lost, at once if it has been.
 
         It runs on a thread of its own, so it may block; what it raises is logged.
         """
+
+        def run(loss: LeaseLostError) -> None:
+            try:
+                callback(loss)
+            except Exception:  # noqa: BLE001  the user's: logged, and nobody is there to catch it
+                logger.exception("an on_lost callback of %s failed", loss.key)
+
+        def start(loss: LeaseLostError) -> None:
+            threading.Thread(target=run, args=(loss,), name="asynclock-on-lost", daemon=True).start()
+
         if (lost := self.lost) is not None:
-            _call_in_thread(callback, lost)  # even if the lease's loop is blocked or gone
+            start(lost)  # even if the lease's loop is blocked or gone
         else:
-            self.watch(lambda loss: _call_in_thread(callback, loss))
+            self.watch(start)
 
     def watch(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Like ``on_lost``, but on the lease's loop: the callback must not block."""
@@ -160,31 +167,15 @@ class Lease:
 
     def let_go(self) -> None:
         """Release in the background; from any thread, and from finalizers."""
-        held, end = self._held, self._end
+        held, end = self._held, self._end  # not this lease, which may be collected
         with suppress(RuntimeError):  # that loop is closed: the lock frees itself, or at exit
             start_on(self._loop, lambda: end(held))
 
     def __del__(self) -> None:
-        if self._held.phase is not Phase.HELD:
-            return
-        warnings.warn(
-            f"the lease on {self.key!r} was dropped before it was released; it is released now",
-            ResourceWarning,
-            stacklevel=2,
-            source=self,
-        )
-        self.let_go()
-
-    def _raise(self) -> NoReturn:
-        lost = self._held.lost
-        if lost is not None:
-            raise lost.with_traceback(None)
-        raise LeaseLostError(
-            key=self.key,
-            owner=self.owner,
-            fencing_token=self._held.fencing_token,
-            reason="it was released",
-        )
+        if self._held.phase is Phase.HELD:
+            text = f"the lease on {self.key!r} was dropped before it was released; it is released now"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+            self.let_go()
 
     async def __aenter__(self) -> Self:
         self.enter()
@@ -193,13 +184,13 @@ class Lease:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if was_dropped(error):
-            self.let_go()
-        else:
-            await self.leave(error)
+        await self.leave(error)
 
     async def leave(self, error: BaseException | None) -> None:
-        """Release at the end of a body; a loss is raised, or added as a note to the body's ``error``."""
+        """Release at the end of a body, for ``__aexit__``; its ``error`` gets a loss as a note."""
+        if _was_dropped(error):
+            self.let_go()
+            return
         try:
             await self.release()
         except LeaseLostError as lost:
@@ -215,21 +206,9 @@ class Lease:
         return f"<Lease {self.name!r} {state} owner={self.owner}>"
 
 
-def was_dropped(error: BaseException | None) -> bool:
-    """Whether a body is left because its coroutine, the caller of the caller, is closed and cannot await.
-
-    An async generator that is closed still can.
-    """
+def _was_dropped(error: BaseException | None) -> bool:
+    """Whether a body is left because its coroutine is closed and cannot await; an async generator can."""
     if not isinstance(error, GeneratorExit):
         return False
-    return not sys._getframe(2).f_code.co_flags & inspect.CO_ASYNC_GENERATOR  # noqa: SLF001  the documented way
-
-
-def _call_in_thread(callback: Callable[[LeaseLostError], object], loss: LeaseLostError) -> None:
-    def run() -> None:
-        try:
-            callback(loss)
-        except Exception:  # noqa: BLE001  the user's: logged, and nobody is there to catch it
-            logger.exception("an on_lost callback of %s failed", loss.key)
-
-    threading.Thread(target=run, name="asynclock-on-lost", daemon=True).start()
+    body = sys._getframe(3)  # noqa: SLF001  the documented way; it called __aexit__, and that leave
+    return not body.f_code.co_flags & inspect.CO_ASYNC_GENERATOR

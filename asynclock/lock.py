@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 from weakref import WeakMethod
 
 from asynclock.errors import ConfigError, LeaseLostError
-from asynclock.lease import Lease, was_dropped
-from asynclock.portal import run_on
+from asynclock.lease import Lease
+from asynclock.portal import current_task, run_on
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -51,11 +51,8 @@ class Lock:
     """A lock of a client. Not re-entrant: a second ``acquire`` by the same task waits.
 
     Coroutines and threads of one client wait for a lock in a fair queue. A client that has had the
-    lock for long makes way for other processes for two poll intervals.
-
-    Attributes:
-        name: Name of the lock.
-        key: Key of its object under the client's URL.
+    lock for long makes way for other processes for two poll intervals. ``key`` is the lock's object
+    under the client's URL.
     """
 
     def __init__(
@@ -100,7 +97,7 @@ class Lock:
         return await self._acquire(timeout=None, once=True)
 
     async def _acquire(self, *, timeout: float | None, once: bool = False) -> Lease | None:
-        held = await run_on(self._home(), lambda: self._begin(timeout, once=once), undo=self._undo)
+        held = await run_on(self._home(), lambda: self._begin(timeout, once=once), undo=self._end)
         if held is None:
             return None
         return Lease(held, name=self.name, loop=self._home(), release=self._end, fencing=self._fencing)
@@ -117,24 +114,19 @@ class Lock:
                 raise
         return held
 
-    async def _undo(self, held: HeldLock | None) -> None:
-        if held is not None:
-            await self._end(held)
-
-    async def _end(self, held: HeldLock) -> bool:
+    async def _end(self, held: HeldLock | None) -> bool:
+        if held is None:
+            return False
         if self._hooks is None:
             return await self._engine.release(held)
         return await self._hooks.end(lambda: self._engine.release(held))
 
     def hold(self, *, timeout: float | None = None) -> AbstractAsyncContextManager[Lease]:
-        """Hold the lock for the body of ``async with``.
+        """Hold the lock for the body of ``async with``; ``timeout`` as of ``acquire``.
 
         If the lease is lost, the body's task is cancelled once and the statement raises
         ``LeaseLostError`` in place of that cancellation. A cancellation from outside wins; so
         does an exception of the body, to which the loss is added as a note.
-
-        Args:
-            timeout: As of ``acquire``.
         """
         return Hold(self, checked_timeout(timeout))
 
@@ -169,14 +161,11 @@ class Lock:
         return await run_on(self._home(), lambda: self._engine.break_lock(status, force=force))
 
     async def lead(self, work: Callable[[Lease], Awaitable[T]], *, timeout: float | None = None) -> T:
-        """Run ``work(lease)`` while holding the lock; after a loss, acquire and run it again.
+        """Return ``work(lease)``, run while holding the lock; after a loss, acquire and run it again.
 
         Args:
             work: Cancelled if the lease is lost.
             timeout: For each acquisition, as of ``acquire``.
-
-        Returns:
-            What ``work`` returned.
 
         Raises:
             AcquireTimeoutError: The lock was not acquired before the timeout.
@@ -200,40 +189,38 @@ class Lock:
 class Hold(AbstractAsyncContextManager[Lease]):
     """``async with lock.hold()``: the structure of ``asyncio.timeout``, with a lease as the deadline.
 
-    Args:
-        lock: The lock to hold.
-        timeout: As of ``Lock.acquire``.
-        cancel_body: Cancel the task that enters if the lease is lost. Without it, enter and exit may
-            be in different tasks, as in ``asynclock.sync``.
+    With ``cancel_body`` a loss cancels the task that enters. Without it, enter and exit may be in
+    different tasks, as in ``asynclock.sync``.
     """
+
+    _lease: Lease
 
     def __init__(self, lock: Lock, timeout: float | None, *, cancel_body: bool = True) -> None:
         self._lock = lock
         self._timeout = timeout
         self._cancel_body = cancel_body
-        self._lease: Lease | None = None
+        self._entered = False
         self._cancelled = False
         self._over = False
 
     async def __aenter__(self) -> Lease:
-        if self._lease is not None:
+        if self._entered:
             raise RuntimeError("hold() can be entered once; call hold() again")
-        self._lease = lease = await self._lock.acquire(timeout=self._timeout)
+        self._lease = await self._lock.acquire(timeout=self._timeout)
+        self._entered = True
         if self._cancel_body:
-            self._tie(lease)
-        return lease
+            self._tie(self._lease)
+        return self._lease
 
     def _tie(self, lease: Lease) -> None:
         """Let a loss cancel the running task."""
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101  we are in a coroutine
-        self._task = task
-        self._cancelling = task.cancelling()
+        self._task = current_task()
+        self._cancelling = self._task.cancelling()
         lease.enter()
         loop, cancel = asyncio.get_running_loop(), WeakMethod(self._cancel)
 
         def lost(_: LeaseLostError) -> None:
-            # A weak reference: if the body's coroutine is dropped, its lease is collected and released.
+            # Weak: if the body's coroutine is dropped, its lease is collected and released.
             if (cancel_body := cancel()) is not None and not loop.is_closed():
                 loop.call_soon_threadsafe(cancel_body)
 
@@ -248,10 +235,6 @@ class Hold(AbstractAsyncContextManager[Lease]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over = True
-        assert self._lease is not None  # noqa: S101  entered
-        if was_dropped(error):
-            self._lease.let_go()
-            return
         if self._cancelled:
             error = await self._take_back(error)
         await self._lease.leave(error)
@@ -268,18 +251,13 @@ class Hold(AbstractAsyncContextManager[Lease]):
                     raise
             return None
         if isinstance(error, asyncio.CancelledError) and not outside:
-            assert self._lease is not None  # noqa: S101  entered
             assert self._lease.lost is not None  # noqa: S101  the reason for our cancellation
             raise self._lease.lost.with_traceback(None) from error
         return error
 
 
 def checked_timeout(timeout: float | None) -> float | None:
-    """Return ``timeout``.
-
-    Raises:
-        ConfigError: The timeout is negative or not a number.
-    """
+    """Return ``timeout``, or raise ConfigError if it is negative or no number."""
     if timeout is None or (isinstance(timeout, int | float) and timeout >= 0):
         return timeout
     raise ConfigError(setting="timeout", value=timeout, reason="must be seconds, 0 or more, or None")

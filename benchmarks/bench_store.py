@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import asynclock
 from asynclock import LeaseSettings
+from asynclock.backends import open_backend
 from asynclock.testing.proxy import TapProxy
 from benchmarks.measure import Line, Samples, interleaved, microseconds, ratio
 from benchmarks.store_writers import writers
@@ -21,6 +22,7 @@ from tests.laboratory.servers import running
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 
+    from asynclock.backend import Backend
     from asynclock.client import Renewal
     from benchmarks.store_writers import Writer
     from tests.laboratory.servers import Server
@@ -36,6 +38,11 @@ HOP = "hop to another thread's loop and back"
 HOPS = 200
 MODES: tuple[Renewal, ...] = ("loop", "thread")
 SETTINGS = LeaseSettings(max_clock_skew=1.0)
+BACKEND = "asynclock backend"
+RAW = "raw aiohttp"
+OVER_RAW = {"s3": 1.3, "gcs": 1.2, "azure": 1.2}
+OVER_OBSTORE = {"s3": 1.1}
+CPU_OVER_RAW = {"s3": 1.3}
 
 
 def lines() -> Iterator[Line]:
@@ -71,6 +78,12 @@ def near(server: Server, runner: asyncio.Runner) -> Iterator[Line]:
     yield above(
         f"{server.name} wall above the bare SDK and 1.3 hops, thread", wall["asynclock thread"], allowed
     )
+    for name, target in ((RAW, OVER_RAW[server.name]), ("obstore", OVER_OBSTORE.get(server.name))):
+        if name in wall:
+            for ours in (BACKEND, "asynclock loop"):
+                yield ratio(f"{server.name} wall over {name}, {ours}", wall[ours], wall[name], target=target)
+    name = f"{server.name} CPU over {RAW}, {BACKEND}"
+    yield ratio(name, cpu[BACKEND], cpu[RAW], target=CPU_OVER_RAW.get(server.name))
     # Beside it the hop as it is around a write: behind an empty call no core ever falls asleep.
     yield above(
         f"{server.name} wall above the {ELSEWHERE}, thread", wall["asynclock thread"], wall[ELSEWHERE]
@@ -145,7 +158,12 @@ async def contenders(
             asynclock.connect(f"{server.url}/{prefix}-{mode}", settings=SETTINGS, renewal=mode, **options)
         )
         pairs[f"asynclock {mode}"] = lock_pair(client.lock("lock"))
-    for name, writer in (await writers(server, options, stack)).items():
+    backend = open_backend(f"{server.url}/{prefix}-backend", **options)
+    stack.push_async_callback(backend.aclose)
+    for name, writer in {
+        BACKEND: backend_writer(backend),
+        **await writers(server, options, stack),
+    }.items():
         pairs[name] = await write_pair(writer, f"{prefix}/{name.replace(' ', '-')}.json")
     for pair in pairs.values():
         await pair()
@@ -173,6 +191,17 @@ async def elsewhere(server: Server, stack: AsyncExitStack) -> Callable[[], Await
     return await write_pair(
         lambda key, body, version: there(sdk(key, body, version)), f"elsewhere-{uuid.uuid4()}.json"
     )
+
+
+def backend_writer(backend: Backend) -> Writer:
+    """Our own writes, without a lock."""
+
+    async def write(key: str, data: bytes, version: str | None) -> str:
+        if version is None:
+            return (await backend.put_if_absent(key, data)).version
+        return (await backend.put_if_match(key, data, version)).version
+
+    return write
 
 
 def lock_pair(lock: asynclock.Lock) -> Callable[[], Awaitable[None]]:

@@ -80,8 +80,17 @@ exchange: Final[ContextVar[Exchange | None]] = ContextVar("asynclock_exchange", 
 """The exchange of the running call. A context variable, because SDKs pass no arguments to a transport."""
 
 
-class RedirectRefusedError(Exception):
-    """The endpoint answered with a redirect, which was not followed: the write would go somewhere else."""
+class AnsweredError(Exception):
+    """An answer that is no success. It never leaves the backends.
+
+    Attributes:
+        status: Its HTTP status.
+        code: The provider's error code; empty: there was none.
+    """
+
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(status, code)
+        self.status, self.code = status, code
 
 
 def note_sent() -> None:
@@ -337,11 +346,14 @@ class CloudBackend(ABC, Generic[C]):
     def failure(self, operation: str, key: str, error: Exception, current: Exchange) -> BackendError:
         """Return the error of this package for an exception of the SDK, without the SDK's text."""
         status, code, transport = self._read_failure(error)
-        if isinstance(error, RedirectRefusedError) or (status or 0) // 100 == _REDIRECT:
+        if (status or 0) // 100 == _REDIRECT:
             kind: type[BackendError] = UnsupportedBackendError
             detail = "the endpoint answered with a redirect, which is not followed; check region and endpoint"
         elif status is not None or code:
             kind, detail = self._answered(status, code)
+            if not current.sent and issubclass(kind, OutcomeUnknownError):
+                # The answer came from a service that hands out credentials.
+                kind, detail = BackendUnavailableError, f"no credentials ({detail}), nothing was sent"
         elif not current.sent:
             kind = BackendUnavailableError
             detail = f"no credentials or no connection ({type(error).__name__}), nothing was sent"

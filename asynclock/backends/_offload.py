@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -105,6 +105,22 @@ class Workers:
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:
             job()
+
+
+async def run_apart(name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Return what a coroutine returns that may block; it runs on an event loop and a thread of its own.
+
+    Not in the executor of the caller's loop: a loop that ends waits for it, and the work may hang.
+
+    Args:
+        name: Prefix of the thread's name.
+        work: Makes the coroutine. If the caller is cancelled, it runs on and its result is dropped.
+    """
+    workers = Workers(name, 1)
+    try:
+        return await workers.run(lambda: asyncio.run(work()))
+    finally:
+        workers.close()
 
 
 class LoopExecutor(ThreadPoolExecutor):

@@ -42,6 +42,7 @@ from asynclock.backends._gcs_token import SharedToken, checked_token, default_to
 from asynclock.backends._http import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
+    AnsweredError,
     CloudBackend,
     check_endpoint,
     http_date,
@@ -141,7 +142,7 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
                 headers = answer.headers
                 if answer.status == 404:  # noqa: PLR2004  not found
                     if b"bucket does not exist" in await answer.content.read(_ERROR_BODY):
-                        raise _Answered(404, "")
+                        raise AnsweredError(404, "")
                     return Absent(server_time(headers))
                 await _check(answer)
                 data = await read_capped(answer.content.read, answer.close)
@@ -251,19 +252,11 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
         await self._resolver.close()
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
-        if isinstance(error, _Answered):
+        if isinstance(error, AnsweredError):
             return error.status, error.code, None
         if isinstance(error, FileNotFoundError | PermissionError):
             return None, "NoCredentials", None
         return None, "", error
-
-
-class _Answered(Exception):  # noqa: N818  never leaves this module
-    """An answer whose status is not a success."""
-
-    def __init__(self, status: int, code: str) -> None:
-        super().__init__(status, code)
-        self.status, self.code = status, code
 
 
 def open_gcs(url: str, **options: object) -> GcsBackend:
@@ -328,7 +321,7 @@ def _multipart(name: str, body: bytes) -> bytes:
 async def _check(answer: aiohttp.ClientResponse) -> None:
     if answer.status < _FAILURE:
         return
-    raise _Answered(answer.status, _reason(await answer.content.read(_ERROR_BODY)))
+    raise AnsweredError(answer.status, _reason(await answer.content.read(_ERROR_BODY)))
 
 
 def _reason(body: bytes) -> str:

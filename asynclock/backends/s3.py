@@ -1,8 +1,9 @@
-"""``s3://`` and ``s3a://``: S3 and stores that speak it, through aiobotocore.
+"""``s3://`` and ``s3a://``: S3 and stores that speak it, with credentials and addresses from aiobotocore.
 
-A call sends one PutObject or GetObject request. Switched off are: the SDK's retries, the repetition of a
-request by aiohttp, ``Expect: 100-continue``, redirects, the search for the bucket's region, and checksums
-of bodies. What an answer means; the error code decides before the status:
+This module sends the requests itself, through aiohttp, each once and without following redirects. The SDK
+brings credentials, the bucket's address and the signature. Its own requests would cost twice as much, look
+for the bucket's region after a refusal, and wait for ``100 Continue`` before each write. What an answer
+means; the error code decides before the status:
 
 ===============================================  =====================================
 Answer                                           Becomes
@@ -30,10 +31,11 @@ Source: Amazon S3 user guide, "Add preconditions to S3 operations with condition
 
 from __future__ import annotations
 
-import asyncio
+import base64
+import hashlib
 import os
 import ssl
-from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,14 +43,16 @@ import botocore.exceptions
 
 from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.backends._http import (
+    AnsweredError,
     CloudBackend,
     check_endpoint,
     http_date,
     read_capped,
     server_time,
 )
-from asynclock.backends._offload import Workers
-from asynclock.backends._s3_client import ClientSettings, Sdk, make_client
+from asynclock.backends._offload import run_apart
+from asynclock.backends._s3_client import S3Client, check, check_write, read_page
+from asynclock.backends._s3_sdk import SdkSettings, find_bucket
 from asynclock.backends._url import bucket_of, object_prefix, split_url, take_options
 from asynclock.errors import (
     AccessDeniedError,
@@ -62,23 +66,25 @@ from asynclock.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-_MISSING: Final = frozenset({"NoSuchKey", "404"})
+_MISSING: Final = frozenset({(404, "NoSuchKey"), (404, "")})
 _SSE: Final = frozenset({"AES256", "aws:kms", "aws:kms:dsse"})
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _CUSTOMER_KEY_BYTES: Final = 32
+_ENCRYPTION: Final = "x-amz-server-side-encryption"
 _WRONG_REGION: Final = "the bucket is in another region; set region"
 
 
-class S3Backend(CloudBackend[Sdk]):
+class S3Backend(CloudBackend[S3Client]):
     """Objects in one S3 bucket.
 
     Args:
         bucket: Name of the bucket.
-        settings: What the SDK's client is made of.
+        settings: What the SDK is told.
         prefix: Put before every key; default empty.
         min_write_interval: Seconds that a lock leaves between two writes of one object; default 0.
-        read_extra: Parameters added to each read: who pays, and the customer's key.
-        write_extra: Parameters added to each write: likewise, and encryption.
+        payer: Headers of every request: who pays.
+        customer: More headers of each read and write: the customer's key.
+        at_rest: More headers of each write: encryption by the store.
 
     Attributes:
         versions_may_repeat: True, because an ETag is a hash of the body. Locks are safe with it: no two
@@ -140,118 +146,110 @@ class S3Backend(CloudBackend[Sdk]):
     def __init__(
         self,
         bucket: str,
-        settings: ClientSettings,
+        settings: SdkSettings,
         *,
         prefix: str = "",
         min_write_interval: float = 0.0,
-        read_extra: Mapping[str, Any],
-        write_extra: Mapping[str, Any],
+        payer: Mapping[str, str],
+        customer: Mapping[str, str],
+        at_rest: Mapping[str, str],
     ) -> None:
         super().__init__(prefix=prefix, min_write_interval=min_write_interval)
         self._bucket = bucket
         self._settings = settings
-        self._read_extra = read_extra
-        self._write_extra = write_extra
-        self._stack = AsyncExitStack()
+        self._payer = payer
+        self._read = {**payer, **customer}
+        self._write = {"Content-Type": "application/json", **payer, **customer, **at_rest}
 
     async def get(self, key: str) -> Stored | Absent:
         """Read an object; see ``Backend.get``."""
         with self._call("get", key):
             client = await self._ready()
-            try:
-                answer = await client.get_object(
-                    Bucket=self._bucket, Key=self._prefix + key, **self._read_extra
+            async with await client.send("GET", self._prefix + key, headers=self._read) as answer:
+                headers = answer.headers
+                try:
+                    await check(answer)
+                except AnsweredError as error:
+                    if (error.status, error.code) not in _MISSING:
+                        raise
+                    return Absent(server_time(headers))
+                data = await read_capped(answer.content.read, answer.close)
+                modified = headers.get("Last-Modified")
+                return Stored(
+                    data,
+                    headers["ETag"],
+                    None if modified is None else http_date(modified),
+                    server_time(headers),
                 )
-            except botocore.exceptions.ClientError as error:
-                if error.response.get("Error", {}).get("Code") not in _MISSING:
-                    raise
-                return Absent(server_time(_headers(error.response)))
-            body = answer["Body"]
-            try:
-                data = await read_capped(body.read, body.close)
-            except BaseException:
-                body.close()
-                raise
-            headers = _headers(answer)
-            return Stored(data, answer["ETag"], _last_modified(headers), server_time(headers))
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create an object; see ``Backend.put_if_absent``."""
-        return await self._put("put_if_absent", key, body, IfNoneMatch="*")
+        return await self._put("put_if_absent", key, body, {"If-None-Match": "*"})
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace one version of an object; see ``Backend.put_if_match``."""
-        return await self._put("put_if_match", key, body, IfMatch=version)
+        return await self._put("put_if_match", key, body, {"If-Match": version})
 
     async def put(self, key: str, body: bytes) -> Written:
         """Write without a condition; see ``Backend.put``."""
-        return await self._put("put", key, body)
+        return await self._put("put", key, body, {})
 
-    async def _put(self, operation: str, key: str, body: bytes, **condition: str) -> Written:
+    async def _put(self, operation: str, key: str, body: bytes, condition: Mapping[str, str]) -> Written:
         with self._call(operation, key):
             client = await self._ready()
-            answer = await client.put_object(
-                Bucket=self._bucket,
-                Key=self._prefix + key,
-                Body=body,
-                ContentType="application/json",
-                **condition,
-                **self._write_extra,
-            )
-            # If the answer has no ETag, the KeyError becomes OutcomeUnknownError: the object was written.
-            return Written(answer["ETag"], server_time(_headers(answer)))
+            headers = {**self._write, **condition}
+            if not client.express:
+                # A bucket that retains objects asks for it; a directory bucket does not know it.
+                headers["Content-MD5"] = _md5(body)
+            async with await client.send("PUT", self._prefix + key, headers=headers, body=body) as answer:
+                await check_write(answer)
+                # If the answer has no ETag, the KeyError becomes OutcomeUnknownError: the object was written.
+                return Written(answer.headers["ETag"], server_time(answer.headers))
 
     async def list(self, prefix: str) -> AsyncIterator[Entry]:
         """Yield the objects under ``prefix``; see ``Backend.list``."""
-        more: dict[str, str] = {}
+        query = {"list-type": "2", "encoding-type": "url", "prefix": self._prefix + prefix}
         while True:
             with self._call("list", prefix):
                 client = await self._ready()
-                page = await client.list_objects_v2(
-                    Bucket=self._bucket, Prefix=self._prefix + prefix, **more, **_payer(self._read_extra)
-                )
-            for item in page.get("Contents", ()):
-                key = item["Key"][len(self._prefix) :]
-                yield Entry(key, item["Size"], item["LastModified"].timestamp())
-            if not page.get("IsTruncated"):
+                async with await client.send("GET", query=query, headers=self._payer) as answer:
+                    await check(answer)
+                    page = read_page(await answer.read())
+            for entry in page.entries:
+                yield replace(entry, key=entry.key[len(self._prefix) :])
+            if page.more is None:
                 return
-            more = {"ContinuationToken": page["NextContinuationToken"]}
+            query["continuation-token"] = page.more
 
     async def delete(self, key: str) -> None:
         """Delete an object; see ``Backend.delete``."""
         with self._call("delete", key):
             client = await self._ready()
-            try:
-                await client.delete_object(
-                    Bucket=self._bucket, Key=self._prefix + key, **_payer(self._read_extra)
-                )
-            except botocore.exceptions.ClientError as error:
-                if error.response.get("Error", {}).get("Code") not in _MISSING:
-                    raise
+            async with await client.send("DELETE", self._prefix + key, headers=self._payer) as answer:
+                try:
+                    await check(answer)
+                except AnsweredError as error:
+                    if (error.status, error.code) not in _MISSING:
+                        raise
 
-    async def _open(self) -> Sdk:
-        # On another thread, because the SDK blocks for 0.1 to 0.3 s while it reads models and configuration.
-        # Its connections are made later, on the loop that sends the first request.
-        # Not in the loop's executor: a loop that ends waits for it, and a fetch of credentials may hang.
-        workers = Workers("asynclock-s3", 1)
-        try:
-            client, self._stack = await workers.run(lambda: asyncio.run(make_client(self._settings)))
-        finally:
-            workers.close()
-        return client
+    async def _open(self) -> S3Client:
+        # Apart, because the SDK blocks for 0.1 to 0.3 s while it reads models and configuration.
+        access = await run_apart("asynclock-s3", lambda: find_bucket(self._bucket, self._settings))
+        return S3Client(access)
 
-    async def _close(self, client: Sdk) -> None:  # noqa: ARG002  the stack closes it
-        await self._stack.aclose()
+    async def _close(self, client: S3Client) -> None:
+        await client.aclose()
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
-        if isinstance(error, botocore.exceptions.ClientError):
+        if isinstance(error, AnsweredError):
+            return error.status, error.code, None
+        if isinstance(error, botocore.exceptions.ClientError):  # of a service that hands out credentials
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             code = str(error.response.get("Error", {}).get("Code", ""))
             return status, "" if code == str(status) else code, None
         if isinstance(error, botocore.exceptions.BotoCoreError) and type(error).__name__ in self.codes:
             return None, type(error).__name__, None
-        cause = getattr(error, "kwargs", {}).get("error")
-        return None, "", cause if isinstance(cause, Exception) else None
+        return None, "", error
 
 
 def open_s3(url: str, **options: object) -> S3Backend:
@@ -299,7 +297,7 @@ def open_s3(url: str, **options: object) -> S3Backend:
     ca_file = taken.get("ca_file")
     if ca_file is not None:
         _check_certificates(ca_file)
-    settings = ClientSettings(
+    settings = SdkSettings(
         region=taken.get("region"),
         endpoint_url=endpoint,
         path_style=taken.get("path_style"),
@@ -308,15 +306,15 @@ def open_s3(url: str, **options: object) -> S3Backend:
         allow_http=allow_http,
         trust_env=bool(options.get("trust_env", False)),
     )
-    payer = {"RequestPayer": "requester"} if taken.get("requester_pays") else {}
     at_rest, customer = _encryption(taken)
     return S3Backend(
         bucket_of(parts, "s3"),
         settings,
         prefix=object_prefix(parts),
         min_write_interval=taken.get("min_write_interval", 0.0),
-        read_extra={**payer, **customer},
-        write_extra={**payer, **customer, **at_rest},
+        payer={"x-amz-request-payer": "requester"} if taken.get("requester_pays") else {},
+        customer=customer,
+        at_rest=at_rest,
     )
 
 
@@ -342,8 +340,8 @@ def _credentials(taken: dict[str, Any]) -> tuple[str, str, str | None] | None:
     return key, secret, token
 
 
-def _encryption(taken: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the encryption parameters of writes only, and those of both reads and writes."""
+def _encryption(taken: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the encryption headers of writes only, and those of both reads and writes."""
     sse, kms_key, customer = (taken.get(n) for n in ("sse", "sse_kms_key_id", "sse_customer_key"))
     if sse is not None and sse not in _SSE:
         raise ConfigError(setting="sse", value=sse, reason=f"must be one of {', '.join(sorted(_SSE))}")
@@ -351,23 +349,18 @@ def _encryption(taken: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
         raise ConfigError(setting="sse_kms_key_id", value="...", reason="needs sse='aws:kms'")
     if customer is not None and (sse is not None or len(customer) != _CUSTOMER_KEY_BYTES):
         raise ConfigError(setting="sse_customer_key", value="...", reason="must be 32 bytes, without sse")
-    at_rest = {"ServerSideEncryption": sse} if sse else {}
+    at_rest = {_ENCRYPTION: sse} if sse else {}
     if kms_key:
-        at_rest["SSEKMSKeyId"] = kms_key
+        at_rest[f"{_ENCRYPTION}-aws-kms-key-id"] = kms_key
     if customer is None:
         return at_rest, {}
-    return at_rest, {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": customer}
+    return at_rest, {
+        f"{_ENCRYPTION}-customer-algorithm": "AES256",
+        f"{_ENCRYPTION}-customer-key": base64.b64encode(customer).decode(),
+        f"{_ENCRYPTION}-customer-key-MD5": _md5(customer),
+    }
 
 
-def _headers(answer: Mapping[str, Any]) -> Mapping[str, str]:
-    headers: Mapping[str, str] = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    return headers
-
-
-def _last_modified(headers: Mapping[str, str]) -> float | None:
-    text = headers.get("last-modified")
-    return None if text is None else http_date(text)
-
-
-def _payer(extra: Mapping[str, Any]) -> dict[str, Any]:
-    return {"RequestPayer": extra["RequestPayer"]} if "RequestPayer" in extra else {}
+def _md5(data: bytes) -> str:
+    """Return a checksum as S3's headers have it."""
+    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from asynclock.cli.exit_codes import DONE, NO
+from asynclock.cli.exit_codes import DONE, NO, UNAVAILABLE
 from asynclock.cli.explanation import explanation_lines
 from asynclock.cli.locks import json_option
 from asynclock.cli.output import print_json, tell
@@ -77,18 +77,28 @@ def draft_pipeline(
     "--stream", "streams", multiple=True, metavar="NAME", help="Write only this stream; repeatable."
 )
 @_once
+@click.option("--fail-fast", is_flag=True, help="Stop all streams as soon as one fails.")
 @json_option
-def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, as_json: bool) -> int:
-    """Write the streams of SPEC until SIGINT or SIGTERM, each under its own lease."""
-    from asynclock.spark import load_spec, run  # noqa: PLC0415  needs the extra
+def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, fail_fast: bool, as_json: bool) -> int:
+    """Write the streams of SPEC until SIGINT or SIGTERM, each under its own lease.
 
-    report = run(
-        load_spec(spec),
-        streams=streams or None,
-        once=once,
-        on_batch=print_json if as_json else _print_batch,
-    )
-    print_json(report) if as_json else _print_run(report)
+    A stream that fails ends alone; the others go on, and the exit code is that of its error: 2 if the
+    spec does not fit, 69 if the store fails again and again, 76 if its lease was lost, else 1.
+    """
+    from asynclock.spark import StreamFailedError, load_spec, run  # noqa: PLC0415  needs the extra
+
+    try:
+        run(
+            load_spec(spec),
+            streams=streams or None,
+            once=once,
+            fail_fast=fail_fast,
+            on_batch=print_json if as_json else _print_batch,
+            on_report=print_json if as_json else _print_run,
+        )
+    except StreamFailedError as error:
+        tell(str(error))
+        return UNAVAILABLE if error.passing else NO
     return DONE
 
 
@@ -274,15 +284,19 @@ def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> 
 def _print_batch(batch: BatchReport) -> None:
     done = "committed before, skipped" if batch.skipped else f"{batch.rows} rows in {batch.seconds:.1f} s"
     aside = f", {batch.quarantined} bad rows put aside" if batch.quarantined else ""
-    click.echo(f"{batch.stream}: batch {batch.batch_id}: {done}{aside}")
+    again = f", {batch.retries} retries" if batch.retries else ""
+    click.echo(f"{batch.stream}: batch {batch.batch_id}: {done}{aside}{again}")
 
 
 def _print_run(report: RunReport) -> None:
     for stream in report.streams:
         click.echo(
             f"{stream.stream}: {stream.rows} rows in {stream.batches} batches, {stream.skipped} skipped, "
-            f"{stream.quarantined} bad rows, waited {stream.lock_wait_seconds:.1f} s for the lease"
+            f"{stream.quarantined} bad rows, {stream.retries} retries, "
+            f"waited {stream.lock_wait_seconds:.1f} s for the lease"
         )
+        if stream.error is not None:
+            click.echo(f"{stream.stream}: failed: {stream.error}")
     click.echo(f"{report.rows} rows in {report.seconds:.1f} s, {report.rows_per_second:.0f} rows/s")
 
 

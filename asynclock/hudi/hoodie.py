@@ -66,6 +66,7 @@ DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: Final = "hoodie.datasource.write.parti
 DATASOURCE_WRITE_HIVE_STYLE_PARTITIONING: Final = "hoodie.datasource.write.hive_style_partitioning"
 DATASOURCE_WRITE_COMMITMETA_KEY_PREFIX: Final = "hoodie.datasource.write.commitmeta.key.prefix"
 COMBINE_BEFORE_UPSERT: Final = "hoodie.combine.before.upsert"
+ALLOW_EMPTY_COMMIT: Final = "hoodie.allow.empty.commit"
 SPARK_SQL_INSERT_INTO_OPERATION: Final = "hoodie.spark.sql.insert.into.operation"
 INDEX_TYPE: Final = "hoodie.index.type"
 INDEX_BUCKET_ENGINE: Final = "hoodie.index.bucket.engine"

@@ -7,10 +7,10 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import AccessDeniedError, BackendError, BackendUnavailableError, UnsupportedBackendError
-from asynclock.protocol.attempts import Attempt, Attempts
+from asynclock.protocol.claim import Claim
 from asynclock.protocol.decisions import Observation, Seen, Verdict, displaced, judge
-from asynclock.protocol.freeing import free
 from asynclock.protocol.held import HeldLock
+from asynclock.protocol.objects import Attempt
 from asynclock.protocol.waiting import Fairness
 from asynclock.record import LockRecord
 
@@ -28,12 +28,7 @@ _LEAST_REQUEST: Final = 1.0
 
 
 class Knowledge:
-    """What the acquisitions of one lock by one client share.
-
-    Attributes:
-        freed: Our own last release while nothing else was seen since: acquire in one request.
-        last: What was seen last and what it meant, for the status in a timeout.
-    """
+    """What the acquisitions of one lock by one client share."""
 
     def __init__(self, key: str, objects: LockObjects, renewals: Renewals) -> None:
         self.key = key
@@ -41,7 +36,9 @@ class Knowledge:
         self.renewals = renewals
         self.observation = Observation()
         self.fairness = Fairness(objects.timing)
+        # Our own last release while nothing else was seen since: acquire in one request.
         self.freed: Attempt | None = None
+        # What was seen last and what it meant, for the status in a timeout.
         self.last: tuple[Seen, Verdict] | None = None
 
 
@@ -53,9 +50,6 @@ class Acquisition:
         once: One round only.
         fencing: Whether the token will be handed out (rule 11).
         given: A lock of this client that is handed over: write over its record, or free it (rule 15).
-
-    Attributes:
-        error: The last failure of the store, for the cause of a timeout.
     """
 
     def __init__(
@@ -72,9 +66,9 @@ class Acquisition:
         self._loop = asyncio.get_running_loop()
         self._owner = known.objects.fresh_owner()
         self._predecessor: str | None = None
-        self._attempts = Attempts()
+        self._claim = Claim(self._objects, self._key) if given is None else given.claim
         self._held: HeldLock | None = None
-        self.error: BackendError | None = None
+        self.error: BackendError | None = None  # the last failure of the store, for the cause of a timeout
 
     async def run(self) -> HeldLock | None:
         """Acquire the lock; None if others hold it until the time is out.
@@ -88,31 +82,18 @@ class Acquisition:
             UnsupportedBackendError: This store cannot give a safe token; nothing was written.
             BackendError: With ``once``, the store did not answer.
         """
-        started_at = self._loop.time()
-        if self._given is None and not await self._make_way():
-            return None
-        settled = False
+        began = self._loop.time()
+        held: HeldLock | None = None
         try:
-            while (held := await self._rounds()) is not None:
-                if settled := await self._token_settles(held):
-                    self._known.fairness.began(
-                        self._loop.time(),
-                        started_at=started_at,
-                        owner=held.owner,
-                        predecessor=self._predecessor,
-                    )
-                    return held
-                if self._held is held:
-                    break  # not lost, but the time is out
+            held = await self._rounds()
         finally:
-            if not settled:
+            if held is None:
                 await self._give_up()
-        return None
-
-    async def _make_way(self) -> bool:
-        """Keep away while it is the turn of other clients; False if the time is out before."""
-        away = self._known.fairness.away_for(self._loop.time())
-        return away <= 0 or (not self._once and await self._pause(away))
+        if held is not None:
+            self._known.fairness.began(
+                self._loop.time(), started_at=began, owner=held.owner, predecessor=self._predecessor
+            )
+        return held
 
     async def _rounds(self) -> HeldLock | None:
         """Go round until the lock is held; None once the time is out."""
@@ -120,51 +101,50 @@ class Acquisition:
         remembered = seen is not None
         while True:
             try:
-                if self._must_free_given():
-                    await self._free_given()
-                    seen = None
-                seen = seen or await self._read_and_adopt()
-                if self._held is None:
-                    pause, seen = await self._round(seen)
+                pause, seen = await self._round(seen)
             except BackendError as error:
                 if self._once or not is_transient(error):
                     raise
                 self.error, pause, seen = error, self._until_next_look(), None
-            if self._held is not None:
-                return self._held
+            if (held := self._held) is not None:
+                if await self._token_settles(held):
+                    return held
+                if self._held is held:
+                    return None  # not lost, but the time is out
+                pause, seen = 0.0, None
             if self._once and remembered and seen is not None:
                 remembered = False  # what was remembered is out of date: nothing has been tried yet
             elif self._once or not await self._pause(pause):
                 return None
 
-    async def _round(self, seen: Seen) -> tuple[float, Seen | None]:
-        """Judge what was seen, and write if the lock is free.
+    async def _round(self, seen: Seen | None) -> tuple[float, Seen | None]:
+        """Look, if nothing was ``seen``, and write if the lock is free.
 
         Returns:
-            Seconds to wait, and what the next round begins with; None: a look.
+            Seconds to wait, and what the next round has seen.
         """
+        if self._given is not None and not self._may_write():
+            await self._free_given(self._given)
+            seen = None
+        if (away := self._known.fairness.away_for(self._loop.time())) > 0:
+            return away, seen
+        seen = seen or await self._read_and_adopt()
+        if self._held is not None:
+            return 0.0, None
         verdict = self._judge(seen)
         if not verdict.free:
             return self._until_next_look(verdict.wait), None
         await self._objects.pace(self._key)
-        if not self._may_write():
-            return self._until_next_look(_READ_AGAIN), None
-        attempt = self._attempt_on(seen)
+        attempt = self._attempt_on(seen) if self._may_write() else None
         if attempt is None:
-            self.error = BackendUnavailableError(
-                backend="store",
-                operation="acquire",
-                key=self._key,
-                detail="no answer had a Date that this machine's clock, or three others, agree with; "
-                "check the clocks of both, and what may strip the Date header off",
-            )
             return _READ_AGAIN, None
         self._predecessor = seen.record.owner if seen.record else None
-        await self._write(attempt)
-        if self._held is not None:
-            return 0.0, None
-        back = await self._read_and_adopt()
-        if self._held is None and self._attempts.open_on(back.version):
+        self._known.freed = None
+        self.error = await self._claim.write(attempt, timeout=self._request_limit())
+        if self.error is None:
+            await self._take(attempt, "acquired")
+        back = seen if self._held is not None else await self._read_and_adopt()
+        if self._held is None and self._claim.open_on(back.version):
             # Unchanged: the attempt may still land. Write again on the same base.
             if self._once and self.error is not None:
                 raise self.error
@@ -187,21 +167,19 @@ class Acquisition:
         """Read the object, and become the holder if its nonce is one of ours (rule 2)."""
         seen = await self._objects.read(self._key, timeout=self._request_limit())
         self._known.observation.note(seen)
-        mine = self._attempts.recognise(seen)
+        mine = self._claim.recognise(seen)
         if mine is not None and not mine.spent:
             await self._take(mine, "adopted")
-        elif mine is None and not self._attempts.open_on(seen.version):
-            self._attempts.forget()
-        if self._given is not None and not self._given.shown_by(seen):
-            doubtful = self._attempts.doubtful
-            self._given.found_gone(displaced(seen, self._given.owner, proven=not doubtful))
-            self._given = None
+        elif mine is None and not self._claim.open_on(seen.version):
+            self._claim.forget()
+            given, self._given = self._given, None
+            if given is not None:
+                given.found_gone(displaced(seen, given.owner, proven=not self._claim.doubtful))
         return seen
 
     def _judge(self, seen: Seen) -> Verdict:
-        # Ours, but too late, or it has made a lease already: write over it, under a new token.
-        ours = self._attempts.recognise(seen) is not None
-        if ours or (self._given is not None and self._given.shown_by(seen)):
+        if self._claim.recognise(seen) is not None:
+            # Ours, but too late, spent or handed over: write over it, under a new token.
             return Verdict(free=True, wait=0.0)
         verdict = judge(seen, self._known.observation, self._timing)
         self._known.last = seen, verdict
@@ -217,13 +195,17 @@ class Acquisition:
 
     async def _pause(self, seconds: float) -> bool:
         """Wait, but not past the time to give up; False if the time is out."""
-        if self._must_free_given():
-            return True  # at once
+        if self._given is not None and not self._may_write():
+            return True  # at once: it is freed
         left = self._until - self._loop.time()
         if left <= 0:
             return False
         await asyncio.sleep(min(seconds, left))
         return self._loop.time() < self._until
+
+    def _request_limit(self) -> float:
+        left = self._until - self._loop.time()
+        return self._timing.request_timeout if self._once else max(left, _LEAST_REQUEST)
 
     # Writing.
 
@@ -232,8 +214,12 @@ class Acquisition:
         stands_back = self._known.fairness.away_for(self._loop.time()) > 0
         return not stands_back and (self._given is None or self._given.may_hand_over())
 
-    def _must_free_given(self) -> bool:
-        return self._given is not None and not self._may_write()
+    async def _free_given(self, given: HeldLock) -> None:
+        """Free the lock that was handed over, with all that was written over it, and go on without."""
+        self._given = None
+        self._claim = Claim(self._objects, self._key)
+        self._owner = self._objects.fresh_owner()
+        await given.release()
 
     def _attempt_on(self, seen: Seen) -> Attempt | None:
         """Return the write of a record of ours over what was seen; None: no usable Date to make it by."""
@@ -241,6 +227,13 @@ class Acquisition:
         token = self._objects.next_token(self._key, seen.record, now)
         valid_until = self._objects.promise(now)
         if token is None or valid_until is None:
+            self.error = BackendUnavailableError(
+                backend="store",
+                operation="acquire",
+                key=self._key,
+                detail="no answer had a Date that this machine's clock, or three others, agree with; "
+                "check the clocks of both, and what may strip the Date header off",
+            )
             return None
         record = LockRecord(
             expired=False,
@@ -253,30 +246,14 @@ class Acquisition:
         )
         return Attempt(record, seen.version, now, settled_at=token.settled_at)
 
-    async def _write(self, attempt: Attempt) -> None:
-        """Send an attempt, and become the holder if it landed."""
-        self._known.freed = None
-        self._attempts.add(attempt)
-        try:
-            self.error = await self._objects.write(self._key, attempt, timeout=self._request_limit())
-        except BackendError:
-            self._attempts.drop(attempt)  # the store says that nothing was written
-            raise
-        finally:
-            self._attempts.doubtful |= attempt.unseen  # also if a delayed cancellation is raised
-        if self.error is None:
-            await self._take(attempt, "acquired")
-
-    def _request_limit(self) -> float:
-        left = self._until - self._loop.time()
-        return self._timing.request_timeout if self._once else max(left, _LEAST_REQUEST)
-
     # Holding.
 
     async def _take(self, attempt: Attempt, kind: Kind) -> None:
         """Become the holder by a write that landed, if enough is left of it (rule 7)."""
-        self._attempts.settle_on(attempt)
-        self._given_is_written_over()
+        self._claim.settle_on(attempt)
+        given, self._given = self._given, None
+        if given is not None:
+            given.written_over()
         left = self._timing.belief - self._objects.now().elapsed(attempt.sent)
         if left <= 0:
             return
@@ -307,36 +284,16 @@ class Acquisition:
         self._held = None
         self._owner = self._objects.fresh_owner()
 
-    # Giving up: nothing is left behind (rules 3 and 16).
-
     async def _give_up(self) -> None:
+        """Leave nothing behind (rules 3 and 16)."""
         if self._held is not None:
             self._held.end_belief()
             await self._held.release()
-        elif (attempt := self._attempts.last()) is not None:
-            freeing = self._objects.in_flight.spawn(self._free_attempt(attempt))
-            if attempt.version is not None:
+        elif (last := self._claim.last()) is not None:
+            free = self._claim.free(last) if self._given is None else self._given.release()
+            freeing = self._objects.in_flight.spawn(free)
+            if last.version is not None:
                 await asyncio.wait([freeing], timeout=self._timing.request_timeout)
-        else:
-            await self._free_given()
-
-    async def _free_attempt(self, attempt: Attempt) -> None:
-        freed = await free(self._objects, self._key, head=attempt, attempts=self._attempts)
-        if isinstance(freed, Attempt):
-            self._given_is_written_over()
-        else:
-            # A write of its giver that was thought lost may have moved the base.
-            await self._free_given()
-
-    async def _free_given(self) -> None:
-        given, self._given = self._given, None
-        if given is not None:
-            await given.release(doubtful=self._attempts.doubtful)
-
-    def _given_is_written_over(self) -> None:
-        if self._given is not None:
-            self._given.written_over()
-            self._given = None
 
 
 def is_transient(error: BackendError) -> bool:

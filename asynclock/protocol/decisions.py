@@ -17,20 +17,12 @@ _MICRO: Final = 1_000_000
 
 
 class Seen(NamedTuple):
-    """A lock object as one answer showed it.
-
-    Attributes:
-        record: What it says; None where there is no object.
-        version: Its version; None where there is no object.
-        last_modified: Epoch seconds by the store, or None.
-        date: The Date of the very answer, or None.
-        arrived: When the answer arrived here.
-    """
+    """A lock object as one answer showed it; record and version are None where there is no object."""
 
     record: LockRecord | None
     version: str | None
-    last_modified: float | None
-    date: Date | None
+    last_modified: float | None  # epoch seconds by the store
+    date: Date | None  # of the very answer
     arrived: ClockReading
 
 
@@ -38,15 +30,11 @@ class Observation:
     """For how long the same version has been seen, on the monotonic clock.
 
     It belongs to the client, not to one acquisition, so that several short ones finish it too.
-
-    Attributes:
-        dated: Whether any answer with this version had a usable Date.
-        first_date: The first Date, confirmed by the wall clock, that came with this version, or None.
     """
 
     def __init__(self) -> None:
-        self.dated = False
-        self.first_date: float | None = None
+        self.dated = False  # an answer with this version had a usable Date
+        self.first_date: float | None = None  # that came with this version and agrees with the wall clock
         self._version: str | None = None
         self._since = math.inf
 
@@ -73,13 +61,11 @@ class Observation:
 
 
 class Verdict(NamedTuple):
-    """What an answer says about the lock.
+    """Whether the lock may be taken over, by a conditional write on the version seen.
 
     Attributes:
-        free: It may be taken over, by a conditional write on the version seen.
         wait: Seconds from the answer until it may be free if nobody renews it; inf if unknown.
-        remaining: Seconds until others may take it over by the store's clock, negative once
-            they may; None where there is no such thing or no Date to tell by.
+        remaining: Seconds until that by the store's clock, negative after; None if no Date tells.
     """
 
     free: bool
@@ -135,19 +121,12 @@ def _observed(record: LockRecord, seen: Seen, observation: Observation, timing: 
 
 
 class Displaced(NamedTuple):
-    """What stands where a lease's own record should be.
-
-    Attributes:
-        reason: How that came about.
-        owner: Owner of the record that stands there; None where there is none.
-        token: Its fencing token; None where it has none.
-        proven: The lease was lost; else its own release may have landed before.
-    """
+    """What stands where a lease's own record should be, and why."""
 
     reason: str
     owner: str | None = None
     token: int | None = None
-    proven: bool = True
+    proven: bool = True  # that the lease was lost; else its own release may have landed before
 
 
 def displaced(seen: Seen, owner: str, *, proven: bool = True) -> Displaced:
@@ -161,23 +140,14 @@ def displaced(seen: Seen, owner: str, *, proven: bool = True) -> Displaced:
 
 
 class Token(NamedTuple):
-    """The fencing token of a new acquisition.
-
-    Attributes:
-        epoch: The token, in microseconds.
-        settled_at: Store time before which it must not be handed out; None: at once.
-    """
+    """The fencing token of a new acquisition, in microseconds."""
 
     epoch: int
-    settled_at: float | None = None
+    settled_at: float | None = None  # store time before which it must not be handed out
 
 
 def next_token(predecessor: LockRecord | None, bounds: tuple[float, float], timing: Timing) -> Token | None:
-    """Apply rule 11 where the store's time is known, within ``bounds`` (earliest, latest).
-
-    Returns:
-        None: The bounds are too far apart for a token after a Hudi writer, read again.
-    """
+    """Apply rule 11 by store time; None: its bounds are too far apart after a Hudi writer, read again."""
     earliest, latest = bounds
     if predecessor is None:
         return Token(_micros(earliest + timing.resolution))

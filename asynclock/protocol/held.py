@@ -16,15 +16,14 @@ from asynclock.errors import (
     LeaseTakenOverError,
     RecordCorruptError,
 )
-from asynclock.protocol.attempts import Attempt, Attempts
+from asynclock.protocol.claim import Claim
 from asynclock.protocol.decisions import Displaced, displaced
-from asynclock.protocol.freeing import free
+from asynclock.protocol.objects import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asynclock.events import Kind
-    from asynclock.protocol.decisions import Seen
     from asynclock.protocol.objects import LockObjects
 
 
@@ -32,16 +31,14 @@ class Phase(Enum):
     """How far a held lock has come. Only in ``HELD`` is the lock believed to be held."""
 
     HELD = "held"
-    RELEASING = "releasing"
-    """Its record is being freed."""
-    HANDED_OVER = "handed over"
-    """Another acquisition of this client writes over its record, or frees it."""
+    RELEASING = "releasing"  # its record is being freed
+    HANDED_OVER = "handed over"  # another acquisition of this client writes over its record, or frees it
     RELEASED = "released"
-    LOST = "lost"
-    """``lost`` says why."""
+    LOST = "lost"  # ``HeldLock.lost`` says why
 
 
 _HELD: Final = Phase.HELD  # to look it up in an enum costs a tenth of a look at a lease
+_ENDED: Final = frozenset({Phase.RELEASED, Phase.LOST})
 
 
 class HeldLock:
@@ -52,8 +49,8 @@ class HeldLock:
     the client's loop.
 
     Attributes:
-        lost: Why it was lost, or None.
         head: The last write that is known to have landed.
+        lost: Why it was lost, or None.
         freed: The write that released it, once it has landed.
         ended: Done when it is released or lost; the result is the loss, or None.
         body_loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
@@ -65,19 +62,19 @@ class HeldLock:
         self.owner = landed.record.owner
         self.fencing_token = landed.record.epoch
         self.phase = Phase.HELD
+        self.head = landed
+        # Its own: the clean-up of a loss must not take a later write of the acquisition for its own.
+        self.claim = Claim(objects, key, landed)
         self.lost: LeaseLostError | None = None
         self.freed: Attempt | None = None
+        self.body_loop: asyncio.AbstractEventLoop | None = None
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[LeaseLostError | None] = self._loop.create_future()
-        self.body_loop: asyncio.AbstractEventLoop | None = None
         self._objects = objects
         self._in_flight = objects.in_flight
         self._belief = objects.timing.belief
         self._mutex = threading.Lock()
         self._sent = landed.sent
-        self.head = landed
-        # Its own: the clean-up of a loss must not take a later write of the acquisition for its own.
-        self._attempts = Attempts(landed)
         self._renewal: asyncio.Task[BackendError | None] | None = None
 
     # Belief: any thread.
@@ -96,8 +93,7 @@ class HeldLock:
             return 0.0
         if (left := self._left()) > 0:
             return left
-        reason = "its deadline passed before a renewal was confirmed"
-        self._lose(self._error(LeaseExpiredError, reason))
+        self._lose(self._error(LeaseExpiredError, "its deadline passed before a renewal was confirmed"))
         return 0.0
 
     def _left(self) -> float:
@@ -106,20 +102,10 @@ class HeldLock:
             clock.monotonic() - sent.monotonic, clock.boot() - sent.boot, clock.wall() - sent.wall
         )
 
-    def until_settled(self) -> float:
-        """Return seconds until store time has reached the token (rule 11), else 0.0."""
-        wait = self._objects.until_settled(self.head.settled_at)
-        if wait <= 0:
-            # For good, also where no Date is carried any more: a renewal in flight has the same token.
-            self.head.settled_at = None
-            self._attempts.note_settled()
-        return wait
-
     def end_belief(self, loss: str | None = None) -> bool:
         """Stop believing before a release is sent; False if the lock was not held any more.
 
-        Args:
-            loss: Why it is released, if its holder did not ask for that: it is lost to the holder.
+        ``loss`` says why it is released, if its holder did not ask for that: it is lost to the holder.
         """
         with self._mutex:
             if self._believed() <= 0:
@@ -127,7 +113,7 @@ class HeldLock:
             if loss is None:
                 self.phase = Phase.RELEASING
             else:
-                self._lose(self._error(LeaseLostError, loss), clean_up=False)  # the release does so
+                self._lose(self._error(LeaseLostError, loss))
         return True
 
     def abandon(self, reason: str) -> None:
@@ -136,25 +122,25 @@ class HeldLock:
         if self.phase is Phase.HELD:
             self.lost, self.phase = self._error(LeaseLostError, reason), Phase.LOST
 
-    def _lose(self, error: LeaseLostError, *, clean_up: bool = True) -> None:
+    def _lose(self, error: LeaseLostError) -> None:
         """Make the loss of a lock that was held final; the mutex is held."""
         self.lost, self.phase = error, Phase.LOST
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._after_loss, error, clean_up)
+            self._loop.call_soon_threadsafe(self._after_loss, error)
 
     def _error(self, kind: Callable[..., LeaseLostError], reason: str, **fields: Any) -> LeaseLostError:  # noqa: ANN401
         return kind(key=self.key, owner=self.owner, fencing_token=self.fencing_token, reason=reason, **fields)
 
     # Renewal.
 
-    async def renew(self) -> BackendError | None:
-        """Renew by one conditional write; joins a renewal that is under way.
+    @property
+    def renewal(self) -> asyncio.Task[BackendError | None] | None:
+        """The renewal that is under way, or None."""
+        return None if self._renewal is None or self._renewal.done() else self._renewal
 
-        Returns:
-            None if the store agrees or the lock is not held any more; else why it is not known.
-        """
-        renewal = self.start_renewal()
-        if renewal is None:
+    async def renew(self) -> BackendError | None:
+        """Renew by one conditional write, or join a renewal under way; return why the store did not say."""
+        if (renewal := self.start_renewal()) is None:
             return None
         await asyncio.wait([renewal])
         return None if renewal.cancelled() else renewal.result()
@@ -166,11 +152,6 @@ class HeldLock:
             # Done already where tasks start eagerly and the store answers at once.
             renewal = self._renewal = self._in_flight.spawn(self._renew())
         return renewal
-
-    @property
-    def renewal(self) -> asyncio.Task[BackendError | None] | None:
-        """The renewal that is under way, or None."""
-        return None if self._renewal is None or self._renewal.done() else self._renewal
 
     async def _renew(self) -> BackendError | None:
         error = await self._renew_once()
@@ -185,10 +166,9 @@ class HeldLock:
         base, now = self.head, self._objects.now()
         valid_until = max(base.record.valid_until_ms, self._objects.promise(now) or 0)
         record = base.record._replace(nonce=self._objects.fresh_nonce(), valid_until_ms=valid_until)
-        attempt = Attempt(record, base.version, now, settled_at=base.settled_at)
-        self._attempts.add(attempt)
+        attempt = Attempt(record, base.version, now, spent=True, settled_at=base.settled_at)
         try:
-            error = await self._objects.write(self.key, attempt, timeout=left)
+            error = await self.claim.write(attempt, timeout=left)
             if error is None:
                 self._extend(attempt)
                 return None
@@ -206,20 +186,25 @@ class HeldLock:
         if (left := self.remaining()) <= 0:
             return error
         seen = await self._objects.read(self.key, timeout=left)
-        mine = self._attempts.recognise(seen)
+        mine = self.claim.recognise(seen)
         if mine is not None and mine is not self.head:
             self._extend(mine)
             return None
         if seen.version == self.head.version:
             return error  # unchanged: the attempt may still land
-        self._attempts.forget()
         self._taken_over(displaced(seen, self.owner))
         return None
 
+    def _taken_over(self, by: Displaced) -> None:
+        if self.phase is Phase.HELD:  # else a release, which may be what was found, says how it ends
+            self.found_gone(by)
+
     def _extend(self, attempt: Attempt) -> None:
         """Count belief from a renewal that landed, unless it has ended."""
+        if self.phase in {Phase.HANDED_OVER, Phase.RELEASED}:
+            return  # the claim is the receiver's, or settled
         self.head = attempt
-        self._attempts.settle_on(attempt)
+        self.claim.settle_on(attempt)
         with self._mutex:
             if self._believed() <= 0:
                 return
@@ -227,30 +212,14 @@ class HeldLock:
         self.until_settled()  # while there is a Date to tell by
         self._emit("renewed")
 
-    # Loss.
-
-    def _taken_over(self, by: Displaced) -> None:
-        with self._mutex:
-            if self.phase is Phase.HELD:
-                self._lose(self._taken_over_error(by))
-
-    def _taken_over_error(self, by: Displaced) -> LeaseLostError:
-        return self._error(LeaseTakenOverError, by.reason, new_owner=by.owner, new_token=by.token)
-
-    def _after_loss(self, error: LeaseLostError, clean_up: bool) -> None:  # noqa: FBT001  call_soon needs that
-        self._emit("lost", error.reason)
-        if clean_up and self._renewal is not None:  # else nothing was written after the acquisition
-            self._in_flight.spawn(self._clean_up(self._renewal))
-        self._end()
-
-    async def _clean_up(self, renewal: asyncio.Task[BackendError | None]) -> None:
-        """Free the lock after a loss if a write of this lease may still land, or has landed late (rule 3)."""
-        await asyncio.wait([renewal])
-        landed_late = self.head.sent is not self._sent
-        if landed_late or self._attempts.open_on(self.head.version):
-            freed = await free(self._objects, self.key, head=self.head, attempts=self._attempts)
-            if isinstance(freed, Attempt):
-                self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
+    def until_settled(self) -> float:
+        """Return seconds until store time has reached the token (rule 11), else 0.0."""
+        wait = self._objects.until_settled(self.head.settled_at)
+        if wait <= 0:
+            # For good, also where no Date is carried any more: a renewal in flight has the same token.
+            self.head.settled_at = None
+            self.claim.note_settled()
+        return wait
 
     # Release.
 
@@ -259,16 +228,11 @@ class HeldLock:
         if self.end_belief(loss):
             self._in_flight.spawn(self.release())
 
-    async def release(self, *, doubtful: bool = False) -> None:
-        """Free the lock, after ``end_belief``: by one conditional write, once no other is in flight.
+    async def release(self) -> None:
+        """Free the lock, after ``end_belief``; ``lost`` then says whether it was found to be gone.
 
-        Waits at most three request timeouts; after that it goes on in the background, bounded by
-        rule 3. ``lost`` says afterwards whether another's record was found, or none.
-
-        Args:
-            doubtful: A receiver may have written over the record unseen.
+        Waits at most three request timeouts; after that it goes on in the background (rule 3).
         """
-        self._attempts.doubtful |= doubtful
         with self._in_flight.protect():
             await self.settle()
             if not await self._free(2 * self._objects.timing.request_timeout):
@@ -278,8 +242,7 @@ class HeldLock:
         """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
         if self.end_belief():
             self.until_settled()  # while the store time is known: ``objects`` has read none
-            limit = objects.timing.exit_bound
-            await free(objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
+            await self.claim.free(self.head, limit=objects.timing.exit_bound, through=objects)
 
     async def settle(self) -> None:
         """Wait for the renewal in flight, for at most a request timeout (rule 6)."""
@@ -288,17 +251,15 @@ class HeldLock:
 
     async def _free(self, limit: float | None) -> bool:
         """Write the free record; False if it is not known after ``limit`` whether that has landed."""
-        freed = await free(self._objects, self.key, head=self.head, attempts=self._attempts, limit=limit)
-        if freed is None and limit is not None:
-            return False
-        if isinstance(freed, Attempt):
+        freed = await self.claim.free(self.head, limit=limit)
+        if isinstance(freed, Displaced):
+            self.found_gone(freed)
+        elif freed is not None:
             self.freed = freed
             self._released("released")
-        elif freed is None:
+        elif limit is None:
             self._released("release_unconfirmed", "the store did not answer")
-        else:
-            self.found_gone(freed)
-        return True
+        return freed is not None or limit is None
 
     # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
 
@@ -307,30 +268,41 @@ class HeldLock:
         return self._left() > 0 and self.until_settled() <= 0
 
     def hand_over(self) -> None:
-        """Leave the record to a receiver, to write over or to free."""
+        """Leave the record and the claim to a receiver, which calls one of the next two, or ``release``."""
         self.phase = Phase.HANDED_OVER
         self._in_flight.add(self.ended)
-
-    def shown_by(self, seen: Seen) -> bool:
-        """Whether ``seen`` is a live record of this lease, perhaps of a renewal that was thought lost."""
-        mine = self._attempts.recognise(seen)
-        if mine is not None:
-            self.head = mine
-        return mine is not None
 
     def written_over(self) -> None:
         """The receiver has acquired the lock: this lease lasted until then."""
         self._released("released", "handed over")
 
     def found_gone(self, by: Displaced) -> None:
-        """A release or a receiver found something else than the record: the lock was lost before."""
+        """Something else stands in place of the record: a loss, where that is proven (rules 2 and 6)."""
         if not by.proven:
             self._released("released", f"{by.reason} since")
-        elif self.phase in {Phase.RELEASING, Phase.HANDED_OVER}:
-            self.lost, self.phase = self._taken_over_error(by), Phase.LOST
-            self._after_loss(self.lost, clean_up=False)
+            return
+        with self._mutex:
+            if self.phase in _ENDED:
+                return
+            fields = {"new_owner": by.owner, "new_token": by.token}
+            self.lost, self.phase = self._error(LeaseTakenOverError, by.reason, **fields), Phase.LOST
+        self._after_loss(self.lost)
 
     # The end.
+
+    def _after_loss(self, error: LeaseLostError) -> None:
+        self._emit("lost", error.reason)
+        if self._renewal is not None and isinstance(error, LeaseExpiredError):
+            self._in_flight.spawn(self._clean_up(self._renewal))
+        self._end()
+
+    async def _clean_up(self, renewal: asyncio.Task[BackendError | None]) -> None:
+        """Free the lock after its deadline if a renewal may still land, or has landed late (rule 3)."""
+        await asyncio.wait([renewal])
+        if self.head.sent is self._sent and not self.claim.open_on(self.head.version):
+            return
+        if isinstance(await self.claim.free(self.head), Attempt):
+            self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
     def _released(self, kind: Kind, detail: str = "") -> None:
         self._emit(kind, detail)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from contextvars import Context
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import UUID
 from weakref import WeakSet
 
 from asynclock.backend import Absent
@@ -16,11 +18,11 @@ from asynclock.errors import (
     BackendUnavailableError,
     ConfigError,
     OutcomeUnknownError,
+    PreconditionFailedError,
     UnsupportedBackendError,
 )
 from asynclock.inflight import InFlight
 from asynclock.portal import current_task
-from asynclock.protocol.attempts import may_have_landed
 from asynclock.protocol.decisions import Seen, next_token, next_token_without_dates, promise
 from asynclock.record import parse_record
 
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from asynclock.backend import Backend, Written
     from asynclock.clock import Clock
     from asynclock.events import Events
-    from asynclock.protocol.attempts import Attempt
     from asynclock.protocol.decisions import Token
     from asynclock.protocol.timing import Timing
     from asynclock.record import LockRecord
@@ -40,15 +41,30 @@ T = TypeVar("T")
 _ROUNDED: Final = 1 - 1e-9
 
 
-class LockObjects:
-    """The lock objects of one client: how it reads and writes them, and what it knows of store time.
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One conditional write of a record with its own nonce.
 
     Attributes:
-        holder: Shown to every reader of the bucket.
-        dateless: The store never sends a Date. One answer without a Date does not make it so.
-        in_flight: What may not be cut off.
-        closed: Why nothing is sent to the backend any more; None while it is open.
+        base: The version it is conditional on; None: on there being no object.
+        sent: Read before it was sent; belief counts from here, however late the answer.
+        version: What it became; None while that is unknown, or if it was refused.
+        spent: It makes no lease: it renews one, or has made one, however that ended (rule 2).
+        settled_at: Store time before which its token must not be handed out; None: at once.
+        unseen: It may have landed without an answer that said so.
     """
+
+    record: LockRecord
+    base: str | None
+    sent: ClockReading
+    version: str | None = None
+    spent: bool = False
+    settled_at: float | None = None
+    unseen: bool = False
+
+
+class LockObjects:
+    """The lock objects of one client: how it reads and writes them, and what it knows of store time."""
 
     def __init__(
         self,
@@ -66,9 +82,11 @@ class LockObjects:
         self.events = events
         self.holder = holder
         self.time = StoreTime(skew=timing.skew, resolution=timing.resolution)
+        # One answer without a Date does not make a store dateless.
         self.dateless = not backend.sends_dates
         self.in_flight = in_flight or InFlight()
         self.closed: ConfigError | None = None
+        """Why nothing is sent to the backend any more; None while it is open."""
         self._backend = backend
         self._rng = rng
         self._next_write: dict[str, float] = {}
@@ -77,7 +95,7 @@ class LockObjects:
         self._expiries: WeakSet[Callable[[], object]] = WeakSet()
 
     def close(self, error: ConfigError) -> None:
-        """Send nothing to the backend any more, and end what is under way: its outcome is unknown."""
+        """Send nothing more, and end what is under way: its outcome is unknown."""
         self.closed = error
         for expire in list(self._expiries):
             expire()
@@ -98,13 +116,8 @@ class LockObjects:
         return ClockReading.now(self.clock)
 
     def fresh_owner(self) -> str:
-        """Return a new owner id, a random UUID (RFC 9562, version 4)."""
-        # As text only: a ``uuid.UUID`` takes as long as a turn of the event loop.
-        octets = bytearray(self._rng.randbytes(16))
-        octets[6] = octets[6] & 0x0F | 0x40
-        octets[8] = octets[8] & 0x3F | 0x80
-        text = octets.hex()
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        """Return a new owner id."""
+        return str(UUID(bytes=self._rng.randbytes(16), version=4))
 
     def fresh_nonce(self) -> str:
         """Return a new nonce, 32 hex digits."""
@@ -124,9 +137,7 @@ class LockObjects:
     def next_token(self, key: str, predecessor: LockRecord | None, now: ClockReading) -> Token | None:
         """Return the token to write over ``predecessor`` (rule 11); None: no usable Date yet, read again.
 
-        Raises:
-            ConfigError: The leases are too short to make a token after a Hudi writer.
-            UnsupportedBackendError: There is nothing to make a token from after a Hudi writer.
+        Raises ConfigError or UnsupportedBackendError where none can be made after a Hudi writer.
         """
         if self.dateless:
             if (token := next_token_without_dates(predecessor, now.wall)) is not None:
@@ -159,13 +170,7 @@ class LockObjects:
         return max(0.0, min(settled_at - earliest, 2 * self.timing.slack))
 
     async def read(self, key: str, *, timeout: float | None = None) -> Seen:
-        """Read a lock object.
-
-        Raises:
-            RecordCorruptError: It is not a lock record.
-            BackendError: It could not be read.
-            ConfigError: The backend cannot be opened as it was set up.
-        """
+        """Read a lock object; raises RecordCorruptError, and what ``request`` does."""
         sent = self.now()
         stored = await self.request("get", key, self._backend.get(key), timeout)
         arrived = self.now()
@@ -187,12 +192,10 @@ class LockObjects:
         """Send one attempt; a cancelled call waits for its end first, within the request timeout.
 
         Returns:
-            None if it landed, ``attempt.version`` then is its version; else why the outcome is
-            open: read back.
+            None if it landed, and has its version; else why the outcome is open: read back.
 
         Raises:
-            AccessDeniedError: Nothing was written.
-            UnsupportedBackendError: Nothing was written.
+            AccessDeniedError: Nothing was written; so with UnsupportedBackendError.
         """
         body, backend = attempt.record.encode(), self._backend
         put: Coroutine[object, object, Written]
@@ -212,7 +215,8 @@ class LockObjects:
                     backend=backend.name, operation=name, key=key, detail=str(error)
                 )
             except BackendError as error:
-                attempt.unseen = may_have_landed(error)
+                refused = isinstance(error, PreconditionFailedError)  # which is believed
+                attempt.unseen = error.written == "unknown" and not refused
                 return error
             attempt.version = written.version
             self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())

@@ -22,7 +22,7 @@ class Renewals:
     def __init__(self, objects: LockObjects) -> None:
         self._objects = objects
         self._interval = objects.timing.renew_interval
-        self._timers: dict[HeldLock, asyncio.TimerHandle | None] = {}
+        self._timers: dict[HeldLock, asyncio.TimerHandle] = {}
         # Empty: renewals inherit no trace, transaction or log context from the acquirer.
         self._context = Context()
 
@@ -35,7 +35,6 @@ class Renewals:
         """Renew a lock from now on, counting from the write that acquired it, until it ends."""
         remaining = held.remaining()
         sent_ago = self._objects.timing.belief - remaining
-        self._timers[held] = None
         self._look_later(held, remaining, asyncio.get_running_loop().time() - sent_ago + self._interval)
 
     def discard(self, held: HeldLock) -> None:
@@ -50,7 +49,7 @@ class Renewals:
 
     def _look_later(self, held: HeldLock, remaining: float, renew_at: float) -> None:
         """Look at a lock again in time for its deadline, and renew it at ``renew_at``."""
-        if (timer := self._timers[held]) is not None:
+        if (timer := self._timers.get(held)) is not None:
             timer.cancel()
         loop = asyncio.get_running_loop()
         at = min(loop.time() + min(remaining, LONGEST_SLEEP), renew_at)
@@ -61,8 +60,7 @@ class Renewals:
             self.discard(held)
             return
         if held.body_loop is not None and held.body_loop.is_closed():
-            # Its body will never go on, and never release.
-            self.discard(held)
+            self.discard(held)  # its body will never go on, and never release
             held.let_go("the event loop of its holder was closed")
             return
         now = asyncio.get_running_loop().time()

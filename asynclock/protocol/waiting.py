@@ -24,8 +24,7 @@ _AWAY_POLLS: Final = 2
 class WaitQueue:
     """The coroutines and threads of one client that wait for one lock, first come, first served.
 
-    Only the head of the queue talks to the store. A turn may come with a held lock of this client
-    whose belief has ended: it is handed over, and the new head writes over its record or frees it.
+    Only the head of the queue talks to the store. A turn may come with a held lock that is handed over.
     """
 
     def __init__(self) -> None:
@@ -77,10 +76,7 @@ class WaitQueue:
         return held is None
 
     def take_stranded(self) -> HeldLock | None:
-        """Return a lock that was handed over to a cancelled waiter, and that nobody else waits for.
-
-        Free it, then ``leave``.
-        """
+        """Return a lock that nobody is left to take: release it, then ``leave``."""
         stranded, self._stranded = self._stranded, None
         return stranded
 
@@ -92,9 +88,8 @@ class WaitQueue:
 class Fairness:
     """Gives other clients their turns (rule 14). Times are of the loop.
 
-    A client that has had the lock for a run keeps away for two poll intervals. Without this a second
-    process gets 3 turns of 700, since the client that releases is always the first to see it. And a
-    waiter that polls more slowly than that looks more often while the lock changes hands.
+    Without this a second process gets 3 turns of 700: the client that releases is the first to see it.
+    A waiter that polls more slowly than a run lasts looks more often while the lock changes hands.
     """
 
     def __init__(self, timing: Timing) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.errors import BadRowsError as BadRowsError
 from asynclock.spark.errors import ClusteringPlanError as ClusteringPlanError
+from asynclock.spark.errors import StreamFailedError as StreamFailedError
 from asynclock.spark.errors import TableBusyError as TableBusyError
 from asynclock.spark.errors import UnfinishedRestoreError as UnfinishedRestoreError
 from asynclock.spark.hudi.options.explanation import Explanation as Explanation
@@ -39,6 +40,7 @@ __all__ = [
     "Explanation",
     "Spec",
     "Splice",
+    "StreamFailedError",
     "TableBusyError",
     "UnfinishedRestoreError",
     "delete_savepoint",

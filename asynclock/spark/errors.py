@@ -31,6 +31,35 @@ class BadRowsError(AsyncLockError):
         self.stream, self.batch_id, self.rows, self.sample = stream, batch_id, rows, sample
 
 
+class StreamFailedError(AsyncLockError):
+    """A stream ended with an error of Spark, Hudi or a file system, which is the cause of this one.
+
+    What the stream had committed before stays. Its unfinished batch is not committed, or was committed
+    unnoticed; either way the next run goes on behind the last commit.
+
+    Attributes:
+        stream: Name of the stream.
+        reason: The error in one sentence.
+        passing: Whether it is an error that passes, of which there were too many in a row.
+    """
+
+    _fields = ("stream", "reason", "passing")
+    stream: str
+    reason: str
+    passing: bool
+
+    def __init__(self, *, stream: str, reason: str, passing: bool) -> None:
+        remedy = (
+            "too many attempts in a row failed; run it again"
+            if passing
+            else "remove the cause, and run it again"
+        )
+        super().__init__(
+            f"stream {stream!r} has ended: {reason}; {remedy}: it goes on behind its last commit",
+            stream=stream, reason=reason, passing=passing,
+        )  # fmt: skip
+
+
 class UnfinishedRestoreError(AsyncLockError):
     """A restore of the table has been left half done; nothing was written.
 

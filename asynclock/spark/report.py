@@ -17,6 +17,7 @@ class BatchReport:
         skipped: Whether the batch had been committed before, so that nothing was read or written.
         seconds: From the start of the batch to its commit.
         reservation_seconds: Time spent waiting for a reservation of the table; not part of ``seconds``.
+        retries: Attempts that failed before, with an error that passes; ``seconds`` is the last attempt's.
     """
 
     stream: str
@@ -26,6 +27,7 @@ class BatchReport:
     skipped: bool
     seconds: float
     reservation_seconds: float
+    retries: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +45,8 @@ class StreamReport:
         seconds: From holding the lease to the end of the stream.
         fencing_token: Token of the lease; None if it was never held.
         unnamed_columns: Columns of its files that the spec does not name, at most 100; they are left out.
+        retries: Attempts that failed with an error that passes, and were repeated.
+        error: Why the stream ended before the others, in one sentence; None if it has not failed.
     """
 
     stream: str
@@ -55,6 +59,8 @@ class StreamReport:
     seconds: float = 0.0
     fencing_token: int | None = None
     unnamed_columns: tuple[str, ...] = ()
+    retries: int = 0
+    error: str | None = None
 
     @property
     def rows_per_second(self) -> float:
@@ -73,6 +79,11 @@ class RunReport:
 
     streams: tuple[StreamReport, ...]
     seconds: float
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Names of the streams that failed."""
+        return tuple(stream.stream for stream in self.streams if stream.error is not None)
 
     @property
     def rows(self) -> int:

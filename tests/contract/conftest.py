@@ -9,6 +9,7 @@ from tests.servers.fixtures import (
     gcs_store,
     minio,
     minio_tls,
+    moto,
     moto_store,
     s3_store,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "gcs_store",
     "minio",
     "minio_tls",
+    "moto",
     "moto_store",
     "s3_store",
 ]

@@ -137,6 +137,7 @@ def test_a_missing_package_is_named(
     ours = {
         f"asynclock.backends.{extra}",
         "asynclock.backends._s3_client",
+        "asynclock.backends._s3_sdk",
         "asynclock.backends._azure_account",
         "asynclock.backends._gcs_token",
     }

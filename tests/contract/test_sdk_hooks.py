@@ -1,4 +1,4 @@
-"""What the GCS and Azure backends use of their SDKs that no SDK documents.
+"""What the cloud backends use of their SDKs that no SDK documents.
 
 Each row of the table in ``docs/backends`` has its tests here: one fails when a release takes the
 hook away, one when the hook is not needed any more.
@@ -10,12 +10,20 @@ import ast
 import asyncio
 import re
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
+import botocore.auth
+import botocore.exceptions
+import botocore.handlers
 import pytest
+from aiobotocore.awsrequest import AioAWSResponse
+from aiobotocore.config import AioConfig
+from aiobotocore.credentials import AioRefreshableCredentials
+from aiobotocore.session import get_session
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob.aio import BlobServiceClient
 from gcloud.aio.auth import Token
@@ -25,6 +33,8 @@ from asynclock.backends import _gcs_token, open_backend
 from asynclock.backends._azure_account import find_account
 from asynclock.backends._gcs_token import SharedToken, checked_token
 from asynclock.backends._http import without_resend
+from asynclock.backends._offload import run_apart
+from asynclock.backends._s3_sdk import SdkSettings, SharedCredentials, find_bucket
 from asynclock.errors import BackendUnavailableError, ConfigError
 from asynclock.testing.proxy import TapProxy, Wire
 
@@ -34,8 +44,18 @@ if TYPE_CHECKING:
     from tests.laboratory.servers import Server
 
 ROOT: Final = Path(__file__).parents[2]
-MODULES: Final = ("gcs", "azure", "_gcs_token", "_azure_account", "_http", "_resolver")
-SDKS: Final = ("aiohttp", "azure", "gcloud", "yarl")
+MODULES: Final = (
+    "s3",
+    "gcs",
+    "azure",
+    "_s3_client",
+    "_s3_sdk",
+    "_gcs_token",
+    "_azure_account",
+    "_http",
+    "_resolver",
+)
+SDKS: Final = ("aiobotocore", "aiohttp", "azure", "botocore", "gcloud", "yarl")
 
 
 def rows() -> list[list[str]]:
@@ -68,7 +88,7 @@ def test_every_private_name_is_in_the_table() -> None:
 
 def test_every_row_has_its_rule_and_its_tests() -> None:
     """A hook without a rule that needs it, or without a test that watches it, is no hook to keep."""
-    assert len(rows()) == 3
+    assert len(rows()) == 5
     for _, _, why, rule, tests in rows():
         assert why
         assert re.match(r"\d+:", rule)
@@ -129,6 +149,135 @@ def test_an_aiohttp_without_the_switch_is_refused() -> None:
     """A release that drops the switch makes no lock at all, instead of one that writes twice."""
     with pytest.raises(ConfigError, match="cannot be kept from sending a write twice"):
         without_resend(SimpleNamespace())  # type: ignore[arg-type]
+
+
+# botocore and aiobotocore
+
+
+async def _by_the_sdk(server: Server, endpoint: str, **config: Any) -> Any:  # noqa: ANN401  the SDK has no types
+    """Return a client of the SDK; enter it."""
+    return get_session().create_client(
+        "s3",
+        region_name="us-east-1",
+        endpoint_url=endpoint,
+        aws_access_key_id=server.options["access_key_id"],
+        aws_secret_access_key=server.options["secret_access_key"],
+        aws_session_token="a token",  # noqa: S106
+        config=AioConfig(request_checksum_calculation="when_required", **config),
+    )
+
+
+async def test_botocore_signs_our_requests_as_its_own(minio: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the same instant its client and we send the same signature of the same headers."""
+    now = datetime.now(UTC)
+    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: now)
+    composed: list[Any] = []
+
+    def keep(request: Any, **_: Any) -> Any:  # noqa: ANN401  the SDK has no types
+        composed.append(request)
+        return AioAWSResponse(request.url, 200, {}, SimpleNamespace(read=_nothing))
+
+    async def _nothing() -> bytes:
+        return b""
+
+    async with await _by_the_sdk(minio, minio.endpoint) as client:
+        client.meta.events.register("before-send.s3.PutObject", keep)
+        await client.put_object(Bucket="locks", Key="a b/ü.json", Body=b"body", IfMatch='"1"')
+    theirs = {
+        name.lower(): value.decode() if isinstance(value, bytes) else value
+        for name, value in composed[0].headers.items()
+    }
+    given = {name: theirs[name] for name in ("if-match", "content-type") if name in theirs}
+    options = minio.options
+    access = await run_apart(
+        "test",
+        lambda: find_bucket(
+            "locks",
+            SdkSettings(
+                region="us-east-1",
+                endpoint_url=minio.endpoint,
+                path_style=None,
+                credentials=(options["access_key_id"], options["secret_access_key"], "a token"),
+                ca_file=None,
+                allow_http=False,
+                trust_env=False,
+            ),
+        ),
+    )
+    ours = {
+        name.lower(): value
+        for name, value in (await access.sign("PUT", composed[0].url, given, b"body")).items()
+    }
+    await access.aclose()
+
+    assert composed[0].url == f"{access.url}/a%20b/%C3%BC.json"
+    assert ours["authorization"] == theirs["authorization"]
+    assert ours["user-agent"].partition(" m/")[0] == theirs["user-agent"].partition(" m/")[0]
+
+
+async def test_botocore_sends_a_refused_write_again(minio: Server) -> None:
+    """Its client looks for another region whatever its retry settings: while it does, we send ourselves."""
+    told = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-9</Region></Error>"
+    async with TapProxy(minio.endpoint) as proxy:
+        proxy.inject(Wire.ANSWER, times=9, status=400, body=told)
+        async with await _by_the_sdk(minio, proxy.url, retries={"total_max_attempts": 1}) as client:
+            client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
+            with pytest.raises(botocore.exceptions.ClientError):
+                await client.put_object(Bucket="locks", Key="a.json", Body=b"body")
+
+    assert [tap.method for tap in proxy.journal].count("PUT") > 1
+
+
+class Fetched:
+    """Credentials of the SDK that are fetched from the test, and end in ten minutes."""
+
+    def __init__(self) -> None:
+        self.fetches = 0
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.of_the_sdk = AioRefreshableCredentials.create_from_metadata(
+            self._metadata(), refresh_using=self._fetch, method="test", mandatory_timeout=0
+        )
+
+    def _metadata(self) -> dict[str, str]:
+        ends = datetime.now(UTC) + timedelta(minutes=10)
+        return {
+            "access_key": f"key {self.fetches}",
+            "secret_key": "s",
+            "token": "t",
+            "expiry_time": ends.isoformat(),
+        }
+
+    async def _fetch(self) -> dict[str, str]:
+        self.fetches += 1
+        await self.go_on.wait()
+        return self._metadata()
+
+
+async def test_botocore_says_when_credentials_need_a_refresh() -> None:
+    """A fetch that hangs is beside the requests; once it has ended, they have what it brought."""
+    fetched = Fetched()
+    shared = SharedCredentials(fetched.of_the_sdk)
+    assert (await shared.get()).access_key == "key 1"
+
+    fetched.go_on.clear()
+    assert [(await shared.get()).access_key for _ in range(3)] == ["key 1"] * 3
+    await asyncio.sleep(0)
+    assert fetched.fetches == 2
+    fetched.go_on.set()
+    await asyncio.sleep(0.01)
+    assert (await shared.get()).access_key == "key 2"
+    await shared.aclose()
+
+
+async def test_botocore_refreshes_inside_of_a_request() -> None:
+    """Its credentials wait for a fetch while the present ones are valid: while they do, ours are needed."""
+    fetched = Fetched()
+    fetched.go_on.clear()
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await fetched.of_the_sdk.get_frozen_credentials()
 
 
 # gcloud-aio-auth

@@ -27,6 +27,8 @@ LINES: Final = {
     "soak-cut": "soak-cut: 300 cuts per store, 3 stores, 0 false losses, 0 double holds, 0 leaks",
     "fuzz-data": "fuzz-data: 20000 files, 0 values changed, 0 rows lost, 0 hangs",
     "mutants-data": "mutants-data: 24 mutants, 24 found, 0 survived",
+    "restarts": "restarts: 40 kills, 3 schema changes, 2 restores, 200 keys x 13 columns compared, "
+    "0 differences",
 }
 FAILED: Final = (
     "simulate: 25000 histories, 5300000 store operations, 1 violations (seeds 0..24999)",

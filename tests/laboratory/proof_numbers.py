@@ -127,6 +127,14 @@ PROGRAMS: Final = (
         "make mutants-data",
         _DATA,
     ),
+    Program(
+        "restarts",
+        "restarts",
+        r"(?P<n>\d+) kills, \d+ schema changes, \d+ restores, \d+ keys x \d+ columns compared, "
+        r"(?P<bad>\d+) differences",
+        "make restarts KILLS={n}",
+        _DATA,
+    ),
 )
 TARGETS: Final = tuple(dict.fromkeys(program.target for program in PROGRAMS))
 

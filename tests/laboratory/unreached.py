@@ -24,7 +24,7 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ("held.py", "if self._believed() <= 0:"): _ONE_THREAD,
     (
         "held.py",
-        "if renewal is None:",
+        "if (renewal := self.start_renewal()) is None:",
     ): "A lease is asked whether it is held in the step that asks for a renewal.",
     (
         "held.py",
@@ -44,7 +44,7 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ): "A history has one event loop, which is not closed before its end.",
     ("waiting.py", "elif not self.pass_on(turn.result()):"): _TURN_AND_CANCELLATION,
     ("waiting.py", "if held is None:"): _TURN_AND_CANCELLATION,
-    ("held.py", "elif freed is None:"): "The store answers before L and a request timeout are over.",
+    ("held.py", "elif limit is None:"): "The store answers before L and a request timeout are over.",
     (
         "decisions.py",
         "if latest - earliest - timing.resolution > timing.longest_trip_for_future:",

@@ -57,19 +57,19 @@ REQUEST: Final = f"{_OBJECTS}.request"
 OBJECTS: Final = f"{_OBJECTS}.__init__"
 UNTIL_SETTLED: Final = f"{_OBJECTS}.until_settled"
 WRITE: Final = f"{_OBJECTS}.write"
-RECOGNISE: Final = "asynclock.protocol.attempts:Attempts.recognise"
-MAY_HAVE_LANDED: Final = "asynclock.protocol.attempts:may_have_landed"
-FREE: Final = "asynclock.protocol.freeing:free"
+_CLAIM: Final = "asynclock.protocol.claim:Claim"
+RECOGNISE: Final = f"{_CLAIM}.recognise"
+FREE: Final = f"{_CLAIM}.free"
 RELEASED: Final = "asynclock.record:LockRecord.released"
 
 # Acquiring.
 _ACQUISITION: Final = "asynclock.protocol.acquire:Acquisition"
-FREE_GIVEN: Final = f"{_ACQUISITION}._free_given"
+ACQUISITION: Final = f"{_ACQUISITION}.__init__"
 GIVE_UP: Final = f"{_ACQUISITION}._give_up"
 READ_AND_ADOPT: Final = f"{_ACQUISITION}._read_and_adopt"
 TAKE: Final = f"{_ACQUISITION}._take"
 ATTEMPT_ON: Final = f"{_ACQUISITION}._attempt_on"
-WRITE_ON_SEEN: Final = f"{_ACQUISITION}._write"
+ROUND: Final = f"{_ACQUISITION}._round"
 
 # Holding, renewing and releasing.
 _HELD: Final = "asynclock.protocol.held:HeldLock"
@@ -195,7 +195,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "treat an unknown acquisition as done",
-        WRITE_ON_SEEN,
+        ROUND,
         "if self.error is None: $take",
         "if True: $take",
         HEAD,
@@ -204,7 +204,7 @@ MUTANTS: Final = (
     Mutant(
         "treat 409 and 412 as held by another",
         READ_AND_ADOPT,
-        "$mine = self._attempts.recognise($seen)",
+        "$mine = self._claim.recognise($seen)",
         "$mine = None",
         Invariant.TAKEOVER_BOUND,
         "single-faults",
@@ -223,7 +223,7 @@ MUTANTS: Final = (
     Mutant(
         "leave what may still land",
         GIVE_UP,
-        "self._free_attempt($attempt)",
+        "self._claim.free($last)",
         "asyncio.sleep(0)",
         LEFT,
         "cancellations",
@@ -247,7 +247,7 @@ MUTANTS: Final = (
     Mutant(
         "give up a release that was refused",
         FREE,
-        "$attempts.recognise($seen)",
+        "self.recognise($seen)",
         "None",
         LEFT,
         "cancellations",
@@ -442,7 +442,7 @@ MUTANTS: Final = (
     Mutant(
         "drop what was handed to somebody who is gone",
         TURN,
-        "self._in_flight.spawn(self._free_stranded($held))",
+        "self._in_flight.spawn($held.release())",
         "self._queue.leave()",
         LEFT,
         "cancellations",
@@ -605,7 +605,7 @@ MUTANTS: Final = (
     Mutant(
         "take an operator's break for one's own release",
         FREE,
-        "$seen.record is not None and $attempts.has_released($seen, $owner)",
+        "$seen.record is not None and self._has_freed($seen.record, $owner)",
         "$seen.record is not None and $seen.record.expired and $seen.record.owner == $owner",
         Invariant.LOSS_IS_TOLD,
         "broken",
@@ -613,8 +613,8 @@ MUTANTS: Final = (
     Mutant(
         "tell the giver nothing where its receiver finds the lock gone",
         READ_AND_ADOPT,
-        "self._given.found_gone($by)",
-        "self._given.written_over()",
+        "$given.found_gone($by)",
+        "$given.written_over()",
         Invariant.LOSS_IS_TOLD,
         "broken",
     ),
@@ -777,7 +777,7 @@ MUTANTS: Final = (
         "let a token settle by the last attempt, whichever landed",
         ATTEMPT_ON,
         "return Attempt(*$write, settled_at=$settled_at)",
-        "for each in self._attempts._by_nonce.values(): each.settled_at = $settled_at\n"
+        "for each in self._claim._by_nonce.values(): each.settled_at = $settled_at\n"
         "return Attempt(*$write, settled_at=$settled_at)",
         Invariant.NOT_AHEAD,
         "hudi-endings",
@@ -793,9 +793,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "take a lost answer for a refusal",
-        MAY_HAVE_LANDED,
-        "return $may_have",
-        "return False",
+        WRITE,
+        "$attempt.unseen = $may_have_landed",
+        "pass",
         Invariant.LOSS_IS_TRUE,
         "zombie-writes",
     ),
@@ -808,10 +808,10 @@ MUTANTS: Final = (
         "hand-off",
     ),
     Mutant(
-        "forget what the receiver of a lock may have freed",
-        FREE_GIVEN,
-        "$given.release(doubtful=$doubtful)",
-        "$given.release()",
+        "forget what the receiver of a lock may have written",
+        ACQUISITION,
+        "Claim(*$own) if $given is None else $given.claim",
+        "Claim(*$own)",
         Invariant.LOSS_IS_TRUE,
         "hand-off",
     ),

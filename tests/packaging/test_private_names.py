@@ -23,13 +23,8 @@ HOOKS: Final = {
         "task._log_destroy_pending",
         "task._log_traceback",
     },
-    # Of aiohttp and botocore, each with its reason where it is used.
-    "backends": {
-        "session._retry_connection",
-        "session._credentials",
-        "client._ruleset_resolver",
-        "client._user_agent_creator",
-    },
+    # Of aiohttp; docs/backends says why.
+    "backends": {"session._retry_connection"},
     # PySpark has no public way to its JVM, nor to the context that runs, if there is one.
     "spark": {
         "_jvm",

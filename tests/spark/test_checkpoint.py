@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrameWriter
 
 from asynclock.errors import SpecError
+from asynclock.spark.errors import StreamFailedError
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from tests.spark.pipeline_kit import EPOCH, Pipeline
@@ -110,13 +112,18 @@ def test_checkpoint_follows_its_table_when_it_moves(pipeline: Pipeline) -> None:
     assert rows(pipeline, moved) == [("N1", 2)]
 
 
-def test_stream_killed_before_its_first_commit_goes_on(pipeline: Pipeline) -> None:
-    """A checkpoint whose rows were all bad so far, with no table yet, belongs to none."""
-    pipeline.deliver("b", {"k": "N1", "seen": "never"})
-    spec = pipeline.spec()
-    pipeline.run(spec, streams=["b"])
-    assert not pipeline.timeline(spec).exists()
+def test_stream_that_ended_before_its_first_commit_goes_on(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint that has begun a batch while there is no table yet belongs to none."""
     pipeline.deliver("b", {"k": "N1", "seen": "2024-05-01T12:00:00Z", "y": 1.5})
+    spec = pipeline.spec()
+    with monkeypatch.context() as patch:
+        patch.delattr(DataFrameWriter, "save")
+        with pytest.raises(StreamFailedError, match="save"):
+            pipeline.run(spec, streams=["b"])
+    assert not pipeline.timeline(spec).exists()
+    assert (pipeline.folder / "checkpoints" / "b" / "offsets" / "0").exists()
 
     pipeline.run(spec, streams=["b"])
 

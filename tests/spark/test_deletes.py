@@ -167,9 +167,8 @@ def test_the_merge_orders_a_delete_and_a_batch_at_once(
     assert writing.result()
 
     timeline = pipeline.timeline(spec)
-    batch = timeline.find("a", "q", 7)
+    batch = next(one for one in timeline.commits if one.batch == ("a", "q", 7))
     erased = next(one for one in timeline.commits if one.stream == DELETES)
-    assert batch is not None
     assert batch.requested < erased.requested < erased.completed < batch.completed
     is_back = "N1" in [row.k for row in read(spec, pipeline.spark).collect()]
     assert is_back == is_compacted

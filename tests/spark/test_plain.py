@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import SpecError
 from asynclock.spark.hudi.timeline import Timeline
@@ -16,6 +17,7 @@ from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.leaders import run_services
 from asynclock.spark.spec.load import load_spec
+from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.conflicts import until_no_conflict
 from asynclock.spark.writer.streams import run
 from tests.spark.pipeline_kit import EPOCH
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from asynclock.spark.spec.model import Spec
 
@@ -295,14 +297,85 @@ def test_a_table_of_another_kind_is_refused_before_anything_is_written(
     assert plain.rows() == before
 
 
-def test_a_plain_table_is_not_validated_as_if_it_were_a_splice(spark: SparkSession, tmp_path: Path) -> None:
-    """Its rows have no streams to be compared with."""
-    plain = Plain(tmp_path, spark, "")
+@pytest.mark.parametrize("merge", ["event_time", "commit_time", "partial_update"])
+def test_a_plain_table_is_compared_with_its_sources_by_the_rule_of_its_merge(
+    spark: SparkSession, tmp_path: Path, merge: str
+) -> None:
+    """The events of both streams count in the order of their commits, not of their streams or files."""
+    plain = Plain(tmp_path, spark, f'merge = "{merge}"\nbuckets = 1')
+    plain.deliver("b", {"k": "1", "at": 9, "x": 1, "note": "b"}, {"k": "2", "at": 9, "note": "b"})
+    plain.run("b")
+    plain.deliver("a", {"k": "1", "at": 3, "x": None, "note": "a"}, {"k": "2", "at": 9, "x": 2})
+    plain.run("a")
+    plain.deliver("b", {"k": "1", "at": 5, "x": 7, "note": None})
+    plain.run("b")
 
-    with pytest.raises(SpecError, match="only splice tables") as caught:
-        validate(plain.spec, spark)
+    report = validate(plain.spec, spark)
 
-    assert (caught.value.key, caught.value.line) == ("table.kind", 4)
+    assert (report.ok, report.keys, report.columns, report.differences) == (True, 2, 4, 0)
+    assert [(one.stream, one.events) for one in report.streams] == [("a", 2), ("b", 3)]
+    assert plain.rows() == plain.expected()
+
+
+def stored(plain: Plain) -> DataFrame:
+    """The rows of the table with every column that is not Hudi's own."""
+    found = plain.spark.read.format("hudi").load(plain.spec.table.path)
+    return found.select(*(name for name in found.columns if not name.startswith("_hoodie")))
+
+
+def rewrite(plain: Plain, frame: DataFrame, operation: str) -> None:
+    """Write rows with a session that knows nothing of the spec, and without looking for their keys."""
+    rows = plain.spark.createDataFrame(frame.collect(), frame.schema)
+    partitions = ",".join(plain.spec.table.partition_by)
+    encoded = "true" if partitions else "false"
+    rows.write.format("hudi").options(
+        **{
+            "hoodie.table.name": "table",
+            "hoodie.datasource.write.operation": operation,
+            "hoodie.datasource.write.recordkey.field": RECORD_KEY,
+            "hoodie.datasource.write.partitionpath.field": partitions,
+            "hoodie.datasource.write.hive_style_partitioning": encoded,
+            "hoodie.datasource.write.partitionpath.urlencode": encoded,
+            "hoodie.metadata.enable": "false",
+        }
+    ).mode("append").save(plain.spec.table.path)
+
+
+def test_an_ordering_value_that_went_back_is_a_difference(spark: SparkSession, tmp_path: Path) -> None:
+    """A job that overwrites a row by an older event is found, and so is a value that no event has."""
+    plain = Plain(tmp_path, spark, 'merge = "event_time"\nbuckets = 1')
+    plain.deliver("a", {"k": "1", "at": 9, "x": 1, "note": "new"}, {"k": "2", "at": 1, "x": 1})
+    plain.run("a")
+    older = stored(plain).withColumns(
+        {"at": F.when(F.col("k") == "1", 4).otherwise(F.col("at")), "x": F.lit(1)}
+    )
+    rewrite(plain, older, "insert_overwrite_table")
+
+    report = validate(plain.spec, spark)
+
+    assert not report.ok
+    assert [(one.key, one.column, one.expected, one.found) for one in report.sample] == [
+        ({"k": "1"}, "at", "9", "4")
+    ]
+
+
+def test_a_key_twice_in_a_partition_is_a_difference_and_in_two_partitions_is_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Hudi keeps the keys of a plain table unique within each partition."""
+    plain = Plain(tmp_path, spark, 'buckets = 1\npartition_by = ["x"]')
+    plain.deliver("a", {"k": "1", "at": 1, "x": 1}, {"k": "2", "at": 1, "x": 1})
+    plain.deliver("a", {"k": "1", "at": 2, "x": 2})
+    plain.run("a")
+    assert validate(plain.spec, spark).ok
+
+    rewrite(plain, stored(plain).where("k = '2'"), "insert")
+
+    report = validate(plain.spec, spark)
+
+    assert [(one.key, one.column, one.found) for one in report.sample] == [
+        ({"k": "2", "x": "1"}, None, "2 rows")
+    ]
 
 
 def test_a_tombstone_hides_a_row_of_a_plain_table(spark: SparkSession, tmp_path: Path) -> None:

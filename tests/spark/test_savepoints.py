@@ -15,7 +15,8 @@ from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services import savepoints
-from asynclock.spark.services.leaders import Cleaning, Compaction, _unkept, run_services
+from asynclock.spark.services.due import unkept
+from asynclock.spark.services.leaders import Cleaning, Compaction, run_services
 from asynclock.spark.services.savepoints import delete_savepoint, restore, savepoint
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, asynclock, wait_for
@@ -244,9 +245,9 @@ def test_archiving_is_not_tried_where_a_savepoint_stops_it() -> None:
 
     commits = [instant(str(number), DELTA_COMMIT) for number in range(1, 5)]
 
-    assert _unkept(commits) == commits
-    assert _unkept([*commits, instant("3", SAVEPOINT), instant("4", SAVEPOINT)]) == commits[:2]
-    assert _unkept([*commits, instant("1", SAVEPOINT)]) == []
+    assert unkept(commits) == commits
+    assert unkept([*commits, instant("3", SAVEPOINT), instant("4", SAVEPOINT)]) == commits[:2]
+    assert unkept([*commits, instant("1", SAVEPOINT)]) == []
 
 
 def test_the_commands_keep_and_restore(pipeline: Pipeline) -> None:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import os
 import re
 import threading
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from asynclock import sync
+from asynclock.spark import faults
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.hudi.options import read_options, write_options
 from asynclock.spark.reader.snapshot import physical_columns, read, snapshot
+from asynclock.spark.services import leaders
 from asynclock.spark.services.leaders import Cleaning, Compaction, run_services, write_client
+from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from asynclock.spark.spec.model import Spec
@@ -129,6 +136,83 @@ def test_cleaning_removes_what_was_compacted(pipeline: Pipeline) -> None:
     assert contents(pipeline, spec) == rows
 
 
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The write clients that services open from now on: each is one piece of work that was tried."""
+    clients: list[str] = []
+
+    @contextmanager
+    def counted(spec: Spec, *arguments: Any) -> Iterator[Any]:  # noqa: ANN401  as the original
+        clients.append(spec.table.path)
+        with write_client(spec, *arguments) as client:
+            yield client
+
+    monkeypatch.setattr(leaders, "write_client", counted)
+    return clients
+
+
+def test_cleaning_is_tried_when_there_is_something_to_remove(pipeline: Pipeline, opened: list[str]) -> None:
+    """After a compaction nothing is tried until enough commits follow, then once, then no more."""
+    spec = pipeline.spec({
+        "retain_commits = 1": "retain_commits = 2",
+        "keep_min_commits = 2, keep_max_commits = 3": "keep_min_commits = 20, keep_max_commits = 30",
+    })  # fmt: skip
+    fill(pipeline, spec, 2)
+    Compaction(spec, pipeline.spark).step()
+    del opened[:]
+    cleaning = Cleaning(spec, pipeline.spark)
+    tried = []
+    for _ in range(4):
+        for _ in range(3):
+            cleaning.step()
+        tried.append(len(opened))
+        fill(pipeline, spec, 1)
+
+    assert tried == [0, 0, 1, 1]
+    assert [one.action for one in pipeline.timeline(spec).instants()].count("clean") == 1
+
+
+def test_commits_without_rows_are_not_planned_again_and_again(pipeline: Pipeline, opened: list[str]) -> None:
+    """Where Hudi finds nothing to compact, the next plan is made after the next commit."""
+    spec = pipeline.spec()
+    pipeline.deliver("a")
+    pipeline.deliver("a")
+    pipeline.run(spec, streams=["a"])
+    compaction = Compaction(spec, pipeline.spark)
+
+    for _ in range(3):
+        compaction.step()
+    assert (len(opened), compaction.done) == (1, [])
+    fill(pipeline, spec, 1)
+    compaction.step()
+
+    assert len(opened) == 2
+    assert len(compaction.done) == 1
+
+
+def test_service_repeats_a_step_after_an_error_that_passes(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A service whose store fails for a moment does its work at the next attempt."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 2)
+    failures = [Py4JJavaError("", pipeline.spark._jvm.java.io.IOException("503 Slow Down"))]
+    step = Compaction.step
+
+    def fail_once(self: Compaction) -> None:
+        if failures:
+            raise failures.pop()
+        step(self)
+
+    monkeypatch.setattr(Compaction, "step", fail_once)
+    monkeypatch.setattr(faults, "_LONGEST_SECONDS", 0.1)
+
+    report = run_services(spec, once=True, spark=pipeline.spark)
+
+    assert len(report.compactions) == 1
+    assert "compaction: IOException: 503 Slow Down; tries again in" in caplog.text
+
+
 def test_archival_keeps_the_active_timeline_short(pipeline: Pipeline) -> None:
     """Above the upper number of commits the oldest are archived, down to the lower one."""
     spec = pipeline.spec()
@@ -142,6 +226,27 @@ def test_archival_keeps_the_active_timeline_short(pipeline: Pipeline) -> None:
     assert told == ["archived 2 commits, 2 are left active"]
     assert len(pipeline.timeline(spec).instants()) == 2
     assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0, 1, 2, 3]
+
+
+def test_a_writer_that_died_before_the_first_commit_is_rolled_back_after_it(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hudi has no schema to roll back with before; the services wait for it instead of failing."""
+    monkeypatch.setattr(leaders, "SILENCE_MS", 0)
+    spec = pipeline.spec()
+    fill(pipeline, spec, 1)
+    [dead] = pipeline.timeline(spec).commits
+    for made in (pipeline.folder / "table" / ".hoodie" / "timeline").glob("*_*.deltacommit"):
+        made.unlink()
+    cleaning = Cleaning(spec, pipeline.spark)
+
+    cleaning.step()
+    assert cleaning.rolled_back == []
+    frame = pipeline.spark.createDataFrame([("N1", 1, 1, "n")], "k string, at bigint, x int, note string")
+    assert Splice(spec, pipeline.spark).write(frame, "a")
+    cleaning.step()
+
+    assert cleaning.rolled_back == [dead.requested]
 
 
 def test_only_a_silent_writer_is_rolled_back(pipeline: Pipeline) -> None:

@@ -308,7 +308,7 @@ def test_repeated_batch_fails_if_it_changed_the_table(pipeline: Pipeline) -> Non
     frames = [pipeline.spark.createDataFrame([row], A_SCHEMA) for row in rows]
     for writer, frame in zip(writers, frames, strict=True):
         # As a writer would that looked at the timeline before the other one's commit.
-        writer._timeline.find = lambda *_: None  # type: ignore[method-assign]
+        writer._timeline.has = lambda *_: None  # type: ignore[method-assign]
         writer.write(frame, "a", batch_id=7, query_id="q")
 
     report = validate(spec, pipeline.spark)

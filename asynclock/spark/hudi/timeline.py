@@ -1,26 +1,43 @@
 """The timeline of a table: the batches that are committed, by whom, and what is still pending.
 
 It is read through Hudi's own classes in the driver's JVM, so every store and table version that Hudi reads
-can be read here. Commits are cached: after the first read only new instants are opened.
+can be read here. The first read goes through all commits, later ones only through new ones. What is kept of
+them does not grow with their number: the last batch of each stream and query, and ranges of batch numbers.
 """
 
 from __future__ import annotations
 
+import json
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.hudi.columns import Stored, stored_columns, union
 from asynclock.spark.hudi.instants import CLUSTERING, METADATA_PREFIX, WRITES, BatchCommit, Instant
+from asynclock.spark.hudi.ranges import Ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-_READ_ATTEMPTS: Final = 5
+_PAUSES: Final = (0.0, 0.1, 0.2, 0.4)
+_Read = TypeVar("_Read")
+
+
+@dataclass(slots=True)
+class _Query:
+    """What is known of a query's commits: the last to complete, and the numbers of all batches."""
+
+    last: BatchCommit | None = None
+    batches: Ranges = field(default_factory=Ranges)
 
 
 class Timeline:
@@ -33,11 +50,11 @@ class Timeline:
         self._spark = spark
         self._path = path
         self._meta: Any = None
-        self._commits: dict[str, BatchCommit] = {}
-        self._batches: dict[tuple[str, str, int], BatchCommit] = {}
-        self._queries: dict[str, dict[str, str]] = {}
+        self._any: BatchCommit | None = None
+        self._queries: dict[str, dict[str, _Query]] = {}
         self._columns: dict[str, Stored] = {}
-        self._view: dict[str, str] = {}
+        self._schemas: set[tuple[str, frozenset[str] | None]] = set()
+        self._view: dict[str, tuple[str, str]] = {}
         self._locked: BatchCommit | None = None
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
@@ -45,12 +62,26 @@ class Timeline:
 
     @property
     def commits(self) -> list[BatchCommit]:
-        """All known batch commits, archived ones included, in the order of completion."""
-        return sorted(self._commits.values(), key=lambda commit: commit.completed)
+        """All batch commits, archived ones included, in the order of completion; read at each call."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        return sorted(_again(lambda: self._all(meta)), key=lambda commit: commit.completed)
+
+    def _all(self, meta: Any) -> list[BatchCommit]:  # noqa: ANN401  py4j objects have no types
+        # The archived ones last: what is archived meanwhile is then seen twice instead of never.
+        active = meta.reloadActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+        found = {
+            requested: BatchCommit.parse(requested, completed, metadata)
+            for source in (self._active(meta, active), self._archived(meta))
+            for requested, completed, metadata in source
+            if METADATA_PREFIX + "stream" in metadata
+        }
+        return list(found.values())
 
     def any_commit(self) -> BatchCommit | None:
         """Return one of the commits, or None if there is none."""
-        return next(iter(self._commits.values()), None)
+        return self._any
 
     def locked(self) -> BatchCommit | None:
         """Return the newest known commit that carries the URL of its locks, else any, or None."""
@@ -58,7 +89,7 @@ class Timeline:
 
     def view_names(self) -> Mapping[str, str]:
         """Return the names of the view that commits carry; see ``BatchCommit.view``."""
-        return MappingProxyType(self._view)
+        return {column: name for column, (_, name) in self._view.items()}
 
     def newest(self) -> BatchCommit | None:
         """Return the newest batch commit of the active timeline, read now, and no other; None if none.
@@ -94,13 +125,14 @@ class Timeline:
         resolver = self._spark._jvm.org.apache.hudi.common.table.TableSchemaResolver(meta)  # noqa: SLF001
         return stored_columns(resolver.getTableSchema(False).toString())
 
-    def find(self, stream: str, query_id: str, batch_id: int) -> BatchCommit | None:
-        """Return the commit of that batch, or None."""
-        return self._batches.get((stream, query_id, batch_id))
+    def has(self, stream: str, query_id: str, batch_id: int) -> bool:
+        """Return whether that batch is committed, on the active or on the archived timeline."""
+        query = self._queries.get(stream, {}).get(query_id)
+        return query is not None and batch_id in query.batches
 
     def query_ids(self, stream: str) -> list[str]:
         """Return the queries that have committed to ``stream``, the one with the newest commit last."""
-        newest = self._queries.get(stream, {})
+        newest = {name: one.last.completed for name, one in self._queries.get(stream, {}).items() if one.last}
         return sorted(newest, key=lambda query_id: newest[query_id])
 
     def exists(self) -> bool:
@@ -195,21 +227,11 @@ class Timeline:
         """Read what was committed since the last refresh, from the archived timeline too if needed.
 
         Raises:
-            Py4JJavaError: Hudi could not read the timeline.
+            Py4JJavaError, CapturedException: Hudi could not read the timeline.
         """
         meta = self._meta_client()
-        if meta is None:
-            return
-        for attempt in range(_READ_ATTEMPTS):
-            try:
-                self._read(meta)
-            except Py4JJavaError:
-                # An instant may be archived between the listing and its reading.
-                if attempt == _READ_ATTEMPTS - 1:
-                    raise
-                self._newest = ("", "")
-            else:
-                return
+        if meta is not None:
+            _again(lambda: self._read(meta))
 
     def _read(self, meta: Any) -> None:  # noqa: ANN401  py4j objects have no types
         active = meta.reloadActiveTimeline()
@@ -225,47 +247,73 @@ class Timeline:
         unseen_archived = not completed.containsInstant(newest_requested) if newest_requested else True
         settled = self._pending - pending
         if unseen_archived or any(not active.containsInstant(instant) for instant in settled):
-            # "0" is before every instant; without a start Hudi loads no commit metadata.
-            archived = meta.getArchivedTimeline("0", False)
-            self._add(archived, archived.filterCompletedInstants().getInstants())
-        fresh = completed.findInstantsModifiedAfterByCompletionTime(newest_completed)
-        newest = self._add(active, (fresh if newest_completed else completed).getInstants())
-        self._newest = max(self._newest, newest, key=lambda times: times[1])
-        self._pending = pending
+            for requested, done, metadata in self._archived(meta):
+                self._add(requested, done, metadata)
+        if newest_completed:
+            completed = completed.findInstantsModifiedAfterByCompletionTime(newest_completed)
+        newest = self._newest
+        for requested, done, metadata in self._active(meta, completed):
+            newest = max(newest, (requested, done), key=lambda times: times[1])
+            self._add(requested, done, metadata)
+        self._newest, self._pending = newest, pending
 
     def _forget_what_was_restored(self, active: Any) -> None:  # noqa: ANN401  py4j
         """Start anew after a restore, which takes commits off the timeline."""
         restores = [instant.requestedTime() for instant in active.getRestoreTimeline().getInstants()]
         if (newest := max(restores, default="")) != self._restored:
             self._restored = newest
-            for known in (self._commits, self._batches, self._queries, self._columns):
+            for known in (self._queries, self._columns, self._schemas):
                 known.clear()
-            self._newest, self._pending = ("", ""), frozenset()
+            self._any, self._newest, self._pending = None, ("", ""), frozenset()
 
-    def _add(self, timeline: Any, instants: Iterable[Any]) -> tuple[str, str]:  # noqa: ANN401  py4j
-        newest = ("", "")
-        for instant in instants:
-            requested, completed = instant.requestedTime(), instant.getCompletionTime()
-            newest = max(newest, (requested, completed), key=lambda times: times[1])
-            if instant.getAction() not in WRITES or requested in self._commits:
-                continue
-            metadata = dict(timeline.readCommitMetadata(instant).getExtraMetadata())
-            is_batch = METADATA_PREFIX + "stream" in metadata
-            commit = BatchCommit.parse(requested, completed, metadata) if is_batch else None
-            # The schema is Hudi's own entry, so commits of plain SQL have one, too.
-            floats = frozenset(commit.floats) if commit else None
-            stored = stored_columns(metadata.get("schema", ""), floats)
-            self._columns = union(self._columns, stored)
-            if commit is None:
-                continue
-            self._commits[requested] = commit
-            self._batches.setdefault(commit.batch, commit)
-            self._view = dict(commit.view) | self._view  # the first commit that has a column names it
-            if commit.locks and (self._locked is None or completed > self._locked.completed):
-                self._locked = commit
-            queries = self._queries.setdefault(commit.stream, {})
-            queries[commit.query_id] = max(completed, queries.get(commit.query_id, ""))
-        return newest
+    def _add(self, requested: str, completed: str, metadata: Mapping[str, str]) -> None:
+        """Take note of a commit; it may be known already."""
+        is_batch = METADATA_PREFIX + "stream" in metadata
+        commit = BatchCommit.parse(requested, completed, metadata) if is_batch else None
+        # The schema is Hudi's own entry, so commits of plain SQL have one, too.
+        schema = metadata.get("schema", ""), frozenset(commit.floats) if commit else None
+        if schema not in self._schemas:
+            self._schemas.add(schema)
+            self._columns = union(self._columns, stored_columns(*schema))
+        if commit is None:
+            return
+        self._any = self._any or commit
+        for column, name in commit.view.items():  # the first commit that has a column names it
+            self._view[column] = min(self._view.get(column, (completed, name)), (completed, name))
+        if commit.locks and (self._locked is None or completed > self._locked.completed):
+            self._locked = commit
+        query = self._queries.setdefault(commit.stream, {}).setdefault(commit.query_id, _Query())
+        query.batches.add(commit.batch_id)
+        if query.last is None or completed > query.last.completed:
+            query.last = commit
+
+    def _active(self, meta: Any, commits: Any) -> Iterator[tuple[str, str, Mapping[str, str]]]:  # noqa: ANN401
+        """Yield request, completion and metadata of the completed commits of an active timeline."""
+        if commits.countInstants():
+            yield from self._dump(lambda file: self._java().active(meta, commits, file))
+
+    def _archived(self, meta: Any) -> Iterator[tuple[str, str, Mapping[str, str]]]:  # noqa: ANN401
+        """Yield the same of the archived ones, in no order."""
+        yield from self._dump(lambda file: self._java().archived(meta, file))
+
+    def _java(self) -> Any:  # noqa: ANN401
+        return self._spark._jvm.io.asynclock.hudi.Commits  # noqa: SLF001
+
+    def _dump(self, write: Callable[[str], object]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+        with tempfile.TemporaryDirectory(prefix="asynclock-timeline-") as folder:
+            file = Path(folder) / "commits"
+            write(str(file))
+            schemas: list[str] = []
+            with file.open(encoding="utf-8") as lines:
+                for line in lines:
+                    commit = json.loads(line)
+                    metadata = commit["metadata"]
+                    schema = metadata.get("schema")
+                    if isinstance(schema, str):
+                        schemas.append(schema)
+                    elif schema is not None:
+                        metadata["schema"] = schemas[schema]
+                    yield commit["requested"], commit["completed"], metadata
 
     def _meta_client(self) -> Any:  # noqa: ANN401  py4j
         if self._meta is None:
@@ -300,3 +348,16 @@ def _instant(found: Any) -> Instant:  # noqa: ANN401  py4j
         action=found.getAction(),
         state=found.getState().toString(),
     )
+
+
+def _again(read: Callable[[], _Read]) -> _Read:
+    """Read once more if Hudi fails: an instant may be archived between the listing and its reading.
+
+    It also stumbles over the temporary file of a manifest that is just being written.
+    """
+    for pause in _PAUSES:
+        try:
+            return read()
+        except (Py4JJavaError, CapturedException):
+            time.sleep(pause)
+    return read()

@@ -22,12 +22,14 @@ class Committed:
             are committed in their order.
         columns: The columns that batches of that query were read with, by batch; empty if the commit does not
             say. A batch of bad rows only may have left no commit.
+        completed: Completion times of those commits, by batch.
         others: Completion time of the last batch of any other query; "" if there is none. The files of those
             are not known, since a checkpoint knows only its own.
     """
 
     last: int
     columns: dict[int, NamedTypes]
+    completed: dict[int, str]
     others: str
 
     @classmethod
@@ -40,9 +42,14 @@ class Committed:
             query_id: The query of its checkpoint; None if that has none yet.
         """
         batches = [commit for commit in commits if commit.stream == stream and commit.batch_id >= 0]
-        mine = {commit.batch_id: commit.columns for commit in batches if commit.query_id == query_id}
+        mine = {commit.batch_id: commit for commit in batches if commit.query_id == query_id}
         others = (commit.completed for commit in batches if commit.query_id != query_id)
-        return cls(last=max(mine, default=-1), columns=mine, others=max(others, default=""))
+        return cls(
+            last=max(mine, default=-1),
+            columns={batch: commit.columns for batch, commit in mine.items()},
+            completed={batch: commit.completed for batch, commit in mine.items()},
+            others=max(others, default=""),
+        )
 
 
 def stale_commits(commits: Sequence[BatchCommit]) -> list[BatchCommit]:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.hudi.columns import is_behind, is_wider
 from asynclock.spark.hudi.fit import check_properties
+from asynclock.spark.hudi.instants import WRITES
 from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.timeline import Timeline
@@ -84,6 +85,9 @@ def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataF
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
         raise _unread(spec, "there is no table yet")
+    # Before its first commit is complete a table has no columns to read.
+    if not any(instant.completed and instant.action in WRITES for instant in timeline.instants()):
+        raise _unread(spec, "nothing is committed yet")
     reader = spark.read.format("hudi").options(**read_options(spec))
     if as_of is not None:
         reader = reader.option(_AS_OF, as_of)
@@ -97,9 +101,7 @@ def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataF
     stored = reader.load(spec.table.path)
     present = set(stored.columns)
     if RECORD_KEY not in present:
-        committed = any(instant.completed for instant in timeline.instants())
-        what = f"the table is not a {spec.table.kind} table of asynclock" if committed else _NOT_YET
-        raise _unread(spec, what)
+        raise _unread(spec, f"the table is not a {spec.table.kind} table of asynclock")
     check_properties(spec, timeline.properties())
     shown = []
     for name, kind in spec.physical_types().items():

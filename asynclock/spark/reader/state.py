@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -42,7 +43,8 @@ class State:
         timeline: Its timeline.
         as_of: Completion time of the newest instant that counts; None if there is none.
         commits: The commits of batches up to then, in the order of completion.
-        groups: The stored columns of each stream, with the types in which the table shows them.
+        groups: The stored columns that are merged as one, with the types in which the table shows them: those
+            of each stream, or in a plain table all.
     """
 
     def __init__(self, spec: Spec, spark: SparkSession, as_of: str | None) -> None:
@@ -65,14 +67,13 @@ class State:
         self.timeline.refresh()
         self.commits = [one for one in self.timeline.commits if one.completed <= (self.as_of or "")]
         kinds = dict(self._frame.dtypes) if self._frame is not None else {}
-        self.groups = [
-            [
-                (name, kinds.get(name, column.type))
-                for column in stream.stored(spec.table)
-                for name in [stream.physical(column)]
-            ]
+        groups = [
+            {stream.physical(column): column.type for column in stream.stored(spec.table)}
             for stream in spec.streams
         ]
+        if spec.table.kind == "plain":
+            groups = [dict(ChainMap(*groups))]
+        self.groups = [[(name, kinds.get(name, kind)) for name, kind in group.items()] for group in groups]
 
     @contextmanager
     def rows(self, one_key_in: int) -> Iterator[Iterator[tuple[Key, list[Cells]]]]:

@@ -3,13 +3,19 @@
 The expected table is computed directly from the source files of the batches that were committed: for each
 stream the event with the newest ordering value, of equal ones the last to arrive. ``second_reader`` reads the
 files, so the result depends neither on Spark's parsers nor on the merger or the order of commits.
+
+In a plain table the streams write the same columns, and its merge may go by the order of their commits. So
+there the files of all streams are read in that order, and the rule of the merge is applied to them.
 """
 
 from __future__ import annotations
 
+import heapq
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,21 +28,28 @@ from asynclock.spark.reader.second_reader.values import shown
 from asynclock.spark.reader.state import State
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.files import source_files
-from asynclock.spark.spec.load import misplaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
     from asynclock.spark.hudi.instants import BatchCommit, Instant
     from asynclock.spark.reader.committed import NamedTypes
-    from asynclock.spark.reader.second_reader.expected import Cells, Key
+    from asynclock.spark.reader.deletes import StreamDeletes
+    from asynclock.spark.reader.second_reader.expected import Cells, Key, Rule, Types
     from asynclock.spark.reader.second_reader.rows import Layout
     from asynclock.spark.source.files import SourceFile
+    from asynclock.spark.spec.kinds import Merge
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 SAMPLE: Final = 20
+_RULES: Final[Mapping[Merge, Rule]] = {
+    "splice": "newest",
+    "event_time": "newest",
+    "commit_time": "last",
+    "partial_update": "last but nulls",
+}
 READ_WHOLE: Final = 1 << 30
 """Every key is compared if the source files have at most this many bytes."""
 
@@ -138,14 +151,14 @@ def validate(
         one_key_in: Compare one key in this many; 1: every key. None: every key if the sources have at
             most 1 GiB, else about as many keys as 1 GiB has.
 
+    A plain table is compared in the same way: each key has one row in a partition, which the rule of the
+    merge makes of its events in the order of their commits. So where nothing differs, keys are unique and
+    under ``event_time`` no ordering value has gone back.
+
     Raises:
-        SpecError: The table is a plain one.
         ConfigError: A source file has a compression that only Hadoop can read, or the table cannot be read as
             of that instant any more, or not yet.
     """
-    if spec.table.kind == "plain":
-        reason = "only splice tables are compared with their sources, stream by stream; nothing was compared"
-        raise misplaced(spec, ("table", "kind"), spec.table.kind, reason)
     table = State(spec, spark, as_of)
     commits = table.commits
     sources = {stream.name: source_files(spark, stream.source) for stream in spec.streams}
@@ -158,16 +171,21 @@ def validate(
         tempfile.TemporaryDirectory(prefix="asynclock-validate-") as folder,
     ):
         expected = Expected(
-            Path(folder), table.groups, one_key_in=one_key_in, key_columns=len(spec.table.key)
+            Path(folder),
+            table.groups,
+            one_key_in=one_key_in,
+            key_columns=len(spec.table.key),
+            in_one_partition=spec.table.kind == "splice",
+            rule=_RULES[spec.table.merge],
         )
         try:
             deletes = Deletes(spec, spark, table.timeline, commits)
-            streams = [
-                _Sources(spec, number, spark, Path(folder), table).read(
-                    sources[stream.name], expected, deletes
-                )
-                for number, stream in enumerate(spec.streams)
+            readers = [
+                _Sources(spec, number, spark, Path(folder), table) for number in range(len(spec.streams))
             ]
+            steps = [reader.steps(sources[reader.name], expected, deletes) for reader in readers]
+            for _, take in heapq.merge(*steps, key=itemgetter(0)):
+                take()
             expected.compare(stored)
             differences = [
                 Difference(
@@ -183,16 +201,17 @@ def validate(
             keys, differing = expected.keys(), expected.count()
         finally:
             expected.close()
+    owned = {stream.physical(column) for stream in spec.streams for column in stream.owned(spec.table)}
     stale, repeated = stale_commits(commits), repeated_batches(commits)
     suspects = {commit.requested: commit for commit in (*stale, *repeated)}
     return ValidationReport(
         as_of=table.as_of,
         keys=keys,
-        columns=len(shared) + sum(len(stream.owned(spec.table)) for stream in spec.streams),
+        columns=len(shared) + len(owned),
         one_key_in=one_key_in,
         differences=differing,
         sample=tuple(differences),
-        streams=tuple(streams),
+        streams=tuple(reader.report() for reader in readers),
         stale_commits=tuple(stale),
         repeated_batches=tuple(repeated),
         changing_commits=tuple(commit for commit in suspects.values() if table.was_changed_by(commit)),
@@ -207,44 +226,59 @@ class _Sources:
     def __init__(self, spec: Spec, number: int, spark: SparkSession, folder: Path, table: State) -> None:
         self._spec = spec
         self._stream: StreamSpec = spec.streams[number]
+        self.name = self._stream.name
         self._checkpoint = Checkpoint(spec, self._stream, spark)
-        self._committed = Committed.of(table.commits, self._stream.name, self._checkpoint.query_id())
+        self._committed = Committed.of(table.commits, self.name, self._checkpoint.query_id())
         self._number = number
         self._spark = spark
         self._folder = folder
-        self._kinds = [kind for _, kind in table.groups[number]]
+        self._group = number if spec.table.kind == "splice" else 0
+        self._columns = table.groups[self._group]
         self._readings: dict[NamedTypes, _Reading] = {}
-        self._events = self._bad = 0
+        self._files = self._events = self._bad = 0
+        self._unread: list[str] = []
 
-    def read(self, files: list[SourceFile], expected: Expected, deletes: Deletes) -> StreamValidation:
-        """Add every event of the files to what is expected, and the deletes between them."""
+    def steps(
+        self, files: list[SourceFile], expected: Expected, deletes: Deletes
+    ) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Yield for each file when its batch was committed, and what adds its events to what is expected.
+
+        What is yielded must be called before the next is asked for. Deletes are added between the files.
+        """
         arrivals = self._checkpoint.arrivals()
         never = max((batch for batch, _ in arrivals.values()), default=0) + 1
         # By the checkpoint, since a file that was touched later has a misleading time.
         files = sorted(files, key=lambda file: (*arrivals.get(file.url, (never, file.modified_ms)), file.url))
         due = deletes.of(self._number, self._checkpoint.query_id())
-        unread = []
+        self._files = len(files)
+        time = ""
         for file in files:
             batch, _ = arrivals.get(file.url, (never, 0))
             if batch > self._committed.last and not self._may_be_of_another_query(file):
-                unread.append(file.url)
+                self._unread.append(file.url)
                 continue
-            committed = batch <= self._committed.last
-            columns = self._committed.columns.get(batch) if committed else ()
-            due.before(batch if committed else None, expected)
-            with file.local(self._spark, self._folder) as path:
-                self._take(path, columns, expected)
-        due.before(None, expected)
+            time = max(time, self._committed.completed.get(batch, ""))
+            yield time, partial(self._read, file, batch, due, expected)
+        yield time, partial(due.before, None, expected)
+
+    def report(self) -> StreamValidation:
+        """Return what was read."""
         changes = self._checkpoint.unread_changes()
         return StreamValidation(
-            stream=self._stream.name,
-            files=len(files),
+            stream=self.name,
+            files=self._files,
             events=self._events,
             bad_rows=self._bad,
-            unread_files=tuple(sorted(unread)),
+            unread_files=tuple(sorted(self._unread)),
             changed_files=changes.changed,
             hidden_files=changes.hidden,
         )
+
+    def _read(self, file: SourceFile, batch: int, due: StreamDeletes, expected: Expected) -> None:
+        committed = batch <= self._committed.last
+        due.before(batch if committed else None, expected)
+        with file.local(self._spark, self._folder) as path:
+            self._take(path, self._committed.columns.get(batch) if committed else (), expected)
 
     def _take(self, path: Path, columns: NamedTypes | None, expected: Expected) -> None:
         before = self._events, self._bad
@@ -253,7 +287,7 @@ class _Sources:
                 good = sum(1 for _ in self._events_of(path, ()))
                 self._events, self._bad = before[0], self._bad + good
             else:
-                expected.add(self._number, self._events_of(path, columns))
+                expected.add(self._group, self._events_of(path, columns))
         except BadFileError:
             self._events, self._bad = before[0], before[1] + 1
 
@@ -269,7 +303,7 @@ class _Sources:
     def _events_of(self, path: Path, columns: NamedTypes) -> Iterator[tuple[Key, Any, Cells]]:
         reading = self._readings.get(columns)
         if reading is None:
-            reading = self._readings[columns] = _Reading(self._spec, self._stream, columns, self._kinds)
+            reading = self._readings[columns] = _Reading(self._spec, self._stream, columns, self._columns)
         for row in rows(path, self._stream, reading.layout):
             if isinstance(row, Good):
                 self._events += 1
@@ -281,15 +315,16 @@ class _Sources:
 class _Reading:
     """How files are read whose batch had certain columns, and how their values stand in the table now."""
 
-    def __init__(self, spec: Spec, stream: StreamSpec, columns: NamedTypes, kinds: list[str]) -> None:
+    def __init__(self, spec: Spec, stream: StreamSpec, columns: NamedTypes, group: Types) -> None:
         self.layout: Layout = layout_of(spec, stream, columns)
         names, types = self.layout.names, self.layout.types
         self._shared = len(spec.table.shared_columns)
         ordering = columns[0][0] if columns else stream.ordering
         self._rank = names.index(ordering)
         self._cells: list[tuple[int | None, bool]] = []
-        for column, kind in zip(stream.stored(spec.table), kinds, strict=True):
-            name = ordering if column.name == stream.ordering else column.name
+        own = {stream.physical(column): column.name for column in stream.stored(spec.table)}
+        for stored, kind in group:
+            name = ordering if own.get(stored) == stream.ordering else own.get(stored, "")
             place = names.index(name, self._shared) if name in names[self._shared :] else None
             self._cells.append((place, kind == "double" and types.get(name) == "int"))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -15,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock._text import escaped
 from asynclock.errors import AcquireTimeoutError
 from asynclock.spark.cancel import Cancellable
+from asynclock.spark.faults import Backoff, is_passing, sentence
+from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.columns import is_behind, stored_columns
 from asynclock.spark.hudi.instants import (
-    CLEAN,
     CLUSTERED,
     CLUSTERING,
     COMPACTED,
     COMPACTION,
     DELTA_COMMIT,
-    SAVEPOINT,
     WRITES,
 )
 from asynclock.spark.hudi.locks import check_url, refuse_other_locks
@@ -33,6 +34,14 @@ from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.session import exact_times
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import ServicesReport
+from asynclock.spark.services.due import (
+    count_commits,
+    count_since,
+    is_cleaning_due,
+    newest_commit,
+    planned,
+    unkept,
+)
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.writer.columns import declare_columns
 from asynclock.spark.writer.reservation import Gate
@@ -44,7 +53,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from asynclock import sync
-    from asynclock.spark.hudi.instants import Instant
     from asynclock.spark.spec.model import Spec
 
 log = logging.getLogger(__name__)
@@ -137,6 +145,7 @@ class Compaction:
         self, spec: Spec, spark: SparkSession, on_event: Callable[[str], object] | None = None
     ) -> None:
         self.done: list[str] = []
+        self._planned_at = ""  # the newest commit at the last plan; Hudi makes none where no log has rows
         self._spec = spec
         self._spark = spark
         self._on_event = on_event
@@ -150,18 +159,20 @@ class Compaction:
         """
         _refuse_clustering(self._spec, self._timeline)
         instants = self._timeline.instants()
-        planned = _planned(instants, COMPACTION)
-        since = _count_since(instants, DELTA_COMMIT, COMPACTED)
-        if not planned and since < self._spec.services.compact_every_commits:
+        plans = planned(instants, COMPACTION)
+        since = count_since(instants, DELTA_COMMIT, COMPACTED)
+        newest = newest_commit(instants)
+        if not plans and (since < self._spec.services.compact_every_commits or newest == self._planned_at):
             return
         options = compaction_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
         declare_columns(self._spec, self._spark, self._timeline)
         with write_client(self._spec, self._spark, options) as client:
             empty = self._spark._jvm.org.apache.hudi.common.util.Option.empty  # noqa: SLF001  no public way
-            if not planned:
+            if not plans:
                 client.scheduleCompaction(empty())
-                planned = _planned(self._timeline.instants(), COMPACTION)
-            for instant in planned:
+                self._planned_at = newest
+                plans = planned(self._timeline.instants(), COMPACTION)
+            for instant in plans:
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 result = client.compact(instant)
                 if self._lacks_columns(result):
@@ -204,17 +215,17 @@ class Clustering:
         Until a plan is carried out, writes of its files fail and are tried again.
         """
         instants = self._timeline.instants()
-        planned = _planned(instants, CLUSTERING)
+        plans = planned(instants, CLUSTERING)
         every = self._spec.services.cluster_every_commits
-        since = sum(_count_since(instants, action, CLUSTERED) for action in WRITES)
-        if not planned and (every is None or since < every):
+        since = sum(count_since(instants, action, CLUSTERED) for action in WRITES)
+        if not plans and (every is None or since < every):
             return
         options = clustering_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
         with write_client(self._spec, self._spark, options) as client:
-            if not planned:
+            if not plans:
                 client.scheduleClustering(self._spark._jvm.org.apache.hudi.common.util.Option.empty())  # noqa: SLF001
-                planned = _planned(self._timeline.instants(), CLUSTERING)
-            for instant in planned:
+                plans = planned(self._timeline.instants(), CLUSTERING)
+            for instant in plans:
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 client.cluster(instant, True)
                 self.done.append(instant)
@@ -236,6 +247,7 @@ class Cleaning:
     ) -> None:
         self.rounds = 0
         self.rolled_back: list[str] = []
+        self._cleaned_at = ""  # the newest commit at the last cleaning
         self._spec = spec
         self._spark = spark
         self._on_event = on_event
@@ -252,20 +264,34 @@ class Cleaning:
         dead = [instant.requested for instant in self._timeline.silent(SILENCE_MS)]
         instants = self._timeline.instants()
         services = self._spec.services
-        clean = _count_since(instants, COMPACTED, CLEAN) > 0
-        archive = _completed(instants) > services.archive_max_commits and _completed(_unkept(instants)) > 0
+        newest = newest_commit(instants)
+        if not newest:
+            return  # without the schema of a commit Hudi makes no write client
+        clean = is_cleaning_due(instants, services.retain_commits) and newest != self._cleaned_at
+        before = count_commits(instants)
+        archive = before > services.archive_max_commits and count_commits(unkept(instants)) > 0
         if not (dead or clean or archive):
             return
         with write_client(self._spec, self._spark, self._options) as client:
             if dead or clean:
                 client.clean()  # starts with the rollback of dead writers
+                self._cleaned_at = newest
             if archive:
+                self._remove_torn_manifests()
                 client.archive()
         self.rounds += 1
         self._tell_rolled_back(dead)
         if archive:
-            left = _completed(self._timeline.instants())
-            _tell(self._on_event, f"archived {_completed(instants) - left} commits, {left} are left active")
+            left = count_commits(self._timeline.instants())
+            _tell(self._on_event, f"archived {before - left} commits, {left} are left active")
+
+    def _remove_torn_manifests(self) -> None:
+        """Remove the temporary file of an archiver that died: Hudi takes it for a manifest and fails."""
+        folder = f"{self._spec.table.path}/.hoodie/timeline/history"
+        files = HadoopFiles(self._spark)
+        for name in files.names(folder):
+            if re.fullmatch(r"manifest_\d+\..+", name):
+                files.delete(f"{folder}/{name}")
 
     def _tell_rolled_back(self, dead: list[str]) -> None:
         left = {instant.requested for instant in self._timeline.instants() if instant.action in WRITES}
@@ -298,6 +324,7 @@ class _Leader:
         self._spark = spark
         self._stop = stop
         self._once = once
+        self._backoff = Backoff()
 
     def work(self) -> None:
         try:
@@ -315,7 +342,8 @@ class _Leader:
         lease.on_lost(lambda _: steps.cancel())
         gate = Gate(self._spec, self._client, lease, f"service {self.name}")
         looked = False
-        while True:
+        wait = _LOOK_SECONDS
+        while wait:
             if gate.wait(self._stop) or not looked:
                 looked = True
                 RestoreMark(self._spec, self._spark).refuse()
@@ -323,16 +351,23 @@ class _Leader:
                 return
             with steps.running():
                 lease.check()
-                self._step(lease)
-            if self._once or self._stop.wait(_LOOK_SECONDS):
+                wait = self._step(lease)
+            if self._stop.wait(wait):
                 return
 
-    def _step(self, lease: sync.Lease) -> None:
+    def _step(self, lease: sync.Lease) -> float:
+        """Do what is due; return the seconds until the next step, which may repeat this one."""
         try:
             self._service.step()
-        except Exception:
+        except Exception as error:
             lease.check()  # the job may have failed because the lease was lost
-            raise
+            seconds = self._backoff.next() if is_passing(error) else None
+            if seconds is None:
+                raise
+            log.warning("%s: %s; tries again in %.1f s", self.name, sentence(error), seconds)
+            return seconds
+        self._backoff.reset()
+        return 0.0 if self._once else _LOOK_SECONDS
 
 
 @contextlib.contextmanager
@@ -356,32 +391,6 @@ def write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> It
 def _refuse_clustering(spec: Spec, timeline: Timeline) -> None:
     if spec.table.buckets:
         timeline.refuse_clustering()
-
-
-def _planned(instants: list[Instant], action: str) -> list[str]:
-    return [
-        instant.requested for instant in instants if instant.action == action and instant.completed is None
-    ]
-
-
-def _count_since(instants: list[Instant], action: str, mark: str) -> int:
-    """Return the number of completed instants of ``action`` since the last completed one of ``mark``."""
-    last = max((instant.requested for instant in instants if _is_done(instant, mark)), default="")
-    return sum(_is_done(instant, action) and (instant.completed or "") > last for instant in instants)
-
-
-def _completed(instants: list[Instant]) -> int:
-    return sum(_is_done(instant, DELTA_COMMIT) or _is_done(instant, COMPACTED) for instant in instants)
-
-
-def _unkept(instants: list[Instant]) -> list[Instant]:
-    """Return the instants before the oldest savepoint; Hudi archives no later ones."""
-    oldest = min((instant.requested for instant in instants if _is_done(instant, SAVEPOINT)), default=None)
-    return [instant for instant in instants if oldest is None or instant.requested < oldest]
-
-
-def _is_done(instant: Instant, action: str) -> bool:
-    return instant.action == action and instant.completed is not None
 
 
 def _tell(on_event: Callable[[str], object] | None, sentence: str) -> None:

@@ -109,7 +109,7 @@ class Splice:
     def committed(self, stream: str, batch_id: int, *, query_id: str | None = None) -> bool:
         """Return whether that batch is on the timeline, the archived one included."""
         self._timeline.refresh()
-        return self._timeline.find(stream, query_id or self._query_id(), batch_id) is not None
+        return self._timeline.has(stream, query_id or self._query_id(), batch_id)
 
     def write(
         self,
@@ -252,7 +252,7 @@ class Splice:
     ) -> bool:
         self._timeline.refresh()
         self._check_table(stream)
-        if batch_id is not None and self._timeline.find(stream.name, query_id, batch_id):
+        if batch_id is not None and self._timeline.has(stream.name, query_id, batch_id):
             log.info("batch %d of stream %s is committed already: skipped", batch_id, stream.name)
             return False
         self._announce(stream.name, query_id)

@@ -13,9 +13,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._text import printable
-from asynclock.errors import AcquireTimeoutError, BackendError
+from asynclock.errors import AcquireTimeoutError, AsyncLockError, BackendError
 from asynclock.spark.cancel import Cancellable
-from asynclock.spark.errors import BadRowsError
+from asynclock.spark.errors import BadRowsError, StreamFailedError
+from asynclock.spark.faults import RETRIES, Backoff, is_passing, sentence
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import spread
 from asynclock.spark.report import BatchReport, StreamReport
@@ -66,7 +67,8 @@ class StreamWriter:
         stream: The stream to write.
         spark: The session, shared by all stream writers of a run.
         client: The locks.
-        stop: Ends this writer when set; the writer sets it when it fails.
+        stop: Ends this writer when set.
+        fail_fast: Set ``stop`` when this writer fails, which ends the others too.
         once: End once every file that exists now is committed.
         on_batch: Called after each batch.
 
@@ -87,6 +89,7 @@ class StreamWriter:
         client: sync.LockClient,
         *,
         stop: threading.Event,
+        fail_fast: bool,
         once: bool,
         on_batch: Callable[[BatchReport], object] | None,
     ) -> None:
@@ -98,6 +101,7 @@ class StreamWriter:
         self._spark = spark
         self._client = client
         self._stop = stop
+        self._fail_fast = fail_fast
         self._once = once
         self._on_batch = on_batch
         self._source = Source(spec, stream, spark)
@@ -111,6 +115,9 @@ class StreamWriter:
         self._query: StreamingQuery | None = None
         self._batches = Cancellable(spark, f"asynclock stream {stream.name} {uuid.uuid4()}")
         self._failure: BaseException | None = None
+        self._backoff = Backoff()
+        self._retries = 0
+        self._tried: BatchReport | None = None
 
     def work(self) -> None:
         """Wait for the lease, write the stream, release; ``error`` then says how it ended."""
@@ -122,8 +129,20 @@ class StreamWriter:
                 if self._once and not self._stop.is_set():
                     self._tell_unread_changes()
         except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
-            self.error = error
-            self._stop.set()
+            self.error = error  # what follows asks the JVM, which may have ended
+            self.error = self._named(error)
+            self.report = dataclasses.replace(self.report, error=sentence(error))
+            log.error("stream %s has failed and ended: %s", self.name, self.report.error)  # noqa: TRY400  raised by the run
+            if self._fail_fast:
+                self._stop.set()
+
+    def _named(self, error: BaseException) -> BaseException:
+        """Return the error with the name of the stream, and without the pages of the JVM's stack."""
+        if isinstance(error, AsyncLockError) or not isinstance(error, Exception):
+            return error
+        named = StreamFailedError(stream=self.name, reason=sentence(error), passing=is_passing(error))
+        named.__cause__ = error
+        return named
 
     def _acquire(self) -> sync.Lease | None:
         started = time.monotonic()
@@ -146,7 +165,7 @@ class StreamWriter:
         gate = Gate(self._spec, self._client, lease, f"stream {self.name}")
         lease.on_lost(self._abandon)
         try:
-            while self._pass(gate) and self._run_query(lease, gate):
+            while self._attempt(lease, gate):
                 pass
         finally:
             # A stopped query counts as ended while its batch is still running.
@@ -154,6 +173,45 @@ class StreamWriter:
             self.report = dataclasses.replace(self.report, seconds=time.monotonic() - started)
         if lease.lost is not None:
             raise lease.lost
+
+    def _attempt(self, lease: sync.Lease, gate: Gate) -> bool:
+        """Run a query to its end; return whether to run another, after a reservation or an error that passes.
+
+        The next query goes on as after a crash: with the first batch that its checkpoint does not have, which
+        is skipped if it is on the timeline, because an attempt may fail after its commit.
+        """
+        self._query = None
+        try:
+            lease.check()
+            return self._pass(gate) and self._run_query(lease, gate)
+        except Exception as error:  # noqa: BLE001  raised again, unless it passes
+            # A job of the failed attempt must not run on beside the next one.
+            self._batches.settle()
+            self._pause(error, lease)
+            return not self._stop.is_set()
+
+    def _pause(self, error: Exception, lease: sync.Lease) -> None:
+        """Wait before the next attempt; raise ``error`` if there is none."""
+        if lease.lost is not None:
+            raise lease.lost
+        if self._query is not None and self._query.lastProgress is not None:
+            self._backoff.reset()  # it has worked since the last failure
+        seconds = self._backoff.next() if is_passing(error) else None
+        if seconds is None:
+            raise error
+        self._retries += 1
+        self.report = dataclasses.replace(self.report, retries=self.report.retries + 1)
+        log.warning(
+            "stream %s: %s; retry %d of %d in %.1f s",
+            self.name,
+            sentence(error),
+            self._backoff.retries,
+            RETRIES,
+            seconds,
+        )
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self._stop.wait(min(left, _STOP_SECONDS)):
+            lease.check()
 
     def _pass(self, gate: Gate) -> bool:
         """Wait while the table is reserved, then look at the table anew; return whether to go on."""
@@ -269,28 +327,32 @@ class StreamWriter:
     def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> BatchReport:
         started = time.monotonic()
         waited, self._waited = self._waited, 0.0
-        rows = bad = 0
-        skipped = self._splice.committed(self.name, batch_id)
-        if not skipped:
+        done = BatchReport(
+            stream=self.name,
+            batch_id=batch_id,
+            rows=0,
+            quarantined=0,
+            skipped=True,
+            seconds=0.0,
+            reservation_seconds=waited,
+            retries=self._retries,
+        )
+        if not self._splice.committed(self.name, batch_id):
             with self._source.settled(frame) as parsed:
                 rows, bad = self._inspect(parsed)
                 self._tell_unnamed_columns()
+                done = dataclasses.replace(done, rows=rows, quarantined=bad, skipped=False)
                 if bad:
                     self._put_aside(parsed, batch_id, bad)
-                if rows > bad:
-                    events = self._source.good(parsed)
-                    self._splice.write(events, self.name, batch_id=batch_id, lease=lease)
-        if skipped or rows > bad:
-            self._checkpoint.bind(self._splice.table_id)
-        return BatchReport(
-            stream=self.name,
-            batch_id=batch_id,
-            rows=rows,
-            quarantined=bad,
-            skipped=skipped,
-            seconds=time.monotonic() - started,
-            reservation_seconds=waited,
-        )
+                self._tried = done
+                # Without a good row too: a batch that is not on the timeline could not be told from one
+                # that was never read.
+                self._splice.write(self._source.good(parsed), self.name, batch_id=batch_id, lease=lease)
+        elif self._tried is not None and self._tried.batch_id == batch_id:
+            # An earlier attempt of this run committed the batch and failed afterwards.
+            done = dataclasses.replace(self._tried, reservation_seconds=waited, retries=self._retries)
+        self._checkpoint.bind(self._splice.table_id)
+        return dataclasses.replace(done, seconds=time.monotonic() - started)
 
     def _inspect(self, parsed: DataFrame) -> tuple[int, int]:
         counts: Any = parsed.agg(F.count("*"), F.count(REASON)).first()
@@ -316,6 +378,8 @@ class StreamWriter:
         log.warning("stream %s: %d bad rows of batch %d are in %s", self.name, rows, batch_id, folder)
 
     def _count(self, done: BatchReport) -> None:
+        self._retries = 0
+        self._backoff.reset()
         before = self.report
         self.report = dataclasses.replace(
             before,

@@ -31,8 +31,10 @@ def run(
     *,
     streams: Iterable[str] | None = None,
     once: bool = False,
+    fail_fast: bool = False,
     spark: SparkSession | None = None,
     on_batch: Callable[[BatchReport], object] | None = None,
+    on_report: Callable[[RunReport], object] | None = None,
     stop: threading.Event | None = None,
 ) -> RunReport:
     """Write streams into the table until the run is stopped.
@@ -40,14 +42,20 @@ def run(
     Each stream waits for its lease ``stream/<name>`` and holds it across its batches, so a second run of
     the same spec is a warm standby. On SIGINT and SIGTERM (in the main thread) and when ``stop`` is set,
     every stream finishes its batch and releases its lease; a batch that takes longer than a minute is
-    cancelled, and the next run writes it. The first stream that fails stops the others.
+    cancelled, and the next run writes it.
+
+    An error of the store, of Spark or of Hudi's commit lock that passes by itself is met with another
+    attempt at the batch, up to eight times in a row and later each time. A stream that fails for good ends
+    alone and releases its lease; the others go on, and its error is raised when they have ended.
 
     Args:
         spec: The table, its locks and streams.
         streams: Names of the streams to write; None: all.
         once: End once every file that exists now is committed.
+        fail_fast: Stop all streams as soon as one fails.
         spark: A session with Hudi and the merger; None: as ``session_for`` gives it.
         on_batch: Called after each batch, in the thread of its stream; must be quick.
+        on_report: Called with the report at the end, also where a stream has failed.
         stop: Set it to end the run.
 
     Raises:
@@ -57,6 +65,8 @@ def run(
         LeaseLostError: A stream's lease was lost; its jobs were cancelled, its unfinished batch is not
             committed and will be rolled back by the cleaning service.
         BadRowsError: A batch has bad rows where ``on_bad_row`` is ``fail``; nothing of it was written.
+        StreamFailedError: A stream met an error that does not pass, or too many in a row. If several
+            streams failed, the error of the first one by the order of ``streams`` has notes on the others.
     """
     chosen = [stream.name for stream in spec.streams] if streams is None else list(dict.fromkeys(streams))
     for name in chosen:
@@ -69,7 +79,16 @@ def run(
         spark = resources.enter_context(session_for(spec, app, spark=spark))
         resources.enter_context(stopped_by_signals(stop))
         writers = [
-            StreamWriter(spec, spec.stream(name), spark, client, stop=stop, once=once, on_batch=on_batch)
+            StreamWriter(
+                spec,
+                spec.stream(name),
+                spark,
+                client,
+                stop=stop,
+                fail_fast=fail_fast,
+                once=once,
+                on_batch=on_batch,
+            )
             for name in chosen
         ]
         threads = [threading.Thread(target=writer.work, name=f"stream-{writer.name}") for writer in writers]
@@ -79,12 +98,15 @@ def run(
         while any(thread.is_alive() for thread in threads):
             for thread in threads:
                 thread.join(_WAKE_SECONDS)
+    report = RunReport(streams=tuple(writer.report for writer in writers), seconds=time.monotonic() - started)
+    if on_report is not None:
+        on_report(report)
     errors = [writer.error for writer in writers if writer.error is not None]
     for error in errors[1:]:
         errors[0].add_note(f"another stream of this run failed as well: {error}")
     if errors:
         raise errors[0]
-    return RunReport(streams=tuple(writer.report for writer in writers), seconds=time.monotonic() - started)
+    return report
 
 
 @contextlib.contextmanager

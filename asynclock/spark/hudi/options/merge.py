@@ -41,6 +41,8 @@ def merge(spec: Spec, use: Use, query_type: QueryType) -> Iterator[Option]:
             hoodie.DATASOURCE_WRITE_OPERATION, "upsert", "Rows are merged by key; an insert repeats keys."
         )
         yield _combine(use)
+    if use == "write":
+        yield _option(hoodie.ALLOW_EMPTY_COMMIT, "true", "Every batch leaves an instant, also without a row.")
     if use == "sql":
         yield _option(
             hoodie.SPARK_SQL_INSERT_INTO_OPERATION, "upsert", "INSERT INTO merges by key, like a stream."

@@ -1,5 +1,5 @@
 # ruff: noqa: S608  the only names put into SQL are numbered tables of our own
-"""The table as its sources want it: of each key and stream the newest event, in a file on disk.
+"""The table as its sources want it: what each key's events make of it, stream by stream, in a file on disk.
 
 However many keys there are, memory stays the same: SQLite keeps them, in a folder of the caller's.
 """
@@ -14,7 +14,7 @@ import sqlite3
 import zlib
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from asynclock.spark.reader.second_reader.rows import BadFileError
 from asynclock.spark.reader.second_reader.values import shown
@@ -24,14 +24,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Types = Sequence[tuple[str, str]]
+Rule = Literal["newest", "last", "last but nulls"]
+"""Which of two events with one key and stream counts: the one with the newer ordering value, of equal ones
+the later to arrive; the later to arrive; or of each column the last value that is not null."""
 Key = tuple[Any, ...]
 Cells = tuple[Any, ...]
 
 ONE_ROW: Final = "one row"
 _INSERT: Final = (
     "INSERT INTO events_{0} VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE"
-    " SET rank = excluded.rank, cells = excluded.cells WHERE excluded.rank >= rank"
+    " SET rank = excluded.rank, cells = {1} WHERE {2}"
 )
+_RULES: Final = {
+    "newest": ("excluded.cells", "excluded.rank >= rank"),
+    "last": ("excluded.cells", "TRUE"),
+    "last but nulls": ("filled(excluded.cells, cells)", "TRUE"),
+}
 _CHUNK: Final = 2000
 
 
@@ -44,19 +52,31 @@ class Expected:
         one_key_in: Of so many keys one is kept, chosen by its checksum; 1: all are.
         key_columns: Of the columns that a key is given with, so many of the first are the key itself and the
             rest its partition; None: all.
+        in_one_partition: Whether a key in two partitions is a difference.
+        rule: Which of the events with one key and stream counts.
     """
 
     def __init__(
-        self, folder: Path, streams: Sequence[Types], *, one_key_in: int = 1, key_columns: int | None = None
+        self,
+        folder: Path,
+        streams: Sequence[Types],
+        *,
+        one_key_in: int = 1,
+        key_columns: int | None = None,
+        in_one_partition: bool = True,
+        rule: Rule = "newest",
     ) -> None:
         self._streams = [tuple(columns) for columns in streams]
         self._one_key_in = one_key_in
         self._key_columns = key_columns
+        self._unique = key_columns if in_one_partition else None
+        self._rule = _RULES[rule]
         self._store = sqlite3.connect(folder / "expected.sqlite", isolation_level=None)
         # A comparison that is killed starts anew: nothing in this file is worth a sync.
         self._store.execute("PRAGMA synchronous = OFF")
         for number in range(len(self._streams)):
             self._store.execute(f"CREATE TABLE events_{number} (key TEXT PRIMARY KEY, rank, cells BLOB)")
+        self._store.create_function("filled", 2, _filled)
         self._store.execute("CREATE TABLE found (key TEXT PRIMARY KEY, times INTEGER, itself TEXT)")
         self._store.execute("CREATE TABLE differing (key TEXT, place INTEGER, expected TEXT, found TEXT)")
         self._store.execute("BEGIN")
@@ -78,7 +98,7 @@ class Expected:
         self._store.execute("SAVEPOINT file")
         try:
             for chunk in _chunks(self._rows(events)):
-                self._store.executemany(_INSERT.format(stream), chunk)
+                self._store.executemany(_INSERT.format(stream, *self._rule), chunk)
         except BadFileError:
             self._store.execute("ROLLBACK TO file")
             raise
@@ -101,7 +121,7 @@ class Expected:
             text = _text_of(key)
             self._store.execute(
                 "INSERT INTO found VALUES (?, 1, ?) ON CONFLICT (key) DO UPDATE SET times = times + 1",
-                (text, _text_of(key[: self._key_columns])),
+                (text, _text_of(key[: self._unique])),
             )
             place = 0
             known = False
@@ -186,6 +206,12 @@ def same(expected: object, found: object) -> bool:
             return math.isnan(expected) and math.isnan(found)
         return expected == found and math.copysign(1, expected) == math.copysign(1, found)
     return type(expected) is type(found) and expected == found
+
+
+def _filled(newer: bytes, older: bytes) -> bytes:
+    """What is null in the newer cells is taken from the older ones."""
+    pairs = zip(pickle.loads(newer), pickle.loads(older), strict=True)  # noqa: S301  written by add()
+    return pickle.dumps(tuple(old if new is None else new for new, old in pairs))
 
 
 def _chunks(rows: Iterator[tuple[str, Any, bytes]]) -> Iterator[list[tuple[str, Any, bytes]]]:

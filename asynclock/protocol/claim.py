@@ -1,0 +1,128 @@
+"""What a client has written or may have written to hold a lock, and how it is freed (rules 2, 3 and 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from asynclock.errors import BackendError, ConfigError, RecordCorruptError
+from asynclock.protocol.decisions import Displaced, displaced
+from asynclock.protocol.objects import Attempt
+
+if TYPE_CHECKING:
+    from asynclock.protocol.decisions import Seen
+    from asynclock.protocol.objects import LockObjects
+    from asynclock.record import LockRecord
+
+
+class Claim:
+    """The writes of one acquisition or of one held lock that may still land, or have landed last.
+
+    An equal nonce proves that a record is one of them; an equal owner does not. A lock that is handed over
+    brings its claim along: the receiver's writes join it, and whatever then stands is settled in one way.
+
+    Attributes:
+        doubtful: A write may have freed or taken over the lock unseen: another's record proves no loss.
+    """
+
+    def __init__(self, objects: LockObjects, key: str, *landed: Attempt) -> None:
+        self._objects = objects
+        self._key = key
+        self._by_nonce: dict[str | None, Attempt] = {each.record.nonce: each for each in landed}
+        self._freeing: set[str | None] = set()
+        self.doubtful = False
+
+    async def write(self, attempt: Attempt, *, timeout: float) -> BackendError | None:
+        """Like ``LockObjects.write``, and remember the attempt, unless nothing was written."""
+        self._by_nonce[attempt.record.nonce] = attempt
+        try:
+            return await self._objects.write(self._key, attempt, timeout=timeout)
+        except BackendError:
+            self._by_nonce.pop(attempt.record.nonce, None)
+            raise
+        finally:  # also where a delayed cancellation is raised
+            self.doubtful |= attempt.unseen and not attempt.spent
+
+    def recognise(self, seen: Seen) -> Attempt | None:
+        """Return the attempt that ``seen`` shows to have landed, and note its version; else None."""
+        if seen.record is None or seen.record.expired or seen.record.nonce is None:
+            return None
+        attempt = self._by_nonce.get(seen.record.nonce)
+        if attempt is not None:
+            attempt.version = seen.version
+        return attempt
+
+    def open_on(self, base: str | None) -> bool:
+        """Whether an attempt on ``base`` may still land."""
+        return any(each.version is None and each.base == base for each in self._by_nonce.values())
+
+    def settle_on(self, attempt: Attempt) -> None:
+        """Keep only ``attempt``, which has landed, and those based on it: the others cannot land any more."""
+        kept = {nonce: each for nonce, each in self._by_nonce.items() if each.base == attempt.version}
+        self._by_nonce = {attempt.record.nonce: attempt, **kept}
+
+    def forget(self) -> None:
+        """Forget all attempts: their base is gone."""
+        self._by_nonce.clear()
+
+    def last(self) -> Attempt | None:
+        """Return the latest attempt, or None."""
+        return next(reversed(self._by_nonce.values()), None)
+
+    def note_settled(self) -> None:
+        """Note that store time has reached every token of these (rule 11)."""
+        for each in self._by_nonce.values():
+            each.settled_at = None
+
+    async def free(
+        self, head: Attempt, *, limit: float | None = None, through: LockObjects | None = None
+    ) -> Attempt | Displaced | None:
+        """Write a free record, so that nothing of this claim is held or can still land (rule 3).
+
+        It is conditional on the version that ``head`` made, or was based on if it is not known to have
+        landed: success makes every write that is still under way on that version fail. If the version is
+        gone, the object is read once, and freed if it shows one of these attempts. Repeated with backoff
+        while the outcome is unknown, for ``limit`` seconds; None: L plus a request timeout. Where this
+        claim's event loop is closed, the requests go ``through`` other objects.
+
+        Returns:
+            The write that freed the lock; or what stands in its place; or None if the store did not say.
+        """
+        objects, loop = through or self._objects, asyncio.get_running_loop()
+        until = loop.time() + (objects.timing.clean_up_for if limit is None else limit)
+        pause = objects.timing.poll_interval / 4
+        unsettled = [each.settled_at for each in self._by_nonce.values() if each.settled_at is not None]
+        # No successor may build on a token from the future: drop our fields, as Hudi does (rule 11).
+        keep_token = objects.until_settled(max(unsettled, default=None)) <= 0
+        while True:
+            await objects.pace(self._key)
+            base = head.base if head.version is None else head.version
+            nonce = objects.fresh_nonce() if keep_token else None
+            attempt = Attempt(head.record.released(nonce=nonce), base, objects.now())
+            self._freeing.add(nonce)
+            try:
+                if await objects.write(self._key, attempt) is None:
+                    return attempt
+                self.doubtful |= attempt.unseen
+                seen = await objects.read(self._key)
+            except RecordCorruptError as corrupt:
+                return Displaced(f"its object is corrupt: {corrupt.reason}")
+            except (BackendError, ConfigError):
+                pass  # try again, even after a refusal: permissions and credentials come back
+            else:
+                if seen.record is not None and self._has_freed(seen.record, head.record.owner):
+                    return Attempt(seen.record, base, attempt.sent, seen.version)
+                if seen.version != base:
+                    mine = self.recognise(seen)
+                    if mine is None:
+                        return displaced(seen, head.record.owner, proven=not self.doubtful)
+                    head = mine
+                    continue
+            if loop.time() >= until or objects.closed is not None:
+                return None
+            await asyncio.sleep(objects.jittered(pause))
+            pause = min(pause * 2, objects.timing.renew_interval)
+
+    def _has_freed(self, record: LockRecord, owner: str) -> bool:
+        """Whether a record was written by ``free`` for ``owner``, not by an operator."""
+        return record.expired and record.owner == owner and record.nonce in self._freeing

@@ -1,0 +1,123 @@
+"""Which errors pass by themselves, what an error says in one sentence, and how long to wait before a retry.
+
+Hudi and Spark wrap an error in several others, so all its causes are looked at.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+
+from asynclock._text import escaped
+from asynclock.errors import AsyncLockError, BackendUnavailableError, OutcomeUnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RETRIES: Final = 8
+"""Most retries in a row: with the delays below about a minute of waiting, two at most."""
+_SHORTEST_SECONDS: Final = 0.05
+_FIRST_SECONDS: Final = 1.0
+_LONGEST_SECONDS: Final = 30.0
+
+_HUDI: Final = "org.apache.hudi.exception."
+# Java's classes, subclasses included.
+_PASSING: Final = frozenset({
+    "java.io.IOException",  # what Hadoop makes of a store that is slow, throttling (429) or down (5xx)
+    "java.util.concurrent.TimeoutException",
+    f"{_HUDI}HoodieLockException",  # the commit lock was not acquired in time
+    f"{_HUDI}HoodieHeartbeatException",  # the driver was paused for so long that the write counts as dead
+})  # fmt: skip
+# These are IOExceptions too, but the next attempt would meet them again.
+_LASTING: Final = frozenset({
+    "java.io.ObjectStreamException",
+    "java.nio.file.AccessDeniedException",
+    "org.apache.hadoop.security.AccessControlException",
+    "org.apache.hadoop.fs.UnsupportedFileSystemException",
+    "org.apache.hadoop.fs.s3a.AWSBadRequestException",
+    "org.apache.hadoop.fs.s3a.UnknownStoreException",
+    f"{_HUDI}HoodieClusteringUpdateException",
+})  # fmt: skip
+# Spark says only in words that a task failed because its executor, or what it had stored, was lost.
+_LOST: Final = ("ExecutorLostFailure", "FetchFailed(", "MetadataFetchFailedException")
+_SHOWN: Final = 500
+_DEPTH: Final = 50  # causes may form a circle
+
+
+def is_passing(error: BaseException) -> bool:
+    """Return whether the work that ended with ``error`` may succeed if it is simply repeated."""
+    if isinstance(error, AsyncLockError):
+        return isinstance(error, (BackendUnavailableError, OutcomeUnknownError))
+    passing = False
+    try:
+        for cause in _causes(error):
+            kinds = set(_kinds(cause))
+            if kinds & _LASTING:
+                return False
+            message = cause.getMessage() or ""
+            passing = passing or bool(kinds & _PASSING) or any(word in message for word in _LOST)
+    except Py4JError:  # the JVM has ended
+        return False
+    return passing
+
+
+def sentence(error: BaseException) -> str:
+    """Return what an error says, in one line: for an error of the JVM its innermost cause."""
+    text = type(error).__name__
+    with suppress(Py4JError):  # the JVM may have ended
+        text = str(error) if isinstance(error, AsyncLockError) else f"{text}: {error}"
+        for cause in _causes(error):
+            text = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+    line = " ".join(text.split())
+    return escaped(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}...")
+
+
+class Backoff:
+    """Delays between the attempts at one piece of work, longer and longer, and random so that writers spread.
+
+    Source: "full jitter", AWS Architecture Blog, Exponential Backoff And Jitter (2015).
+    """
+
+    def __init__(self) -> None:
+        self._rng = random.Random()  # noqa: S311  spreads attempts, hides nothing
+        self.retries = 0
+
+    def next(self) -> float | None:
+        """Return the seconds to wait before the next attempt; None if there were enough attempts."""
+        if self.retries >= RETRIES:
+            return None
+        longest = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2**self.retries)
+        self.retries += 1
+        return self._rng.uniform(_SHORTEST_SECONDS, longest)
+
+    def reset(self) -> None:
+        """Begin anew: the work has succeeded."""
+        self.retries = 0
+
+
+def _causes(error: BaseException) -> Iterator[Any]:
+    """Yield the Java exception behind ``error`` and its causes, the outermost first."""
+    if isinstance(error, Py4JJavaError):
+        found: Any = error.java_exception
+    elif isinstance(error, CapturedException):
+        found = error._origin  # noqa: SLF001  no public way to the exception itself
+        if isinstance(found, Py4JJavaError):
+            found = found.java_exception
+    else:
+        return
+    for _ in range(_DEPTH):
+        if found is None:
+            return
+        yield found
+        found = found.getCause()
+
+
+def _kinds(cause: Any) -> Iterator[str]:  # noqa: ANN401  py4j
+    kind = cause.getClass()
+    while kind is not None:
+        yield kind.getName()
+        kind = kind.getSuperclass()

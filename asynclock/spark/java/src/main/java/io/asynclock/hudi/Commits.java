@@ -1,0 +1,123 @@
+package io.asynclock.hudi;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonGenerator;
+import java.io.ByteArrayInputStream;
+import java.io.Closeable;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.io.Writer;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import org.apache.avro.generic.GenericRecord;
+import org.apache.hudi.common.model.HoodieCommitMetadata;
+import org.apache.hudi.common.table.HoodieTableMetaClient;
+import org.apache.hudi.common.table.timeline.ArchivedTimelineLoader;
+import org.apache.hudi.common.table.timeline.HoodieArchivedTimeline.LoadMode;
+import org.apache.hudi.common.table.timeline.HoodieInstant;
+import org.apache.hudi.common.table.timeline.HoodieTimeline;
+
+/**
+ * Writes the commits of a table into a file, one JSON object a line: {@code requested}, {@code completed} and
+ * {@code metadata}, which has asynclock's entries and {@code schema}. A schema is written once; later lines have its
+ * number, counted from 0.
+ *
+ * <p>A timeline may have any number of commits, each with statistics of all files that it wrote. So no more than one is
+ * kept in memory at a time, and none is handed over call by call.
+ */
+public final class Commits implements Closeable {
+
+  private static final String PREFIX = "asynclock.";
+  private static final String SCHEMA = "schema";
+  // A compaction completes as a commit too, without asynclock's entries.
+  private static final Set<String> ACTIONS =
+      Set.of(HoodieTimeline.DELTA_COMMIT_ACTION, HoodieTimeline.COMMIT_ACTION);
+
+  private final HoodieTableMetaClient table;
+  private final JsonGenerator lines;
+  private final Map<String, Integer> schemas = new HashMap<>();
+
+  private Commits(HoodieTableMetaClient table, String file) throws IOException {
+    this.table = table;
+    Writer writer = Files.newBufferedWriter(Path.of(file), StandardCharsets.UTF_8);
+    lines = new JsonFactory().createGenerator(writer);
+    lines.setRootValueSeparator(null);
+  }
+
+  /** Writes the completed commits of {@code timeline}, a part of the active timeline, in its order. */
+  public static void active(HoodieTableMetaClient table, HoodieTimeline timeline, String file) throws IOException {
+    try (Commits commits = new Commits(table, file)) {
+      for (HoodieInstant instant : timeline.getInstants()) {
+        if (ACTIONS.contains(instant.getAction())) {
+          commits.write(instant.requestedTime(), instant.getCompletionTime(), timeline.readCommitMetadata(instant));
+        }
+      }
+    }
+  }
+
+  /** Writes the commits of the archived timeline, in no order. */
+  public static void archived(HoodieTableMetaClient table, String file) throws IOException {
+    ArchivedTimelineLoader loader = table.getTimelineLayout().getTimelineFactory().createArchivedTimelineLoader();
+    try (Commits commits = new Commits(table, file)) {
+      loader.loadInstants(table, null, LoadMode.METADATA, Commits::isCommit, commits::write);
+    } catch (UncheckedIOException wrapped) {
+      throw wrapped.getCause();
+    }
+  }
+
+  private static boolean isCommit(GenericRecord entry) {
+    return ACTIONS.contains(entry.get("action").toString());
+  }
+
+  private void write(String requested, GenericRecord entry) {
+    ByteBuffer buffer = (ByteBuffer) entry.get("metadata");
+    byte[] bytes = new byte[buffer.remaining()];
+    buffer.duplicate().get(bytes);
+    String completed = entry.get("completionTime").toString();
+    HoodieInstant instant = table.getInstantGenerator().createNewInstant(
+        HoodieInstant.State.COMPLETED, entry.get("action").toString(), requested, completed);
+    try {
+      HoodieCommitMetadata metadata = table.getCommitMetadataSerDe().deserialize(
+          instant, new ByteArrayInputStream(bytes), () -> bytes.length == 0, HoodieCommitMetadata.class);
+      write(requested, completed, metadata);
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+
+  // Hudi reads archived files in parallel.
+  private synchronized void write(String requested, String completed, HoodieCommitMetadata metadata)
+      throws IOException {
+    lines.writeStartObject();
+    lines.writeStringField("requested", requested);
+    lines.writeStringField("completed", completed);
+    lines.writeObjectFieldStart("metadata");
+    for (Map.Entry<String, String> entry : metadata.getExtraMetadata().entrySet()) {
+      if (entry.getKey().startsWith(PREFIX)) {
+        lines.writeStringField(entry.getKey(), entry.getValue());
+      }
+    }
+    String schema = metadata.getMetadata(SCHEMA);
+    if (schema != null) {
+      Integer number = schemas.putIfAbsent(schema, schemas.size());
+      if (number == null) {
+        lines.writeStringField(SCHEMA, schema);
+      } else {
+        lines.writeNumberField(SCHEMA, number);
+      }
+    }
+    lines.writeEndObject();
+    lines.writeEndObject();
+    lines.writeRaw('\n');
+  }
+
+  @Override
+  public void close() throws IOException {
+    lines.close();
+  }
+}

@@ -1,0 +1,423 @@
+"""What the AWS SDK says of a bucket is what requests do: addresses, signatures, certificates, proxies."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from aiohttp import web
+
+from asynclock.backend import Absent, Stored
+from asynclock.backends import open_backend
+from asynclock.backends._s3_sdk import BucketAccess, SdkSettings, find_bucket
+from asynclock.errors import BackendUnavailableError, ConfigError, UnsupportedBackendError
+from asynclock.testing.proxy import TapProxy
+from tests.faults.credentials import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.laboratory.servers import Server
+
+SETTINGS: Final = SdkSettings(
+    region="eu-west-1",
+    endpoint_url=None,
+    path_style=None,
+    credentials=("AKID", "secret", "token"),
+    ca_file=None,
+    allow_http=False,
+    trust_env=False,
+)
+OUTPOST: Final = "test-accessp-o0b1d075431d83bebde8xz5w8ijx1qzlbp3i3kuse10--op-s3"
+EXPRESS: Final = "locks--usw2-az1--x-s3"
+ODD: Final = "a b+c%2Fd~é*'()!&=?#;:@,$[]{}|^`\"<>\\.json"
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    """Return a machine whose configuration says nothing of AWS."""
+    for name in (
+        "AWS_ENDPOINT_URL",
+        "AWS_ENDPOINT_URL_S3",
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        "AWS_CA_BUNDLE",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    return Machine(monkeypatch, tmp_path)
+
+
+def _find(bucket: str, **changed: Any) -> BucketAccess:  # noqa: ANN401  settings are of any type
+    names = SdkSettings.__slots__
+    settings = SdkSettings(**{name: changed.get(name, getattr(SETTINGS, name)) for name in names})
+
+    async def find() -> BucketAccess:
+        access = await find_bucket(bucket, settings)
+        await access.aclose()
+        return access
+
+    return asyncio.run(find())
+
+
+@pytest.mark.parametrize(
+    ("bucket", "variables", "config", "url"),
+    [
+        ("bucket", {}, "", "https://bucket.s3.eu-west-1.amazonaws.com"),
+        ("with.dots", {}, "", "https://s3.eu-west-1.amazonaws.com/with.dots"),
+        ("bucket", {"AWS_USE_FIPS_ENDPOINT": "true"}, "", "https://bucket.s3-fips.eu-west-1.amazonaws.com"),
+        (
+            "bucket",
+            {"AWS_USE_DUALSTACK_ENDPOINT": "true"},
+            "",
+            "https://bucket.s3.dualstack.eu-west-1.amazonaws.com",
+        ),
+        (
+            "bucket",
+            {},
+            "s3 =\n  use_accelerate_endpoint = true\n",
+            "https://bucket.s3-accelerate.amazonaws.com",
+        ),
+        ("name-abcdefgh-s3alias", {}, "", "https://name-abcdefgh-s3alias.s3.eu-west-1.amazonaws.com"),
+        (OUTPOST, {}, "", f"https://{OUTPOST}.op-0b1d075431d83bebd.s3-outposts.eu-west-1.amazonaws.com"),
+        (
+            "bucket",
+            {"AWS_ENDPOINT_URL": "https://store.example:9000"},
+            "",
+            "https://store.example:9000/bucket",
+        ),
+        ("bucket", {"AWS_ENDPOINT_URL": "https://10.0.0.7"}, "", "https://10.0.0.7/bucket"),
+        ("bucket", {}, "endpoint_url = https://10.0.0.7\n", "https://10.0.0.7/bucket"),
+        (
+            "bucket",
+            {"AWS_ENDPOINT_URL_S3": "https://store.example"},
+            "s3 =\n  addressing_style = virtual\n",
+            "https://bucket.store.example",
+        ),
+        ("bucket", {}, "s3 =\n  addressing_style = path\n", "https://s3.eu-west-1.amazonaws.com/bucket"),
+        ("bucket", {}, "s3 =\n  signature_version = s3\n", "https://bucket.s3.eu-west-1.amazonaws.com"),
+    ],
+    ids=[
+        "plain",
+        "dots",
+        "FIPS",
+        "dual-stack",
+        "accelerated",
+        "access point",
+        "outpost",
+        "endpoint",
+        "endpoint by number",
+        "endpoint of the file",
+        "style of the file, in the host",
+        "style of the file, in the path",
+        "an older signature",
+    ],
+)
+def test_a_bucket_is_where_the_sdk_says(
+    machine: Machine, bucket: str, variables: dict[str, str], config: str, url: str
+) -> None:
+    """Its address follows the SDK's rules, with what the environment and the configuration file say."""
+    machine.write("config", f"[default]\n{config}")
+    machine.set(**variables)
+
+    assert _find(bucket).url == url
+
+
+@pytest.mark.parametrize(
+    ("changed", "url"),
+    [
+        ({"region": "us-east-1"}, "https://bucket.s3.amazonaws.com"),
+        ({"region": "cn-north-1"}, "https://bucket.s3.cn-north-1.amazonaws.com.cn"),
+        ({"region": "us-gov-west-1"}, "https://bucket.s3.us-gov-west-1.amazonaws.com"),
+        ({"path_style": False}, "https://bucket.s3.eu-west-1.amazonaws.com"),
+        ({"path_style": True}, "https://s3.eu-west-1.amazonaws.com/bucket"),
+        ({"endpoint_url": "https://store.example"}, "https://store.example/bucket"),
+        ({"endpoint_url": "https://store.example", "path_style": False}, "https://bucket.store.example"),
+        ({"endpoint_url": "http://[::1]:9000"}, "http://[::1]:9000/bucket"),
+    ],
+)
+@pytest.mark.usefixtures("machine")
+def test_options_lead_to_the_bucket(changed: dict[str, object], url: str) -> None:
+    """Region, endpoint and path style decide together."""
+    assert _find("bucket", **changed).url == url
+
+
+@pytest.mark.parametrize(
+    ("bucket", "region", "scope"),
+    [
+        ("bucket", "eu-west-1", "eu-west-1/s3/aws4_request"),
+        (OUTPOST, "eu-west-1", "eu-west-1/s3-outposts/aws4_request"),
+        (EXPRESS, "us-west-2", "us-west-2/s3express/aws4_request"),
+    ],
+    ids=["bucket", "outpost", "directory bucket without a session"],
+)
+def test_requests_are_signed_for_where_they_go(
+    machine: Machine, bucket: str, region: str, scope: str
+) -> None:
+    """Region and service of the signature are those that the SDK signs for; the session token is signed."""
+    machine.set(AWS_S3_DISABLE_EXPRESS_SESSION_AUTH="true")
+    access = _find(bucket, region=region)
+
+    headers = asyncio.run(access.sign("PUT", f"{access.url}/a.json", {"If-Match": '"1"'}, b"body"))
+
+    credential, names, _ = headers["Authorization"].split(", ")
+    assert credential.endswith(scope)
+    assert {"host", "if-match", "x-amz-content-sha256", "x-amz-security-token"} <= set(
+        names.removeprefix("SignedHeaders=").split(";")
+    )
+    assert headers["X-Amz-Security-Token"] == "token"
+    assert headers["X-Amz-Content-SHA256"] == hashlib.sha256(b"body").hexdigest()
+
+
+def test_a_certificate_of_the_environment_that_is_missing_is_told(machine: Machine) -> None:
+    """AWS_CA_BUNDLE that names no file of certificates is an error that says so."""
+    machine.set(AWS_CA_BUNDLE="/nowhere.pem")
+
+    with pytest.raises(ConfigError, match="AWS_CA_BUNDLE"):
+        _find("bucket")
+
+
+async def test_a_certificate_of_the_environment_is_trusted(minio_tls: Server, machine: Machine) -> None:
+    """AWS_CA_BUNDLE counts where the option ca_file is not given."""
+    machine.set(AWS_CA_BUNDLE=minio_tls.ca_file)
+    backend = open_backend(f"{minio_tls.url}/trusted", **minio_tls.options | {"ca_file": None})
+
+    assert isinstance(await backend.get("nothing.json"), Absent)
+    await backend.aclose()
+
+
+async def test_a_proxy_gets_its_password_and_no_request_that_it_may_not_have(
+    minio: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """User and password in HTTP_PROXY reach the proxy only; hosts in NO_PROXY are asked directly."""
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with TapProxy(minio.endpoint) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("//", "//me:secret@"))
+        counts = []
+        for direct in ("", "127.0.0.1"):
+            monkeypatch.setenv("NO_PROXY", direct)
+            backend = open_backend(f"{minio.url}/proxied", **minio.options, trust_env=True)
+            await backend.put(f"{uuid.uuid4()}.json", b"body")
+            await backend.aclose()
+            counts.append(len(proxy.journal))
+
+    assert counts == [1, 1]
+    expected = base64.b64encode(b"me:secret").decode()
+    assert proxy.journal[0].headers["proxy-authorization"] == f"Basic {expected}"
+
+
+async def test_a_request_bears_what_stores_ask_for(minio: Server, machine: Machine) -> None:
+    """A write has the checksum that retaining buckets need; each request has the SDK's user agent."""
+    machine.set(AWS_SDK_UA_APP_ID="nightly-locks")
+    async with TapProxy(minio.endpoint) as proxy:
+        backend = open_backend(f"{minio.url}/headers-{uuid.uuid4()}", **minio.through(proxy.url))
+        await backend.put_if_absent("a.json", b"body")
+        await backend.get("a.json")
+        await backend.aclose()
+
+    write, read = (tap.headers for tap in proxy.journal)
+    assert write["content-md5"] == base64.b64encode(hashlib.md5(b"body").digest()).decode()  # noqa: S324
+    assert (write["content-type"], write["if-none-match"]) == ("application/json", "*")
+    assert "content-md5" not in read
+    for headers in (write, read):
+        assert "Botocore" in headers["user-agent"]
+        assert "app/nightly-locks" in headers["user-agent"]
+        assert headers["accept-encoding"] == "identity"
+
+
+@pytest.fixture(params=["minio", "moto"])
+def moto_or_minio(request: pytest.FixtureRequest) -> Server:
+    """Return each of two dialects of S3."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.mark.parametrize("folder", ["odd", "folder with blank", "per%20cent"])
+async def test_keys_of_any_characters_are_one_object_for_all(moto_or_minio: Server, folder: str) -> None:
+    """A key is encoded once, as the SDK does it: both see the same object, and listings name it."""
+    from aiobotocore.session import get_session  # noqa: PLC0415  only here
+
+    prefix = f"{folder}-{uuid.uuid4()}"
+    keys = moto_or_minio.options
+    backend = open_backend(f"{moto_or_minio.url}", **keys)
+    for key in (f"{prefix}/{ODD}", f"{prefix}/+ +.json"):
+        written = await backend.put_if_absent(key, b"1")
+        await backend.put_if_match(key, b"2", written.version)
+    async with get_session().create_client(
+        "s3",
+        region_name="us-east-1",
+        endpoint_url=moto_or_minio.endpoint,
+        aws_access_key_id=keys["access_key_id"],
+        aws_secret_access_key=keys["secret_access_key"],
+    ) as sdk:
+        body = (await sdk.get_object(Bucket="locks", Key=f"{prefix}/{ODD}"))["Body"]
+        assert await body.read() == b"2"
+    found = await backend.get(f"{prefix}/{ODD}")
+    listed = [entry.key async for entry in backend.list(f"{prefix}/")]
+    for key in listed:
+        await backend.delete(key)
+    left = [entry.key async for entry in backend.list(f"{prefix}/")]
+    await backend.aclose()
+
+    assert isinstance(found, Stored)
+    assert sorted(listed) == sorted([f"{prefix}/{ODD}", f"{prefix}/+ +.json"])
+    assert left == []
+
+
+async def test_a_listing_goes_on_over_pages(minio: Server) -> None:
+    """Where a listing has more than one page, each entry comes once, with its size and time."""
+    backend = open_backend(f"{minio.url}/pages-{uuid.uuid4()}", **minio.options)
+    names = [f"{number:04}.json" for number in range(1003)]
+    for start in range(0, len(names), 100):
+        await asyncio.gather(*(backend.put(name, b"12345") for name in names[start : start + 100]))
+
+    entries = [entry async for entry in backend.list("")]
+    await backend.aclose()
+
+    assert [entry.key for entry in entries] == names
+    assert {entry.size for entry in entries} == {5}
+    now = datetime.now(UTC).timestamp()
+    assert all(
+        entry.last_modified is not None and now - 300 < entry.last_modified < now + 5 for entry in entries
+    )
+
+
+@pytest.mark.usefixtures("machine")
+async def test_an_error_that_drips_in_keeps_its_code() -> None:
+    """The code decides what an answer means, so that it is awaited even where its bytes come one by one."""
+    ended = asyncio.Event()
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = b"<Error><Code>SlowDown</Code></Error>"
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n" % len(body))
+        for byte in body:
+            writer.write(bytes((byte,)))
+            await writer.drain()
+            await asyncio.sleep(0.001)
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        backend = open_backend(
+            "s3://bucket",
+            endpoint_url=f"http://127.0.0.1:{port}",
+            access_key_id="key",
+            secret_access_key="secret",  # noqa: S106
+        )
+        with pytest.raises(UnsupportedBackendError, match="SlowDown"):
+            await backend.get("a.json")
+        await backend.aclose()
+        await ended.wait()
+
+
+class Directory:
+    """A directory bucket: makes sessions, and notes the headers of each other request."""
+
+    def __init__(self) -> None:
+        self.sessions = 0
+        self.lasts = 300.0
+        self.refuses = False
+        self.seen: list[dict[str, str]] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Answer one request."""
+        await request.read()
+        if "session" not in request.query:
+            self.seen.append({name.lower(): value for name, value in request.headers.items()})
+            return web.Response(headers={"ETag": '"1"'})
+        if self.refuses:
+            return web.Response(status=503)
+        self.sessions += 1
+        ends = datetime.now(UTC) + timedelta(seconds=self.lasts)
+        fields = {"SessionToken": f"session {self.sessions}", "SecretAccessKey": "s", "AccessKeyId": "k"}
+        fields["Expiration"] = ends.strftime("%Y-%m-%dT%H:%M:%SZ")
+        inner = "".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
+        return web.Response(
+            text=f"<CreateSessionResult><Credentials>{inner}</Credentials></CreateSessionResult>",
+            content_type="application/xml",
+        )
+
+
+@pytest.fixture
+async def directory(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Directory, dict[str, object]]]:
+    """Return a directory bucket and the options that lead to it."""
+    monkeypatch.delenv("AWS_S3_DISABLE_EXPRESS_SESSION_AUTH", raising=False)
+    service = Directory()
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", service.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    options = {"access_key_id": "a", "secret_access_key": "b", "session_token": "c", "region": "us-west-2"}
+    yield service, {"endpoint_url": f"http://127.0.0.1:{port}", **options}
+    await runner.cleanup()
+
+
+async def test_a_directory_bucket_is_used_through_a_session(
+    directory: tuple[Directory, dict[str, object]],
+) -> None:
+    """Many requests share a session; its token is signed in place of the caller's, without a checksum."""
+    service, options = directory
+    backend = open_backend(f"s3://{EXPRESS}/locks", **options)
+    await backend.put_if_absent("a.json", b"1")
+    made = service.sessions
+    for _ in range(3):
+        await backend.put_if_match("a.json", b"2", '"1"')
+    await backend.aclose()
+
+    assert service.sessions == made
+    for headers in service.seen:
+        assert headers["x-amz-s3session-token"] == f"session {made}"
+        assert "/us-west-2/s3express/aws4_request" in headers["authorization"]
+        assert "x-amz-s3session-token" in headers["authorization"]
+        assert not {"x-amz-security-token", "content-md5"} & headers.keys()
+
+
+async def test_a_session_that_ends_is_made_anew_beside_the_requests(
+    directory: tuple[Directory, dict[str, object]],
+) -> None:
+    """In the second half of a session the next one is made; while it cannot be, the present one serves on."""
+    service, options = directory
+    service.lasts = 100.0
+    backend = open_backend(f"s3://{EXPRESS}/locks", **options)
+    await backend.put_if_absent("a.json", b"1")
+    made = service.sessions
+    service.refuses = True
+    for _ in range(3):
+        await backend.put_if_match("a.json", b"2", '"1"')
+        await asyncio.sleep(0.05)
+    assert {headers["x-amz-s3session-token"] for headers in service.seen} == {f"session {made}"}
+
+    service.refuses = False
+    async with asyncio.timeout(10):
+        while service.seen[-1]["x-amz-s3session-token"] == f"session {made}":
+            await backend.put_if_match("a.json", b"2", '"1"')
+    await backend.aclose()
+
+
+async def test_a_session_that_does_not_come_is_no_write(
+    directory: tuple[Directory, dict[str, object]],
+) -> None:
+    """Where no session can be made nothing is sent to the bucket."""
+    service, options = directory
+    service.refuses = True
+    backend = open_backend(f"s3://{EXPRESS}/locks", **options)
+
+    with pytest.raises(BackendUnavailableError) as caught:
+        await backend.put_if_absent("a.json", b"1")
+    await backend.aclose()
+
+    assert caught.value.written == "no"
+    assert service.seen == []

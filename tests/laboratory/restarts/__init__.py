@@ -1,0 +1,1 @@
+"""Drivers that are killed, restored and given new schemas, against an oracle without Spark."""

@@ -1,0 +1,107 @@
+"""Processes of ``asynclock pipeline``, each in a group of its own, which is what gets killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+COMMAND: Final = Path(sys.executable).with_name("asynclock")
+PATIENCE: Final = 1800.0
+_SHOWN: Final = 2_000
+
+
+class DriverError(Exception):
+    """A process did what it must not."""
+
+
+class Driver:
+    """One process that runs the command until it is killed or stopped.
+
+    Args:
+        name: Name of the log, too.
+        folder: Where it runs.
+        arguments: Of the command, after ``pipeline``.
+    """
+
+    def __init__(self, name: str, folder: Path, *arguments: str) -> None:
+        self.name = name
+        self.arguments = arguments
+        self._log = folder / f"{name}.log"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [COMMAND, "pipeline", *arguments],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def check(self) -> None:
+        """Raise if the process has ended by itself."""
+        if self._process.poll() is not None:
+            raise DriverError(f"{self.name} ended with {self._process.returncode}: {self.tail()}")
+
+    def kill(self) -> None:
+        """Kill Python and its JVM at once."""
+        self.check()
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Ask for an orderly end and await it; a process that has only begun may end by the signal."""
+        self.check()
+        self._process.terminate()
+        try:
+            code = self._process.wait(PATIENCE)
+        finally:
+            self.abandon()
+        if code not in {0, -signal.SIGTERM}:
+            raise DriverError(f"{self.name} ended with {code}: {self.tail()}")
+
+    def abandon(self) -> None:
+        """Leave no process behind, whatever has happened."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def tail(self) -> str:
+        """Return the end of the log."""
+        return self._log.read_text(errors="replace")[-_SHOWN:]
+
+
+def call(name: str, folder: Path, *arguments: str) -> str:
+    """Run the command to its end, which must be a success, and return its standard output."""
+    with (folder / f"{name}.log").open("ab") as log:
+        done = subprocess.run(
+            [COMMAND, "pipeline", *arguments],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            timeout=PATIENCE,
+            check=False,
+            text=True,
+        )
+    if done.returncode:
+        log_text = (folder / f"{name}.log").read_text(errors="replace")[-_SHOWN:]
+        raise DriverError(f"{' '.join(arguments)} ended with {done.returncode}: {done.stdout} {log_text}")
+    return done.stdout
+
+
+def until(folder: Path, before: int, seconds: float) -> None:
+    """Return when the table has other instants than ``before``, at the latest after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while instants(folder) == before and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def instants(folder: Path) -> int:
+    """Return a number that changes with each step of an instant on the timeline."""
+    timeline = folder / "table" / ".hoodie" / "timeline"
+    return hash(frozenset(path.name for path in timeline.glob("*"))) if timeline.is_dir() else 0

@@ -1,0 +1,82 @@
+"""What a writer knows of the batches that are committed, however many and however old they are."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors.exceptions.captured import NumberFormatException
+
+from asynclock.spark.hudi import timeline
+from asynclock.spark.services.leaders import Cleaning
+from asynclock.spark.writer.splice import Splice
+from tests.spark.pipeline_kit import Pipeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
+    """An empty pipeline."""
+    return Pipeline(tmp_path, spark)
+
+
+def test_batches_are_known_in_any_order_of_their_numbers(pipeline: Pipeline) -> None:
+    """Numbers given in no order are found one by one, archived or not, by an old and a new writer."""
+    spec = pipeline.spec()
+    frame = pipeline.spark.createDataFrame([("N1", 1, 1, "n")], "k string, at bigint, x int, note string")
+    rng = random.Random(7)
+    numbers = rng.sample(range(20), 6)
+    old = Splice(spec, pipeline.spark)
+    for number in numbers:
+        assert old.write(frame, "a", batch_id=number, query_id="q")
+    Cleaning(spec, pipeline.spark).step()
+    assert len(pipeline.timeline(spec).instants()) < len(numbers)
+
+    for splice in (old, Splice(spec, pipeline.spark)):
+        assert [one for one in range(-1, 21) if splice.committed("a", one, query_id="q")] == sorted(numbers)
+        assert not splice.committed("a", numbers[0], query_id="r")
+        assert not splice.committed("b", numbers[0], query_id="q")
+    assert not old.write(frame, "a", batch_id=numbers[0], query_id="q")
+    commits = pipeline.timeline(spec).commits
+    assert [commit.batch_id for commit in commits] == numbers
+    assert len({commit.table_id for commit in commits}) == 1
+
+
+def test_an_archiver_that_died_in_a_manifest_does_not_end_archiving(pipeline: Pipeline) -> None:
+    """Hudi takes the temporary file for a manifest and fails; the next archiver removes it."""
+    spec = pipeline.spec()
+    frame = pipeline.spark.createDataFrame([("N1", 1, 1, "n")], "k string, at bigint, x int, note string")
+    splice = Splice(spec, pipeline.spark)
+    for number in range(6):
+        assert splice.write(frame, "a", batch_id=number, query_id="q")
+    history = pipeline.folder / "table" / ".hoodie" / "timeline" / "history"
+    history.mkdir(exist_ok=True)
+    (history / "manifest_1.9a30a4c4-dea7-4c4d-9f1e-d6585672be63").write_bytes(b"")
+    with pytest.raises(NumberFormatException):
+        pipeline.timeline(spec).refresh()
+
+    Cleaning(spec, pipeline.spark).step()
+
+    assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == list(range(6))
+    assert len(pipeline.timeline(spec).instants()) < 6
+
+
+def test_a_manifest_that_is_being_written_is_waited_for(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that meets the temporary file of a living archiver looks again a little later."""
+    spec = pipeline.spec()
+    frame = pipeline.spark.createDataFrame([("N1", 1, 1, "n")], "k string, at bigint, x int, note string")
+    assert Splice(spec, pipeline.spark).write(frame, "a", batch_id=0, query_id="q")
+    history = pipeline.folder / "table" / ".hoodie" / "timeline" / "history"
+    history.mkdir(exist_ok=True)
+    torn = history / "manifest_1.9a30a4c4-dea7-4c4d-9f1e-d6585672be63"
+    torn.write_bytes(b"")
+    monkeypatch.setattr(timeline.time, "sleep", lambda _: torn.unlink(missing_ok=True))
+
+    assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0]
