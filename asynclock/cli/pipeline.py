@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from asynclock.lease import Lease
     from asynclock.spark.reader.validation import ValidationReport
     from asynclock.spark.report import BatchReport, RunReport, ServicesReport
+    from asynclock.spark.services.repair import RepairReport
 
 _wait = click.option(
     "--wait", type=float, metavar="S", help="Longest wait for work in flight; default: no limit."
@@ -131,6 +132,34 @@ def validate_table(spec: str, as_of: str | None, *, as_json: bool) -> int:
         report = validate(loaded, spark, as_of=as_of)
     print_json(report) if as_json else _print_validation(report)
     return DONE if report.ok else NO
+
+
+@pipeline_group.command("sql")
+@click.argument("spec")
+@click.option("--name", help="Name of the view; default: that of the table's folder.")
+def print_sql(spec: str, *, name: str | None) -> int:
+    """Print the SQL that puts the table of SPEC into a catalog, to be read and changed by statements."""
+    from asynclock.spark import load_spec  # noqa: PLC0415  needs the extra
+    from asynclock.spark.hudi.session import SQL_EXTENSION  # noqa: PLC0415
+    from asynclock.spark.reader.sql import ddl  # noqa: PLC0415
+
+    statements = ddl(load_spec(spec), name=name)
+    click.echo(f"-- For sessions with {SQL_EXTENSION} in spark.sql.extensions, before Hudi's own extension.")
+    for statement in statements:
+        click.echo(f"{statement};")
+    return DONE
+
+
+@pipeline_group.command("repair")
+@click.argument("spec")
+@json_option
+def repair_table(spec: str, *, as_json: bool) -> int:
+    """Undo what a foreign write or plan has done to the table of SPEC, while its streams wait."""
+    from asynclock.spark import load_spec, repair  # noqa: PLC0415  needs the extra
+
+    report = repair(load_spec(spec))
+    print_json(report) if as_json else _print_repair(report)
+    return DONE
 
 
 @pipeline_group.command("explain")
@@ -308,6 +337,20 @@ def _print_services(report: ServicesReport) -> None:
     )
 
 
+def _print_repair(report: RepairReport) -> None:
+    for file in report.files:
+        click.echo(f"removed {file}, which was outside of the buckets")
+    for plan in report.plans:
+        click.echo(f"removed the clustering plan {plan}")
+    if report.guarded:
+        click.echo("put the guard into the table's properties")
+    if report.rejected:
+        click.echo(
+            f"{report.rejected} rows without a key or an ordering value are kept in {report.rejected_folder}"
+        )
+    click.echo("nothing to repair" if report.nothing else f"{report.rows} rows moved into the buckets")
+
+
 def _print_validation(report: ValidationReport) -> None:
     for found in report.sample:
         key = ", ".join(f"{name}={value!r}" for name, value in found.key.items())
@@ -325,6 +368,8 @@ def _print_validation(report: ValidationReport) -> None:
         f"{len(report.stale_commits)} commits by stale holders, {len(report.repeated_batches)} repeated "
         f"batches, {len(report.pending)} pending instants, {len(report.leftovers)} leftovers"
     )
+    for file in report.stray_files:
+        click.echo(f"{file} is outside of the buckets, so every write fails; run asynclock pipeline repair")
     for commit in report.changing_commits:
         click.echo(
             f"{commit.stream}: the commit {commit.requested} of batch {commit.batch_id} under token "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.errors import BadRowsError as BadRowsError
 from asynclock.spark.errors import ClusteringPlanError as ClusteringPlanError
+from asynclock.spark.errors import StrayFilesError as StrayFilesError
 from asynclock.spark.errors import StreamFailedError as StreamFailedError
 from asynclock.spark.errors import TableBusyError as TableBusyError
 from asynclock.spark.errors import UnfinishedRestoreError as UnfinishedRestoreError
@@ -25,8 +26,10 @@ from asynclock.spark.spec.model import Spec as Spec
 if TYPE_CHECKING:
     from asynclock.spark.hudi.running import session_for as session_for
     from asynclock.spark.reader.snapshot import read as read
+    from asynclock.spark.reader.sql import register as register
     from asynclock.spark.reader.validation import validate as validate
     from asynclock.spark.services.leaders import run_services as run_services
+    from asynclock.spark.services.repair import repair as repair
     from asynclock.spark.services.savepoints import delete_savepoint as delete_savepoint
     from asynclock.spark.services.savepoints import restore as restore
     from asynclock.spark.services.savepoints import savepoint as savepoint
@@ -40,6 +43,7 @@ __all__ = [
     "Explanation",
     "Spec",
     "Splice",
+    "StrayFilesError",
     "StreamFailedError",
     "TableBusyError",
     "UnfinishedRestoreError",
@@ -47,6 +51,8 @@ __all__ = [
     "explain",
     "load_spec",
     "read",
+    "register",
+    "repair",
     "reserve",
     "restore",
     "run",
@@ -61,6 +67,8 @@ __all__ = [
 _NEEDS_SPARK: Final = {
     "Splice": "writer.splice",
     "read": "reader.snapshot",
+    "register": "reader.sql",
+    "repair": "services.repair",
     "delete_savepoint": "services.savepoints",
     "reserve": "writer.reservation",
     "restore": "services.savepoints",

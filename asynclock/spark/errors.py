@@ -107,6 +107,25 @@ class ClusteringPlanError(AsyncLockError):
         self.path, self.instant, self.state = path, instant, state
 
 
+class StrayFilesError(AsyncLockError):
+    """The table has files outside of its buckets, with which every write fails; nothing was written.
+
+    Attributes:
+        path: The table.
+        files: Paths of the files, below the table.
+    """
+
+    _fields = ("path", "files")
+
+    def __init__(self, *, path: str, files: tuple[str, ...]) -> None:
+        super().__init__(
+            f"the splice table {path} has files outside of its buckets, {len(files)} in all, such as "
+            f"{files[0]}: every write fails with them; nothing was written. Something wrote them without the "
+            "table's options. Stop it, and run asynclock pipeline repair, which moves their rows into buckets"
+        )
+        self.path, self.files = path, files
+
+
 class TableBusyError(AcquireTimeoutError):
     """A reservation gave up, because work on the table did not end in time.
 

@@ -25,7 +25,7 @@ HOOKS: Final = {
     },
     # Of aiohttp; docs/backends says why.
     "backends": {"session._retry_connection"},
-    # PySpark has no public way to its JVM, nor to the context that runs, if there is one.
+    # PySpark has no public way to its JVM, to an exception of that, nor to the context that runs.
     "spark": {
         "_jvm",
         "_jsc",
@@ -34,6 +34,7 @@ HOOKS: Final = {
         "_jsparkSession",
         "SparkContext._active_spark_context",
         "SparkContext._ensure_initialized",
+        "error._origin",
     },
 }
 """By package, or by the module that is in none: what it uses of others that they do not document."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.hudi import hoodie
+from asynclock.spark.hudi.guard import guard_properties
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.streams import run
@@ -111,6 +113,20 @@ class Pipeline:
         timeline = Timeline(self.spark, spec.table.path)
         timeline.refresh()
         return timeline
+
+    def unguard(self, spec: Spec) -> None:
+        """Make the table one of an earlier version, whose properties had no guard."""
+        jvm: Any = self.spark._jvm
+        names, entries = jvm.java.util.HashSet(), jvm.java.util.Properties()
+        for name in guard_properties(spec):
+            names.add(name)
+        kind = "SIMPLE" if spec.table.partition_by else "NON_PARTITION"
+        entries.setProperty(hoodie.TABLE_KEYGENERATOR_TYPE, kind)
+        meta = self.timeline(spec)._meta_client()
+        folder = meta.getMetaPath()
+        table_config = jvm.org.apache.hudi.common.table.HoodieTableConfig
+        table_config.delete(meta.getStorage(), folder, names)
+        table_config.update(meta.getStorage(), folder, entries)
 
     def forget_last_batch(self, stream: str) -> int:
         """What a kill between the commit of a batch and its checkpoint leaves behind."""

@@ -214,6 +214,7 @@ def test_key_that_is_stored_twice_is_reported(pipeline: Pipeline) -> None:
 
     Splice(spec, pipeline.spark).write(frame.replace("here", "there"), "a")
     moved = validate(spec, pipeline.spark)
+    pipeline.unguard(spec)
     plain = snapshot(spec, pipeline.spark).where("k = 'N2'").withColumn(RECORD_KEY, F.col("k"))
     plain.write.format("hudi").options(
         **{

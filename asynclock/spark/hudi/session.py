@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 # asynclock/spark/java/pom.xml builds the merger against the same artifact.
 HUDI_BUNDLE: Final = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
+SQL_EXTENSION: Final = "io.asynclock.hudi.SpliceExtensions"
 BUNDLE_VARIABLE: Final = "ASYNCLOCK_HUDI_BUNDLE"
 MERGER_JAR: Final = Path(__file__).parents[1] / "jars" / "asynclock-hudi.jar"
 
@@ -48,7 +49,8 @@ _EXTENSIONS: Final = "spark.sql.extensions"
 STATIC: Final = {
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
-    _EXTENSIONS: "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+    # Ours first: it rewrites the statements on splice tables before Hudi's own takes them.
+    _EXTENSIONS: f"{SQL_EXTENSION},org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
 }
 """Settings that no running Spark can be given."""
@@ -57,6 +59,8 @@ RUNTIME: Final = {"spark.sql.session.timeZone": "UTC", **EXACT_TIMES}
 _HUDI: Final = {
     **STATIC,
     **RUNTIME,
+    # A cached relation would keep showing the files of its first query beside running streams.
+    "spark.sql.filesourceTableRelationCacheSize": "0",
     # Hudi measures records with jol, which would start processes that fail to attach to this JVM.
     "spark.driver.extraJavaOptions": "-Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true",
     "spark.ui.showConsoleProgress": "false",

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
-from asynclock.spark.errors import ClusteringPlanError
+from asynclock.spark.errors import ClusteringPlanError, StrayFilesError
+from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.columns import Stored, stored_columns, union
 from asynclock.spark.hudi.instants import CLUSTERING, METADATA_PREFIX, WRITES, BatchCommit, Instant
 from asynclock.spark.hudi.ranges import Ranges
@@ -53,6 +54,7 @@ class Timeline:
         self._any: BatchCommit | None = None
         self._queries: dict[str, dict[str, _Query]] = {}
         self._columns: dict[str, Stored] = {}
+        self._strays: set[str] = set()
         self._schemas: set[tuple[str, frozenset[str] | None]] = set()
         self._view: dict[str, tuple[str, str]] = {}
         self._locked: BatchCommit | None = None
@@ -184,6 +186,24 @@ class Timeline:
             if instant.action == CLUSTERING:
                 raise ClusteringPlanError(path=self._path, instant=instant.requested, state=instant.state)
 
+    def strays(self) -> list[str]:
+        """Return the files outside of a splice table's buckets that known commits wrote and that still exist.
+
+        A repair, a rollback and a cleaning remove files, but not the commits that wrote them.
+        """
+        files = HadoopFiles(self._spark)
+        self._strays = {file for file in self._strays if files.exists(f"{self._path}/{file}")}
+        return sorted(self._strays)
+
+    def refuse_strays(self) -> None:
+        """Make sure that known commits left no file outside of the buckets, with which every write fails.
+
+        Raises:
+            StrayFilesError: There are such files.
+        """
+        if strays := self.strays():
+            raise StrayFilesError(path=self._path, files=tuple(strays))
+
     def silent(self, timeout_ms: int) -> list[Instant]:
         """Return the writes in flight whose writer has sent no heartbeat for ``timeout_ms`` milliseconds."""
         meta = self._meta_client()
@@ -276,6 +296,7 @@ class Timeline:
             self._schemas.add(schema)
             self._columns = union(self._columns, stored_columns(*schema))
         if commit is None:
+            self._strays.update(filter(None, metadata.get("strays", "").split("\n")))
             return
         self._any = self._any or commit
         for column, name in commit.view.items():  # the first commit that has a column names it
@@ -319,8 +340,9 @@ class Timeline:
         if self._meta is None:
             jvm = self._spark._jvm  # noqa: SLF001  the only way to Hudi's classes
             configuration = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
-            properties = jvm.org.apache.hadoop.fs.Path(f"{self._path}/.hoodie/hoodie.properties")
-            if not properties.getFileSystem(configuration).exists(properties):
+            # While the properties are rewritten there is only their copy, which Hudi then reads.
+            names = ("hoodie.properties", "hoodie.properties.backup")
+            if not any(HadoopFiles(self._spark).exists(f"{self._path}/.hoodie/{name}") for name in names):
                 return None
             storage = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
             builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()

@@ -84,10 +84,10 @@ def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> Da
 def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataFrame, Timeline]:
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
-        raise _unread(spec, "there is no table yet")
+        raise unread(spec, "there is no table yet")
     # Before its first commit is complete a table has no columns to read.
     if not any(instant.completed and instant.action in WRITES for instant in timeline.instants()):
-        raise _unread(spec, "nothing is committed yet")
+        raise unread(spec, "nothing is committed yet")
     reader = spark.read.format("hudi").options(**read_options(spec))
     if as_of is not None:
         reader = reader.option(_AS_OF, as_of)
@@ -101,7 +101,7 @@ def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataF
     stored = reader.load(spec.table.path)
     present = set(stored.columns)
     if RECORD_KEY not in present:
-        raise _unread(spec, f"the table is not a {spec.table.kind} table of asynclock")
+        raise unread(spec, f"the table is not a {spec.table.kind} table of asynclock")
     check_properties(spec, timeline.properties())
     shown = []
     for name, kind in spec.physical_types().items():
@@ -126,7 +126,7 @@ def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
         frame.inputFiles()  # lists the files, and Hudi keeps the list
         if newest is not None and timeline.newest_completion() == newest:
             return frame, newest
-    raise _unread(spec, f"{_PINS} times in a row something was committed while the files were listed")
+    raise unread(spec, f"{_PINS} times in a row something was committed while the files were listed")
 
 
 def physical_columns(spec: Spec) -> list[str]:
@@ -134,7 +134,8 @@ def physical_columns(spec: Spec) -> list[str]:
     return list(spec.physical_types())
 
 
-def _unread(spec: Spec, what: str) -> SpecError:
+def unread(spec: Spec, what: str) -> SpecError:
+    """Return the error of a table that cannot be read."""
     reason = f"{what}; feed it first (asynclock pipeline run {spec.path}), or correct the path"
     return misplaced(spec, ("table", "path"), spec.table.path, reason)
 

@@ -19,6 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock.spark.hudi.strays import listed_strays
 from asynclock.spark.reader.committed import Committed, repeated_batches, stale_commits
 from asynclock.spark.reader.deletes import Deletes
 from asynclock.spark.reader.second_reader.expected import Expected
@@ -113,6 +114,7 @@ class ValidationReport:
             whose files are cleaned away, or that has a write in flight beside it, that is not known.
         pending: Instants requested or in flight, running now or left by a dead writer.
         leftovers: Paths of markers and heartbeats of writes.
+        stray_files: Files outside of the buckets, below the table: with one of them every write fails.
     """
 
     as_of: str | None
@@ -127,11 +129,12 @@ class ValidationReport:
     changing_commits: tuple[BatchCommit, ...]
     pending: tuple[Instant, ...]
     leftovers: tuple[str, ...]
+    stray_files: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether the table agrees with its sources, and no stale or repeated commit has changed it."""
-        return self.differences == 0 and not self.changing_commits
+        """Whether the table agrees with its sources and can be written, and no bad commit has changed it."""
+        return not (self.differences or self.changing_commits or self.stray_files)
 
 
 def validate(
@@ -217,6 +220,7 @@ def validate(
         changing_commits=tuple(commit for commit in suspects.values() if table.was_changed_by(commit)),
         pending=tuple(table.timeline.pending()),
         leftovers=tuple(table.timeline.leftovers()),
+        stray_files=tuple(listed_strays(spark, spec.table.path)) if spec.table.kind == "splice" else (),
     )
 
 

@@ -19,6 +19,7 @@ from asynclock.spark.cancel import Cancellable
 from asynclock.spark.faults import Backoff, is_passing, sentence
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.columns import is_behind, stored_columns
+from asynclock.spark.hudi.guard import check_writable
 from asynclock.spark.hudi.instants import (
     CLUSTERED,
     CLUSTERING,
@@ -90,6 +91,7 @@ def run_services(
         SpecError: The services of the table run inside of its writes, the table was written under other
             locks, or they belong to another table. Nothing was written.
         ClusteringPlanError: A table with buckets has a clustering plan, with which every write fails.
+        StrayFilesError: The table has files outside of its buckets, with which every write fails.
     """
     started = time.monotonic()
     stop = stop or threading.Event()
@@ -156,8 +158,9 @@ class Compaction:
 
         Raises:
             ClusteringPlanError: The table has a clustering plan.
+            StrayFilesError: The table has files outside of its buckets.
         """
-        _refuse_clustering(self._spec, self._timeline)
+        check_writable(self._spec, self._timeline)
         instants = self._timeline.instants()
         plans = planned(instants, COMPACTION)
         since = count_since(instants, DELTA_COMMIT, COMPACTED)
@@ -260,7 +263,8 @@ class Cleaning:
         Raises:
             ClusteringPlanError: The table has a clustering plan.
         """
-        _refuse_clustering(self._spec, self._timeline)
+        if self._spec.table.buckets:
+            self._timeline.refuse_clustering()
         dead = [instant.requested for instant in self._timeline.silent(SILENCE_MS)]
         instants = self._timeline.instants()
         services = self._spec.services
@@ -386,11 +390,6 @@ def write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> It
             yield client
     finally:
         client.close()
-
-
-def _refuse_clustering(spec: Spec, timeline: Timeline) -> None:
-    if spec.table.buckets:
-        timeline.refuse_clustering()
 
 
 def _tell(on_event: Callable[[str], object] | None, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Tell Hudi of the columns of a table where it would go by those of the last request."""
+"""The columns that a batch was read with, and those that Hudi takes for the table's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from asynclock.spark.hudi.timeline import Timeline
-    from asynclock.spark.spec.model import Spec
+    from asynclock.spark.spec.model import Spec, StreamSpec
 
 log = logging.getLogger(__name__)
 
@@ -37,3 +37,10 @@ def declare_columns(spec: Spec, spark: SparkSession, timeline: Timeline) -> None
     options = write_options(spec, tasks=spark.sparkContext.defaultParallelism, name=name)
     empty.write.format("hudi").options(**options).mode("append").save(spec.table.path)
     log.info("the columns of the table at %s are declared again", spec.table.path)
+
+
+def read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
+    """Return the stream's own columns and their types, with ``?`` if optional; the ordering column first."""
+    owned = sorted(stream.owned(spec.table), key=lambda column: column.name != stream.ordering)
+    marks = dict.fromkeys(stream.optional, "?")
+    return tuple((column.name, column.type + marks.get(column.name, "")) for column in owned)

@@ -24,6 +24,7 @@ from asynclock.spark.hudi.columns import (
     removed_columns,
 )
 from asynclock.spark.hudi.fit import check_commit, check_properties
+from asynclock.spark.hudi.guard import check_writable, guard, is_guarded
 from asynclock.spark.hudi.instants import DELETES, BatchCommit
 from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks
 from asynclock.spark.hudi.names import carried_names, check_names
@@ -32,7 +33,7 @@ from asynclock.spark.hudi.timeline import Timeline, is_table
 from asynclock.spark.source.reading import ARRIVAL
 from asynclock.spark.spec.keys import record_key, unfit
 from asynclock.spark.spec.model import RECORD_KEY
-from asynclock.spark.writer.columns import declare_columns
+from asynclock.spark.writer.columns import declare_columns, read_with
 from asynclock.spark.writer.conflicts import until_no_conflict
 from asynclock.spark.writer.deletion import DELETE_LOCK, Deletion, key_frame
 from asynclock.spark.writer.reservation import working
@@ -82,6 +83,7 @@ class Splice:
             that the spec's cannot hold, under other locks, or with another name for a column of the view.
             Nothing was written.
         ClusteringPlanError: The table has a clustering plan, with which every write fails.
+        StrayFilesError: The table has files outside of its buckets, with which every write fails.
     """
 
     def __init__(self, spec: Spec, spark: SparkSession) -> None:
@@ -94,11 +96,10 @@ class Splice:
         self._table_id = ""
         self._opened: frozenset[str] | None = None
         self._announced: set[object] = set()
-        self._timeline.refresh()
-        if spec.table.buckets:
-            self._timeline.refuse_clustering()
+        check_writable(spec, self._timeline)
         self._check_table()
-        self._claimed = check_locks(spec, self._timeline.locked(), partial(is_table, spark))
+        bound = check_locks(spec, self._timeline.locked(), partial(is_table, spark))
+        self._claimed = bound and is_guarded(spec, self._properties)
 
     def table_id(self) -> str | None:
         """Return the id of the table, or None if nothing is committed yet."""
@@ -227,13 +228,8 @@ class Splice:
         return report
 
     @contextlib.contextmanager
-    def _hold(self, lock: str) -> Iterator[sync.Lease]:
-        with self._spec.locks.connect() as client, client.lock(lock).hold() as lease:
-            yield lease
-
-    @contextlib.contextmanager
     def _creation(self) -> Iterator[None]:
-        """Bind the locks to the table; until the body has ended, no other writer creates the table."""
+        """Bind the locks to the table and guard it; until the body has ended, no other writer creates it."""
         with self._spec.locks.connect() as client, client.lock(CREATION_LOCK).hold() as lease:
             self._timeline.refresh()
             self._check_table()
@@ -244,7 +240,9 @@ class Splice:
                 client=client,
                 lease=lease,
             )
+            guard(self._spec, self._spark)  # before the write, which must agree with what is there
             yield
+            guard(self._spec, self._spark)
         self._claimed = True
 
     def _write(
@@ -270,7 +268,7 @@ class Splice:
             buckets=self._spec.table.buckets,
             key=self._spec.table.key,
             table_id=first.table_id if first else self._table_id,
-            columns=_read_with(stream, self._spec),
+            columns=read_with(stream, self._spec),
             floats=tuple(sorted(floats_among(columns))),
             locks=self._spec.locks.url,
             view=carried_names(self._spec, self._timeline.view_names()),
@@ -352,6 +350,8 @@ class Splice:
                 raise ConfigError(setting="df", value=name, reason=reason)
 
     def _check_table(self, stream: StreamSpec | None = None) -> None:
+        if self._spec.table.kind == "splice":
+            self._timeline.refuse_strays()
         check_url(self._spec, self._timeline.locked())
         if not self._checked:  # properties, key and buckets never change
             self._properties = self._timeline.properties()
@@ -390,10 +390,3 @@ class Splice:
 
     def _query_id(self) -> str:
         return self._spark.sparkContext.getLocalProperty(_QUERY_ID_PROPERTY) or DIRECT_QUERY
-
-
-def _read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
-    """Return the stream's own columns and their types, with ``?`` if optional; the ordering column first."""
-    owned = sorted(stream.owned(spec.table), key=lambda column: column.name != stream.ordering)
-    marks = dict.fromkeys(stream.optional, "?")
-    return tuple((column.name, column.type + marks.get(column.name, "")) for column in owned)

@@ -5,6 +5,7 @@ final class Columns {
 
   private static final String SEPARATOR = "__";
   private static final String ORDERING = "ts";
+  private static final String TOMBSTONE = "deleted";
 
   private Columns() {
   }
@@ -24,5 +25,10 @@ final class Columns {
   static boolean isOrdering(String column) {
     String stream = stream(column);
     return stream != null && column.equals(ordering(stream));
+  }
+
+  static boolean isTombstone(String column) {
+    String stream = stream(column);
+    return stream != null && column.equals(stream + SEPARATOR + TOMBSTONE);
   }
 }

@@ -14,8 +14,11 @@ import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import org.apache.avro.generic.GenericRecord;
 import org.apache.hudi.common.model.HoodieCommitMetadata;
+import org.apache.hudi.common.model.HoodieWriteStat;
 import org.apache.hudi.common.table.HoodieTableMetaClient;
 import org.apache.hudi.common.table.timeline.ArchivedTimelineLoader;
 import org.apache.hudi.common.table.timeline.HoodieArchivedTimeline.LoadMode;
@@ -25,7 +28,8 @@ import org.apache.hudi.common.table.timeline.HoodieTimeline;
 /**
  * Writes the commits of a table into a file, one JSON object a line: {@code requested}, {@code completed} and
  * {@code metadata}, which has asynclock's entries and {@code schema}. A schema is written once; later lines have its
- * number, counted from 0.
+ * number, counted from 0. A commit to a splice table that is no batch may also have {@code strays}: the paths of files
+ * that it wrote outside of the buckets, one a line.
  *
  * <p>A timeline may have any number of commits, each with statistics of all files that it wrote. So no more than one is
  * kept in memory at a time, and none is handed over call by call.
@@ -34,16 +38,19 @@ public final class Commits implements Closeable {
 
   private static final String PREFIX = "asynclock.";
   private static final String SCHEMA = "schema";
+  private static final Pattern BUCKET = Pattern.compile("\\d{8}-0000-0000-0000-000000000000-0");
   // A compaction completes as a commit too, without asynclock's entries.
   private static final Set<String> ACTIONS =
       Set.of(HoodieTimeline.DELTA_COMMIT_ACTION, HoodieTimeline.COMMIT_ACTION);
 
   private final HoodieTableMetaClient table;
+  private final boolean splice;
   private final JsonGenerator lines;
   private final Map<String, Integer> schemas = new HashMap<>();
 
   private Commits(HoodieTableMetaClient table, String file) throws IOException {
     this.table = table;
+    splice = SpliceMerger.STRATEGY_ID.equals(table.getTableConfig().getRecordMergeStrategyId());
     Writer writer = Files.newBufferedWriter(Path.of(file), StandardCharsets.UTF_8);
     lines = new JsonFactory().createGenerator(writer);
     lines.setRootValueSeparator(null);
@@ -111,9 +118,19 @@ public final class Commits implements Closeable {
         lines.writeNumberField(SCHEMA, number);
       }
     }
+    if (splice && metadata.getMetadata(PREFIX + "stream") == null) {
+      lines.writeStringField("strays", strays(metadata));
+    }
     lines.writeEndObject();
     lines.writeEndObject();
     lines.writeRaw('\n');
+  }
+
+  private static String strays(HoodieCommitMetadata metadata) {
+    return metadata.getWriteStats().stream()
+        .filter(stat -> stat.getPath() != null && !BUCKET.matcher(stat.getFileId()).matches())
+        .map(HoodieWriteStat::getPath)
+        .collect(Collectors.joining("\n"));
   }
 
   @Override

@@ -1,0 +1,102 @@
+"""Guard a splice table against sessions that know nothing of asynclock, by what its properties say.
+
+Hudi takes every entry of a table's ``hoodie.properties`` for an option of each Spark write, by SQL or by
+DataFrame, and refuses a write that was given another value. So the options without which a write breaks a
+splice table are kept there, with a key generator that checks every row (``io.asynclock.hudi``'s
+``SpliceKeyGenerator``). What a session without our extension can still do is in ``docs/concepts/sql.md``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from asynclock.hudi import hoodie
+from asynclock.spark.hudi.options import sql_options
+from asynclock.spark.hudi.timeline import Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.spec.model import Spec
+
+KEY_GENERATOR: Final = "io.asynclock.hudi.SpliceKeyGenerator"
+
+# Without these a write makes files outside of the buckets, compacts or cleans beside the elected services,
+# rolls running streams back, looks dead to the cleaning, or commits without the lock of the others.
+_GUARDED: Final = (
+    hoodie.DATASOURCE_WRITE_TABLE_TYPE,
+    hoodie.INDEX_TYPE,
+    hoodie.INDEX_BUCKET_ENGINE,
+    hoodie.BUCKET_INDEX_NUM_BUCKETS,
+    hoodie.WRITE_CONCURRENCY_MODE,
+    hoodie.WRITE_LOCK_PROVIDER,
+    hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES,
+    hoodie.CLEAN_FAILED_WRITES_POLICY,
+    hoodie.METADATA_ENABLE,
+    hoodie.COMPACT_INLINE,
+    hoodie.COMPACT_SCHEDULE_INLINE,
+    hoodie.DATASOURCE_COMPACTION_ASYNC_ENABLE,
+    hoodie.CLUSTERING_INLINE,
+    hoodie.CLUSTERING_ASYNC_ENABLED,
+    hoodie.CLEAN_AUTOMATIC,
+    hoodie.ARCHIVE_AUTOMATIC,
+    hoodie.CLIENT_HEARTBEAT_INTERVAL_IN_MS,
+    hoodie.CLIENT_HEARTBEAT_TOLERABLE_MISSES,
+)
+# Hudi compacts inside of a frame's write that does not forbid it, whatever the properties say of that.
+_NEVER: Final = str(2**31 - 1)
+
+
+def guard_properties(spec: Spec) -> dict[str, str]:
+    """Return the entries that guard the table of the spec."""
+    options = sql_options(spec)
+    return {
+        **{name: options[name] for name in _GUARDED},
+        hoodie.COMPACT_INLINE_MAX_DELTA_COMMITS: _NEVER,
+        hoodie.TABLE_KEYGENERATOR_TYPE: "USER_PROVIDED",
+        hoodie.TABLE_KEYGENERATOR_CLASS: KEY_GENERATOR,
+        hoodie.ASYNCLOCK_KEY: ",".join(spec.table.key),
+    }
+
+
+def is_guarded(spec: Spec, properties: Mapping[str, str]) -> bool:
+    """Return whether a table with these properties is guarded; a plain table need not be."""
+    return spec.table.kind != "splice" or guard_properties(spec).items() <= properties.items()
+
+
+def guard(spec: Spec, spark: SparkSession) -> bool:
+    """Put the guard into the properties of the table; return whether there is a table that lacked it.
+
+    The caller holds ``CREATION_LOCK`` or has reserved the table, so that nobody else writes the properties.
+    Hudi keeps a copy of the file while it is rewritten, which readers take meanwhile.
+    """
+    properties = Timeline(spark, spec.table.path).properties()
+    if not properties or is_guarded(spec, properties):
+        return False
+    jvm: Any = spark._jvm  # noqa: SLF001  no public way to Hudi's classes
+    entries = jvm.java.util.Properties()
+    for name, value in guard_properties(spec).items():
+        entries.setProperty(name, value)
+    folder = jvm.org.apache.hudi.storage.StoragePath(f"{spec.table.path}/.hoodie")
+    configuration = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(
+        spark._jsc.hadoopConfiguration()  # noqa: SLF001
+    )
+    storage = jvm.org.apache.hudi.storage.HoodieStorageUtils.getStorage(folder, configuration)
+    jvm.org.apache.hudi.common.table.HoodieTableConfig.update(storage, folder, entries)
+    return True
+
+
+def check_writable(spec: Spec, timeline: Timeline) -> None:
+    """Refuse a table of which the next write would fail, and read what was committed since the last look.
+
+    Raises:
+        ClusteringPlanError: A table with buckets has a clustering plan.
+        StrayFilesError: A splice table has files outside of its buckets.
+    """
+    timeline.refresh()
+    if spec.table.buckets:
+        timeline.refuse_clustering()
+    if spec.table.kind == "splice":
+        timeline.refuse_strays()

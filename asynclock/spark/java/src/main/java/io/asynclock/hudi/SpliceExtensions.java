@@ -1,0 +1,20 @@
+package io.asynclock.hudi;
+
+import org.apache.spark.sql.SparkSessionExtensions;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.BoxedUnit;
+
+/**
+ * Makes SQL statements on splice tables append and merge like a stream.
+ *
+ * <p>Named in {@code spark.sql.extensions} before Hudi's own extension, which would otherwise take the statements
+ * first.
+ */
+public final class SpliceExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+
+  @Override
+  public BoxedUnit apply(SparkSessionExtensions extensions) {
+    extensions.injectPostHocResolutionRule(SpliceStatements::new);
+    return BoxedUnit.UNIT;
+  }
+}

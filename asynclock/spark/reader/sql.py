@@ -1,0 +1,178 @@
+"""Put a splice table into Spark's catalog: a view to read, and the stored table to change."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from asynclock.errors import ConfigError
+from asynclock.hudi import hoodie
+from asynclock.spark.hudi.guard import guard, is_guarded
+from asynclock.spark.hudi.locks import CREATION_LOCK, refuse_other_locks
+from asynclock.spark.hudi.options import sql_options
+from asynclock.spark.hudi.session import SQL_EXTENSION
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.reader.snapshot import unread
+from asynclock.spark.spec.load import misplaced
+from asynclock.spark.spec.model import ORDERING, TOMBSTONE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.spec.model import Spec, StreamSpec
+
+STORED: Final = "_stored"
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+_ENCODED: Final = re.compile(r"""[\s%<>\[\]{}|\\^`"#?]""")
+# Hudi knows these of the existing table, or of the statement: with "upsert" an INSERT OVERWRITE in a session
+# without our extension would remove the whole table.
+_NOT_STATED: Final = frozenset({
+    hoodie.TABLE_NAME,
+    hoodie.DATASOURCE_WRITE_TABLE_NAME,
+    hoodie.DATASOURCE_WRITE_OPERATION,
+    hoodie.SPARK_SQL_INSERT_INTO_OPERATION,
+})  # fmt: skip
+
+
+def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> None:
+    """Put the table into the catalog of the session, in its current database.
+
+    The view ``<name>`` has the rows and names of :func:`~asynclock.spark.read`. The table ``<name>_stored``
+    has the physical columns; INSERT, UPDATE, MERGE and DELETE of it append to the logs and are merged like a
+    stream's events, beside running streams. After a change of the spec register it again.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session with Hudi, the merger and our extension, as ``asynclock.spark.session`` makes it.
+        name: Name of the view: letters, digits and ``_``; default: that of the table's folder.
+
+    Raises:
+        ConfigError: The session lacks the extension, or the catalog has another table of that name. Nothing
+            was changed.
+        SpecError: The table is a plain one, nothing is committed to it yet, or its path has a character
+            that the catalog cannot name.
+    """
+    view = _view_name(spec, name)
+    ddl(spec, name=name)  # refuses what cannot be registered
+    if SQL_EXTENSION not in spark.conf.get("spark.sql.extensions", ""):
+        raise ConfigError(
+            setting="spark.sql.extensions",
+            value=spark.conf.get("spark.sql.extensions", ""),
+            reason=f"a session without {SQL_EXTENSION} would write rows that the table cannot merge; start "
+            "it with asynclock.spark.session, or with the settings of session_conf()",
+        )
+    timeline = Timeline(spark, spec.table.path)
+    timeline.refresh()
+    if timeline.any_commit() is None:
+        raise unread(spec, "nothing is committed yet" if timeline.exists() else "there is no table yet")
+    refuse_other_locks(spec, spark)
+    if not is_guarded(spec, timeline.properties()):
+        with spec.locks.connect() as client, client.lock(CREATION_LOCK).hold():
+            guard(spec, spark)
+    stored = view + STORED
+    if spark.catalog.tableExists(stored):
+        _refuse_another(spec, spark, stored)
+    if spark.catalog.tableExists(view) and f"`{stored}`" not in _described(spark, view, "View Text"):
+        reason = "the catalog has something else of this name; choose another name"
+        raise ConfigError(setting="name", value=view, reason=reason)
+    create_table, create_view = ddl(spec, name=name, columns=timeline.columns().keys())
+    spark.sql(create_table)
+    spark.sql(create_view)
+
+
+def ddl(spec: Spec, *, name: str | None = None, columns: Collection[str] | None = None) -> tuple[str, str]:
+    """Return the statements that put the table and the view into a catalog.
+
+    Args:
+        spec: The table and its streams.
+        name: Name of the view; default: that of the table's folder.
+        columns: Stored columns that the table has; those of the spec that it lacks are null in the view.
+            None: it has all of them.
+
+    Raises:
+        ConfigError: The name has other characters than letters, digits and ``_``.
+        SpecError: The table is a plain one, or its path has a character that the catalog cannot name.
+    """
+    view = _view_name(spec, name)
+    if spec.table.kind != "splice":
+        reason = "a plain table has no columns to put together for a view; use Hudi's own SQL"
+        raise misplaced(spec, ("table", "kind"), spec.table.kind, reason)
+    if wrong := _ENCODED.search(spec.table.path):
+        reason = (
+            f"the path has {wrong[0]!r}, which Hudi looks for percent-encoded when Spark's catalog names the "
+            "table; the pipeline can read and write a table there, but SQL cannot"
+        )
+        raise misplaced(spec, ("table", "path"), spec.table.path, reason)
+    properties = {**sql_options(spec), hoodie.ASYNCLOCK_KEY: ",".join(spec.table.key)}
+    stated = ",\n".join(
+        f"  {_literal(key)} = {_literal(value)}"
+        for key, value in properties.items()
+        if key not in _NOT_STATED
+    )
+    create_table = (
+        f"CREATE TABLE IF NOT EXISTS `{view}{STORED}` USING hudi TBLPROPERTIES (\n{stated}\n)\n"
+        f"LOCATION {_literal(spec.table.path)}"
+    )
+    present = spec.physical_types().keys() if columns is None else columns
+    shown = ",\n".join(f"  {column}" for column in _view_columns(spec, present))
+    alive = " OR ".join(_alive(stream, present) for stream in spec.streams)
+    create_view = f"CREATE OR REPLACE VIEW `{view}` AS SELECT\n{shown}\nFROM `{view}{STORED}`\nWHERE {alive}"
+    return create_table, create_view
+
+
+def _view_name(spec: Spec, name: str | None) -> str:
+    folder = spec.table.path.rstrip("/").rpartition("/")[2]
+    view = re.sub(r"\W", "_", folder) if name is None else name
+    if not _NAME.fullmatch(view):
+        reason = "a name in the catalog has letters, digits and _ only; give another one"
+        raise ConfigError(setting="name", value=view, reason=reason)
+    return view
+
+
+def _view_columns(spec: Spec, present: Collection[str]) -> list[str]:
+    types = spec.physical_types()
+    names = spec.view_names()
+    columns = [f"`{name}`" for name in spec.table.shared_columns]
+    for stream in spec.streams:
+        for physical in map(stream.physical, stream.owned(spec.table)):
+            if physical not in names:
+                continue
+            value = f"`{physical}`" if physical in present else f"CAST(NULL AS {types[physical]})"
+            columns.append(f"CASE WHEN {_alive(stream, present)} THEN {value} END AS `{names[physical]}`")
+    return columns
+
+
+def _alive(stream: StreamSpec, present: Collection[str]) -> str:
+    ordering, tombstone = f"{stream.name}__{ORDERING}", f"{stream.name}__{TOMBSTONE}"
+    if ordering not in present:
+        return "false"
+    alive = f"`{ordering}` IS NOT NULL"
+    return f"({alive} AND NOT coalesce(`{tombstone}`, false))" if tombstone in present else alive
+
+
+def _refuse_another(spec: Spec, spark: SparkSession, stored: str) -> None:
+    location = _described(spark, stored, "Location")
+    if _comparable(location) != _comparable(spec.table.path):
+        reason = (
+            f"the catalog has {stored} at {location or 'no location'}, and the table of the spec is at "
+            f"{spec.table.path}; choose another name"
+        )
+        raise ConfigError(setting="name", value=stored, reason=reason)
+
+
+def _described(spark: SparkSession, name: str, what: str) -> str:
+    described = spark.sql(f"DESCRIBE TABLE EXTENDED `{name}`").collect()
+    return next((row.data_type for row in described if row.col_name == what), "")
+
+
+def _comparable(path: str) -> str:
+    # Hadoop writes file:/data for file:///data.
+    return re.sub(r"^file:/+", "/", path).rstrip("/")
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,199 @@
+"""Repair a splice table after a write or a plan that did not come from its pipeline.
+
+Rows outside of the buckets are first copied beside the table's metadata, then their files are removed, then
+the copies are appended like a stream's events. A repair that was interrupted is finished by the next one: a
+file is removed only after it is on the list of those whose rows are copied, and appending a row twice changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock.hudi import hoodie
+from asynclock.spark.hadoop import HadoopFiles
+from asynclock.spark.hudi.guard import guard
+from asynclock.spark.hudi.instants import CLUSTERING
+from asynclock.spark.hudi.locks import refuse_other_locks
+from asynclock.spark.hudi.options import read_options, write_options
+from asynclock.spark.hudi.running import session_for
+from asynclock.spark.hudi.strays import file_id, listed_strays
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.spec.keys import record_key
+from asynclock.spark.spec.load import misplaced
+from asynclock.spark.spec.model import ORDERING, RECORD_KEY
+from asynclock.spark.writer.reservation import reserve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from asynclock.spark.spec.model import Spec
+
+log = logging.getLogger(__name__)
+
+_COPY: Final = ".hoodie/asynclock-repair"
+_ROWS: Final = f"{_COPY}/rows"
+_COPIED: Final = f"{_COPY}/files"
+_REJECTED: Final = ".hoodie/asynclock-repair-rejected"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RepairReport:
+    """What a repair did.
+
+    Attributes:
+        files: The files outside of the buckets that were removed, below the table.
+        rows: Rows that were moved from them into the buckets.
+        rejected: Rows of them without a key or any ordering value, which no view showed; kept as JSON.
+        rejected_folder: Where those are; None if there are none.
+        plans: Instants of clustering plans that were removed.
+        guarded: Whether the guard had to be put into the table's properties.
+    """
+
+    files: tuple[str, ...]
+    rows: int
+    rejected: int
+    rejected_folder: str | None
+    plans: tuple[str, ...]
+    guarded: bool
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there was nothing to repair."""
+        return not (self.files or self.rows or self.plans or self.guarded)
+
+
+def repair(spec: Spec, *, spark: SparkSession | None = None, timeout: float | None = None) -> RepairReport:
+    """Move rows outside of the buckets into them, remove clustering plans, and put the guard back.
+
+    The table is reserved meanwhile: streams and services that run finish what they do first. Of equal
+    ordering values the moved row wins, as the one that arrives last.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session with Hudi and the merger; None: one is started, and stopped at the end.
+        timeout: Longest wait for the reservation, in seconds; None: no limit.
+
+    Raises:
+        AcquireTimeoutError: The table was not reserved in time; nothing was changed.
+        SpecError: The table is a plain one, or the locks of the spec are not those of the table; nothing was
+            changed.
+    """
+    if spec.table.kind != "splice":
+        reason = "only a splice table is repaired; this is a plain one, whose services do with any files"
+        raise misplaced(spec, ("table", "kind"), spec.table.kind, reason)
+    with session_for(spec, "asynclock repair", spark=spark) as running:
+        refuse_other_locks(spec, running)
+        with reserve(spec, timeout=timeout, spark=running):
+            return _Repair(spec, running).run()
+
+
+class _Repair:
+    """One repair; the caller has reserved the table."""
+
+    def __init__(self, spec: Spec, spark: SparkSession) -> None:
+        self._spec = spec
+        self._spark = spark
+        self._timeline = Timeline(spark, spec.table.path)
+        self._table = spec.table.path
+        self._files = HadoopFiles(spark)
+
+    def run(self) -> RepairReport:
+        plans = self._remove_plans()
+        guarded = guard(self._spec, self._spark)
+        strays = listed_strays(self._spark, self._table)
+        copied = self._copied()
+        rejected = self._copy([stray for stray in strays if stray not in copied])
+        for stray in strays:
+            self._delete(stray)
+        rows = self._append() if self._files.exists(self._below(_ROWS)) else 0
+        self._delete(_COPY)
+        return RepairReport(
+            files=tuple(strays),
+            rows=rows,
+            rejected=rejected,
+            rejected_folder=self._below(_REJECTED) if rejected else None,
+            plans=plans,
+            guarded=guarded,
+        )
+
+    def _remove_plans(self) -> tuple[str, ...]:
+        plans = [one for one in self._timeline.pending() if one.action == CLUSTERING]
+        for plan in plans:
+            if plan.state == "REQUESTED":
+                self._delete(f".hoodie/timeline/{plan.requested}.clustering.requested")
+            else:
+                self._spark.sql(
+                    f"CALL run_rollback_inflight_tableservice(path => '{self._table}', "
+                    f"pending_instant => '{plan.requested}', delete_request_instant_file => true)"
+                ).collect()
+        return tuple(plan.requested for plan in plans)
+
+    def _copied(self) -> set[str]:
+        """Return the files whose rows an interrupted repair has copied."""
+        if not self._files.exists(self._below(_COPIED)):
+            return set()
+        return {row.value for row in self._spark.read.text(self._below(_COPIED)).collect()}
+
+    def _copy(self, strays: list[str]) -> int:
+        """Copy the rows of the strays' file groups so that they can be appended; return how many cannot."""
+        if not strays:
+            return 0
+        stored = self._spark.read.format("hudi").options(**read_options(self._spec)).load(self._table)
+        groups = sorted(filter(None, map(file_id, strays)))
+        # In a row from a log the file's name is the id of its group.
+        of_group = F.regexp_extract("_hoodie_file_name", "^[^_]+", 0)
+        rows = stored.where(of_group.isin(groups))
+        rows = rows.select(*(F.col(f"`{name}`") for name in rows.columns if not name.startswith("_hoodie_")))
+        fit = self._fits(rows)
+        rejected: int = rows.where(~fit).count()
+        if rejected:
+            rows.where(~fit).write.mode("append").json(self._below(_REJECTED))
+        rows.where(fit).selectExpr(*self._values(rows)).write.mode("append").parquet(self._below(_ROWS))
+        paths = self._spark.createDataFrame([(stray,) for stray in strays], "value string")
+        paths.write.mode("append").text(self._below(_COPIED))
+        return rejected
+
+    def _fits(self, rows: DataFrame) -> Column:
+        table = self._spec.table
+        keyed = [f"coalesce(CAST(`{name}` AS STRING), '') <> ''" for name in table.shared_columns]
+        seen = [f"`{name}` IS NOT NULL" for name in rows.columns if name.endswith(f"__{ORDERING}")]
+        return F.expr(f"{' AND '.join(keyed)} AND ({' OR '.join(seen)})")
+
+    def _values(self, rows: DataFrame) -> Iterator[str]:
+        present = set(rows.columns)
+        for name in rows.columns:
+            stream, separator, _ = name.partition("__")
+            ordering = f"{stream}__{ORDERING}"
+            if name == RECORD_KEY:
+                yield f"{record_key(self._spec.table)} AS `{name}`"
+            elif separator and stream and ordering in present:
+                # Without its ordering value a stream's columns are dropped by the merge.
+                yield f"CASE WHEN `{ordering}` IS NOT NULL THEN `{name}` END AS `{name}`"
+            else:
+                yield f"CASE WHEN true THEN `{name}` END AS `{name}`"
+
+    def _append(self) -> int:
+        rows = self._spark.read.parquet(self._below(_ROWS))
+        count: int = rows.count()
+        if count:
+            tasks = self._spark.sparkContext.defaultParallelism
+            name = self._timeline.properties().get(hoodie.TABLE_NAME)
+            options = write_options(self._spec, tasks=tasks, name=name)
+            # A key may have been in several of the files.
+            options[hoodie.COMBINE_BEFORE_UPSERT] = "true"
+            rows.write.format("hudi").options(**options).mode("append").save(self._table)
+            log.info("moved %d rows of %s into its buckets", count, self._table)
+        return count
+
+    def _delete(self, below: str) -> None:
+        self._files.delete(self._below(below))
+
+    def _below(self, path: str) -> str:
+        return f"{self._table}/{path}"
