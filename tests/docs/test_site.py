@@ -33,6 +33,7 @@ MODULES: Final = (
     "asynclock.hudi",
     "asynclock.sync.hudi",
     "asynclock.spark",
+    "asynclock.telemetry",
     "asynclock.testing",
     "pytest_asynclock",
 )
