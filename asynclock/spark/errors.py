@@ -112,7 +112,7 @@ class StrayFilesError(AsyncLockError):
 
     Attributes:
         path: The table.
-        files: Paths of the files, below the table.
+        files: Paths of the files, below the table; of a repair that was interrupted its folder, too.
     """
 
     _fields = ("path", "files")

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from asynclock.errors import AcquireTimeoutError
-from asynclock.spark import repair
-from asynclock.spark.errors import ClusteringPlanError, StrayFilesError
+from asynclock.errors import AcquireTimeoutError, SpecError
+from asynclock.spark import register, repair
+from asynclock.spark.errors import ClusteringPlanError, StrayFilesError, UnfinishedRestoreError
 from asynclock.spark.hudi.guard import is_guarded
+from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.leaders import run_services
 from asynclock.spark.services.repair import _Repair
+from asynclock.spark.services.savepoints import savepoint
 from asynclock.spark.writer.splice import Splice, stream_lock
 from tests.cli.command import COMMAND
 from tests.spark.pipeline_kit import Pipeline
@@ -118,11 +120,50 @@ def test_a_repair_that_dies_is_finished_by_the_next_one(
         dying.setattr(_Repair, step, die)
         with pytest.raises(InterruptedError):
             repair(spec, spark=pipeline.spark)
+    with pytest.raises(StrayFilesError, match="asynclock-repair"):
+        Splice(spec, pipeline.spark)
+    assert ".hoodie/asynclock-repair" in validate(spec, pipeline.spark).stray_files
     report = repair(spec, spark=pipeline.spark)
 
     assert report.rows == 1
     assert rows(spec, pipeline.spark)[0] == ("N0", 11, 100, 0.5)
     assert not (pipeline.folder / "table" / ".hoodie" / "asynclock-repair").exists()
+
+
+def test_a_spec_of_another_table_puts_no_guard_into_this_one(pipeline: Pipeline, spec: Spec) -> None:
+    """With another number of buckets its guard would send the rows of every statement astray."""
+    pipeline.unguard(spec)
+    other = pipeline.spec({"buckets = 1": "buckets = 2"})
+    before = pipeline.timeline(spec).properties()
+
+    with pytest.raises(SpecError, match="has 1 buckets"):
+        repair(other, spark=pipeline.spark)
+    with pytest.raises(SpecError, match="has 1 buckets"):
+        register(other, pipeline.spark)
+
+    assert pipeline.timeline(spec).properties() == before
+
+
+def test_no_repair_in_the_middle_of_a_restore(pipeline: Pipeline, spec: Spec) -> None:
+    """It would append rows that the restore is about to drop."""
+    write_plainly(pipeline, spec, "('N0', 'N0', 11, 100)")
+    mark = RestoreMark(spec, pipeline.spark)
+    mark.put("20240101000000000")
+
+    with pytest.raises(UnfinishedRestoreError):
+        repair(spec, spark=pipeline.spark)
+
+    assert pipeline.timeline(spec).strays()
+
+
+def test_no_savepoint_of_a_table_with_strays(pipeline: Pipeline, spec: Spec) -> None:
+    """A repair would remove files that the savepoint needs."""
+    write_plainly(pipeline, spec, "('N0', 'N0', 11, 100)")
+
+    with pytest.raises(StrayFilesError):
+        savepoint(spec, spark=pipeline.spark)
+
+    assert pipeline.timeline(spec).savepoints() == []
 
 
 def test_rows_that_no_view_showed_are_kept_aside(pipeline: Pipeline, spec: Spec) -> None:

@@ -267,3 +267,31 @@ def test_the_commands_keep_and_restore(pipeline: Pipeline) -> None:
     none = asynclock("pipeline", "restore", str(spec.path), "20240101000000000")
     assert none.returncode == 2
     assert "no savepoint of the table" in none.stderr
+
+
+def test_a_timeline_read_during_a_restore_forgets_what_it_drops(pipeline: Pipeline) -> None:
+    """A driver that starts meanwhile sees commits that are rolled back a moment later."""
+    deliver(pipeline, 1)
+    spec = pipeline.spec()
+    pipeline.run(spec)
+    kept = savepoint(spec, spark=pipeline.spark)
+    deliver(pipeline, 2)
+    pipeline.run(spec)
+    dropped = pipeline.timeline(spec).commits[-1]
+    early = pipeline.timeline(spec)
+    # As a restore looks that has begun and dropped nothing yet.
+    folder = pipeline.folder / "table" / ".hoodie" / "timeline"
+    begun = folder / "20990101000000000.restore.requested"
+    begun.write_bytes(b"")
+    early.refresh()
+    assert early.has(dropped.stream, dropped.query_id, dropped.batch_id)
+    begun.unlink()
+
+    restore(spec, kept, spark=pipeline.spark)
+    [done] = folder.glob("*_*.restore")
+    done.rename(done.with_name(f"20990101000000000_{done.name.partition('_')[2]}"))
+    for part in folder.glob("*.restore.*"):
+        part.rename(part.with_name(f"20990101000000000.restore.{part.name.rpartition('.')[2]}"))
+    early.refresh()
+
+    assert not early.has(dropped.stream, dropped.query_id, dropped.batch_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -236,6 +237,29 @@ def test_key_that_is_stored_twice_is_reported(pipeline: Pipeline) -> None:
     assert moved.sample == (surplus, parted)
     doubled = Difference(key={"k": "N2", "note": "here"}, column=None, expected="one row", found="2 rows")
     assert twice.sample == (surplus, parted, doubled)
+
+
+def test_a_batch_with_two_entries_of_the_files_log_is_expected_whole(pipeline: Pipeline) -> None:
+    """A driver that died between the log of the files and that of the batches leaves the numbers apart."""
+    for at in (1, 2):
+        pipeline.deliver("a", {"k": "N1", "at": at, "x": at})
+    spec = pipeline.spec()
+    pipeline.run(spec, streams=["a"])
+    found = pipeline.deliver("a", {"k": "N1", "at": 3, "x": 3})
+    entry = {"path": found.as_uri(), "timestamp": int(found.stat().st_mtime * 1000), "batchId": 2}
+    log = pipeline.folder / "checkpoints" / "a" / "sources" / "0"
+    (log / "2").write_text(f"v1\n{json.dumps(entry)}")
+    for at in (4, 5):
+        pipeline.deliver("a", {"k": "N1", "at": at, "x": at})
+
+    pipeline.run(spec, streams=["a"])
+
+    timeline = pipeline.timeline(spec)
+    assert [commit.batch_id for commit in timeline.commits] == [0, 1, 2, 3]
+    report = validate(spec, pipeline.spark)
+    assert (report.ok, report.streams[0].events, report.streams[0].unread_files) == (True, 5, ())
+    earlier = validate(spec, pipeline.spark, as_of=timeline.commits[2].completed)
+    assert (earlier.ok, earlier.streams[0].events, len(earlier.streams[0].unread_files)) == (True, 4, 1)
 
 
 def test_misreading_by_the_stream_shows_as_a_difference(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.hudi import hoodie
+from asynclock.spark.hudi.fit import check_commit, check_properties
 from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.hudi.timeline import Timeline
 
@@ -71,10 +72,19 @@ def guard(spec: Spec, spark: SparkSession) -> bool:
 
     The caller holds ``CREATION_LOCK`` or has reserved the table, so that nobody else writes the properties.
     Hudi keeps a copy of the file while it is rewritten, which readers take meanwhile.
+
+    Raises:
+        SpecError: The table is not the one of the spec, whose guard would lead writes astray; nothing was
+            written.
     """
-    properties = Timeline(spark, spec.table.path).properties()
+    timeline = Timeline(spark, spec.table.path)
+    timeline.refresh()
+    properties = timeline.properties()
     if not properties or is_guarded(spec, properties):
         return False
+    check_properties(spec, properties)
+    if (commit := timeline.any_commit()) is not None:
+        check_commit(spec, commit)
     jvm: Any = spark._jvm  # noqa: SLF001  no public way to Hudi's classes
     entries = jvm.java.util.Properties()
     for name, value in guard_properties(spec).items():

@@ -60,6 +60,7 @@ class BatchCommit:
         columns: The columns of the stream that the batch was read with, by their names in the spec, and their
             types, with ``?`` if optional; the ordering column first. Empty in commits without it.
         floats: The stored columns that hold floats as doubles.
+        offset: Where the batch ends in its source, as the checkpoint says it; empty if that is not known.
     """
 
     requested: str
@@ -76,6 +77,7 @@ class BatchCommit:
     floats: tuple[str, ...] = ()
     locks: str = ""
     view: Mapping[str, str] = field(default_factory=dict)
+    offset: str = ""
 
     @property
     def batch(self) -> tuple[str, str, int]:
@@ -85,7 +87,7 @@ class BatchCommit:
     def metadata(self) -> dict[str, str]:
         """Return the entries for the commit's metadata; ``parse`` reads them."""
         names = ("stream", "query_id", "batch_id", "fencing_token", "owner", "buckets", "table_id", "locks")
-        said = {name: str(getattr(self, name)) for name in names}
+        said = {name: str(getattr(self, name)) for name in (*names, "offset")}
         said |= {
             "key": ",".join(self.key),
             "columns": json.dumps(dict(self.columns), separators=(",", ":")),
@@ -112,4 +114,5 @@ class BatchCommit:
             view=json.loads(metadata.get(METADATA_PREFIX + "view", "{}")),
             columns=tuple(json.loads(metadata.get(METADATA_PREFIX + "columns", "{}")).items()),
             floats=tuple(filter(None, metadata.get(METADATA_PREFIX + "floats", "").split(","))),
+            offset=metadata.get(METADATA_PREFIX + "offset", ""),
         )

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _PAUSES: Final = (0.0, 0.1, 0.2, 0.4)
 _Read = TypeVar("_Read")
+REPAIR_COPY: Final = ".hoodie/asynclock-repair"
+"""Where a repair keeps rows while it moves them, below the table; there until it is done."""
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ class Timeline:
         self._locked: BatchCommit | None = None
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
-        self._restored = ""
+        self._restored = ("", "")
 
     @property
     def commits(self) -> list[BatchCommit]:
@@ -195,13 +197,20 @@ class Timeline:
         self._strays = {file for file in self._strays if files.exists(f"{self._path}/{file}")}
         return sorted(self._strays)
 
+    def half_repaired(self) -> bool:
+        """Return whether a repair was interrupted: rows of files that it removed are in its copies only."""
+        return HadoopFiles(self._spark).exists(f"{self._path}/{REPAIR_COPY}")
+
     def refuse_strays(self) -> None:
         """Make sure that known commits left no file outside of the buckets, with which every write fails.
 
         Raises:
             StrayFilesError: There are such files.
         """
-        if strays := self.strays():
+        strays = self.strays()
+        if self.half_repaired():
+            strays.append(REPAIR_COPY)
+        if strays:
             raise StrayFilesError(path=self._path, files=tuple(strays))
 
     def silent(self, timeout_ms: int) -> list[Instant]:
@@ -279,12 +288,17 @@ class Timeline:
 
     def _forget_what_was_restored(self, active: Any) -> None:  # noqa: ANN401  py4j
         """Start anew after a restore, which takes commits off the timeline."""
-        restores = [instant.requestedTime() for instant in active.getRestoreTimeline().getInstants()]
-        if (newest := max(restores, default="")) != self._restored:
+        # One that is under way counts, and counts anew when it is done: meanwhile commits are still there.
+        restores = [
+            (instant.requestedTime(), instant.getCompletionTime() or "")
+            for instant in active.getRestoreTimeline().getInstants()
+        ]
+        if (newest := max(restores, default=("", ""))) != self._restored:
             self._restored = newest
-            for known in (self._queries, self._columns, self._schemas):
+            for known in (self._queries, self._columns, self._schemas, self._view, self._strays):
                 known.clear()
-            self._any, self._newest, self._pending = None, ("", ""), frozenset()
+            self._any, self._locked = None, None
+            self._newest, self._pending = ("", ""), frozenset()
 
     def _add(self, requested: str, completed: str, metadata: Mapping[str, str]) -> None:
         """Take note of a commit; it may be known already."""

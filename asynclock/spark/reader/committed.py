@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from asynclock.spark.hudi.instants import BatchCommit
 
 NamedTypes = tuple[tuple[str, str], ...]
+_ENTRY: Final = "logOffset"  # in the offsets of Spark's file source
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +26,8 @@ class Committed:
         columns: The columns that batches of that query were read with, by batch; empty if the commit does not
             say. A batch of bad rows only may have left no commit.
         completed: Completion times of those commits, by batch.
+        ends: For each of those commits that says so, in order, the last entry of the source's log that its
+            batch read, and the batch.
         others: Completion time of the last batch of any other query; "" if there is none. The files of those
             are not known, since a checkpoint knows only its own.
     """
@@ -30,6 +35,7 @@ class Committed:
     last: int
     columns: dict[int, NamedTypes]
     completed: dict[int, str]
+    ends: list[tuple[int, int]]
     others: str
 
     @classmethod
@@ -48,8 +54,22 @@ class Committed:
             last=max(mine, default=-1),
             columns={batch: commit.columns for batch, commit in mine.items()},
             completed={batch: commit.completed for batch, commit in mine.items()},
+            ends=sorted(
+                (json.loads(one.offset)[_ENTRY], one.batch_id) for one in mine.values() if one.offset
+            ),
             others=max(others, default=""),
         )
+
+    def batch_of(self, entry: int) -> int:
+        """Return the batch that read an entry of the source's log; a number above ``last`` if none has.
+
+        Without the end of a batch its number is that of its entry.
+        """
+        at = bisect_left(self.ends, (entry, -1))
+        if at == len(self.ends):
+            return max(entry, self.last + 1) if self.ends else entry
+        is_first = self.ends[at][1] == min(self.columns)
+        return self.ends[at][1] if at or is_first else entry
 
 
 def stale_commits(commits: Sequence[BatchCommit]) -> list[BatchCommit]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.hudi.strays import listed_strays
+from asynclock.spark.hudi.timeline import REPAIR_COPY
 from asynclock.spark.reader.committed import Committed, repeated_batches, stale_commits
 from asynclock.spark.reader.deletes import Deletes
 from asynclock.spark.reader.second_reader.expected import Expected
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from asynclock.spark.hudi.instants import BatchCommit, Instant
+    from asynclock.spark.hudi.timeline import Timeline
     from asynclock.spark.reader.committed import NamedTypes
     from asynclock.spark.reader.deletes import StreamDeletes
     from asynclock.spark.reader.second_reader.expected import Cells, Key, Rule, Types
@@ -220,8 +222,14 @@ def validate(
         changing_commits=tuple(commit for commit in suspects.values() if table.was_changed_by(commit)),
         pending=tuple(table.timeline.pending()),
         leftovers=tuple(table.timeline.leftovers()),
-        stray_files=tuple(listed_strays(spark, spec.table.path)) if spec.table.kind == "splice" else (),
+        stray_files=_strays(spec, spark, table.timeline),
     )
+
+
+def _strays(spec: Spec, spark: SparkSession, timeline: Timeline) -> tuple[str, ...]:
+    if spec.table.kind != "splice":
+        return ()
+    return (*listed_strays(spark, spec.table.path), *([REPAIR_COPY] if timeline.half_repaired() else ()))
 
 
 class _Sources:
@@ -250,14 +258,15 @@ class _Sources:
         What is yielded must be called before the next is asked for. Deletes are added between the files.
         """
         arrivals = self._checkpoint.arrivals()
-        never = max((batch for batch, _ in arrivals.values()), default=0) + 1
+        never = max((entry for entry, _ in arrivals.values()), default=0) + 1
         # By the checkpoint, since a file that was touched later has a misleading time.
         files = sorted(files, key=lambda file: (*arrivals.get(file.url, (never, file.modified_ms)), file.url))
         due = deletes.of(self._number, self._checkpoint.query_id())
         self._files = len(files)
         time = ""
         for file in files:
-            batch, _ = arrivals.get(file.url, (never, 0))
+            entry, _ = arrivals.get(file.url, (never, 0))
+            batch = self._committed.batch_of(entry)
             if batch > self._committed.last and not self._may_be_of_another_query(file):
                 self._unread.append(file.url)
                 continue

@@ -20,9 +20,11 @@ from asynclock.spark.hudi.guard import guard
 from asynclock.spark.hudi.instants import CLUSTERING
 from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.options import read_options, write_options
+from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.strays import file_id, listed_strays
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.timeline import REPAIR_COPY, Timeline
+from asynclock.spark.source.files import frame_of
 from asynclock.spark.spec.keys import record_key
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import ORDERING, RECORD_KEY
@@ -33,14 +35,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from asynclock import sync
     from asynclock.spark.spec.model import Spec
 
 log = logging.getLogger(__name__)
 
-_COPY: Final = ".hoodie/asynclock-repair"
-_ROWS: Final = f"{_COPY}/rows"
-_COPIED: Final = f"{_COPY}/files"
-_REJECTED: Final = ".hoodie/asynclock-repair-rejected"
+_ROWS: Final = f"{REPAIR_COPY}/rows"
+_COPIED: Final = f"{REPAIR_COPY}/files"
+_REJECTED: Final = f"{REPAIR_COPY}-rejected"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,22 +86,26 @@ def repair(spec: Spec, *, spark: SparkSession | None = None, timeout: float | No
         AcquireTimeoutError: The table was not reserved in time; nothing was changed.
         SpecError: The table is a plain one, or the locks of the spec are not those of the table; nothing was
             changed.
+        UnfinishedRestoreError: A restore has been left half done; nothing was changed.
+        LeaseLostError: The reservation was lost in the middle; run the repair again.
     """
     if spec.table.kind != "splice":
         reason = "only a splice table is repaired; this is a plain one, whose services do with any files"
         raise misplaced(spec, ("table", "kind"), spec.table.kind, reason)
     with session_for(spec, "asynclock repair", spark=spark) as running:
         refuse_other_locks(spec, running)
-        with reserve(spec, timeout=timeout, spark=running):
-            return _Repair(spec, running).run()
+        with reserve(spec, timeout=timeout, spark=running) as lease:
+            RestoreMark(spec, running).refuse()
+            return _Repair(spec, running, lease).run()
 
 
 class _Repair:
     """One repair; the caller has reserved the table."""
 
-    def __init__(self, spec: Spec, spark: SparkSession) -> None:
+    def __init__(self, spec: Spec, spark: SparkSession, lease: sync.Lease) -> None:
         self._spec = spec
         self._spark = spark
+        self._lease = lease
         self._timeline = Timeline(spark, spec.table.path)
         self._table = spec.table.path
         self._files = HadoopFiles(spark)
@@ -113,7 +119,7 @@ class _Repair:
         for stray in strays:
             self._delete(stray)
         rows = self._append() if self._files.exists(self._below(_ROWS)) else 0
-        self._delete(_COPY)
+        self._delete(REPAIR_COPY)
         return RepairReport(
             files=tuple(strays),
             rows=rows,
@@ -156,7 +162,7 @@ class _Repair:
         if rejected:
             rows.where(~fit).write.mode("append").json(self._below(_REJECTED))
         rows.where(fit).selectExpr(*self._values(rows)).write.mode("append").parquet(self._below(_ROWS))
-        paths = self._spark.createDataFrame([(stray,) for stray in strays], "value string")
+        paths = frame_of(self._spark, [(stray,) for stray in strays], "value string")
         paths.write.mode("append").text(self._below(_COPIED))
         return rejected
 
@@ -188,11 +194,13 @@ class _Repair:
             options = write_options(self._spec, tasks=tasks, name=name)
             # A key may have been in several of the files.
             options[hoodie.COMBINE_BEFORE_UPSERT] = "true"
+            self._lease.check()
             rows.write.format("hudi").options(**options).mode("append").save(self._table)
             log.info("moved %d rows of %s into its buckets", count, self._table)
         return count
 
     def _delete(self, below: str) -> None:
+        self._lease.check()
         self._files.delete(self._below(below))
 
     def _below(self, path: str) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from asynclock.errors import ConfigError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.hadoop import HadoopFiles
+from asynclock.spark.hudi.guard import check_writable
 from asynclock.spark.hudi.instants import COMPACTED, DELETES, DELTA_COMMIT
 from asynclock.spark.hudi.options import cleaning_options
 from asynclock.spark.hudi.restores import RestoreMark
@@ -57,6 +58,7 @@ def savepoint(spec: Spec, *, timeout: float | None = None, spark: SparkSession |
         ConfigError: Nothing is committed yet.
         AcquireTimeoutError: The table was not reserved in time.
         UnfinishedRestoreError: A restore has been left half done.
+        StrayFilesError: The table has files outside of its buckets, whose rows a restore could lose.
     """
     with _reserved(spec, timeout, spark, "asynclock savepoint") as work:
         RestoreMark(spec, work.spark).refuse()
@@ -190,6 +192,7 @@ class _Work:
 
     def keep(self) -> str:
         """Make a savepoint."""
+        check_writable(self._spec, self._timeline)
         done = [
             instant.requested
             for instant in self._timeline.instants()

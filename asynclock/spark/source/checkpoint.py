@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from asynclock.spark.spec.model import Spec, StreamSpec
 
-BATCH: Final = "_asynclock_batch"
+ENTRY: Final = "_asynclock_entry"
 _TABLE_FILE: Final = "asynclock-table.json"
 _READ_AT: Final = "_asynclock_read_at"
 
@@ -105,26 +105,33 @@ class Checkpoint:
         found = self._json("metadata")
         return None if found is None else found["id"]
 
-    def files(self) -> DataFrame:
-        """Return each file (``FILE``), the batch that read it (``BATCH``) and its modification time, in ms.
+    def offset(self, batch_id: int) -> str:
+        """Return where a batch ends in its source, as Spark noted before it began; empty if that is gone."""
+        text = self._files.read(f"{self._stream.checkpoint}/offsets/{batch_id}")
+        return "" if text is None else text.splitlines()[-1]
 
-        Files arrived in the order of the batches; a file that was touched later has a misleading time.
+    def files(self) -> DataFrame:
+        """Return each file (``FILE``), its entry in the source's log (``ENTRY``) and its time, in ms.
+
+        Files arrived in the order of the entries; one that was touched later has a misleading modification
+        time. Entries are numbered as batches are until a driver dies after it wrote an entry and before it
+        noted the batch: the next batch then has two.
         """
         path = self._path("sources/0")
         if not self._exists(path):
-            return frame_of(self._spark, [], f"{FILE} string, {BATCH} bigint, {_READ_AT} bigint")
+            return frame_of(self._spark, [], f"{FILE} string, {ENTRY} bigint, {_READ_AT} bigint")
         entries = self._spark.read.schema("path string, timestamp bigint, batchId bigint").json(
             path.toString()
         )
         # The first line of each log file is a version, and compaction repeats entries.
         known = entries.where(F.col("path").isNotNull())
         return known.groupBy(plain_path(F.col("path")).alias(FILE)).agg(
-            F.min("batchId").alias(BATCH), F.min("timestamp").alias(_READ_AT)
+            F.min("batchId").alias(ENTRY), F.min("timestamp").alias(_READ_AT)
         )
 
     def arrivals(self) -> dict[str, tuple[int, int]]:
-        """Return the batch that read each file, and its modification time then, in ms; see ``files``."""
-        return {row[FILE]: (row[BATCH], row[_READ_AT]) for row in self.files().collect()}
+        """Return the entry of each file, and its modification time then, in ms; see ``files``."""
+        return {row[FILE]: (row[ENTRY], row[_READ_AT]) for row in self.files().collect()}
 
     def unread_changes(self) -> UnreadChanges:
         """Return the files of the source whose present content has not been, or never will be, read."""

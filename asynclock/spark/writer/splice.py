@@ -120,6 +120,7 @@ class Splice:
         batch_id: int | None = None,
         query_id: str | None = None,
         lease: sync.Lease | None = None,
+        offset: str = "",
     ) -> bool:
         """Append the events of ``df``.
 
@@ -133,6 +134,7 @@ class Splice:
             query_id: The query the batch belongs to; default: the running streaming query, else ``direct``.
             lease: The stream's lease, held by a caller who has waited for the end of a reservation
                 (``Gate``) and cancels the jobs of this thread when it is lost; None: this call does both.
+            offset: Where the batch ends in its source; kept in the commit.
 
         Returns:
             True if this call committed the batch; False if it was committed before, so nothing was written.
@@ -158,10 +160,9 @@ class Splice:
                 held.enter_context(self._creation())
             query_id = query_id or self._query_id()
             if self._spec.table.concurrency == "nbcc":
-                return self._write(df, spec, batch_id, query_id, lease)
-            return until_no_conflict(
-                partial(self._write, df, spec, batch_id, query_id, lease), lease, f"stream {stream}"
-            )
+                return self._write(df, spec, batch_id, query_id, lease, offset=offset)
+            write = partial(self._write, df, spec, batch_id, query_id, lease, offset=offset)
+            return until_no_conflict(write, lease, f"stream {stream}")
 
     def delete(
         self,
@@ -246,8 +247,9 @@ class Splice:
         self._claimed = True
 
     def _write(
-        self, df: DataFrame, stream: StreamSpec, batch_id: int | None, query_id: str, lease: sync.Lease
-    ) -> bool:
+        self, df: DataFrame, stream: StreamSpec, batch_id: int | None, query_id: str, lease: sync.Lease,
+        *, offset: str,
+    ) -> bool:  # fmt: skip
         self._timeline.refresh()
         self._check_table(stream)
         if batch_id is not None and self._timeline.has(stream.name, query_id, batch_id):
@@ -272,6 +274,7 @@ class Splice:
             floats=tuple(sorted(floats_among(columns))),
             locks=self._spec.locks.url,
             view=carried_names(self._spec, self._timeline.view_names()),
+            offset=offset,
         )
         own = stream.owned(self._spec.table)
         values = {stream.physical(column): f"{_GROUP}.{quoted(column.name)}" for column in own}

@@ -118,6 +118,7 @@ class StreamWriter:
         self._backoff = Backoff()
         self._retries = 0
         self._tried: BatchReport | None = None
+        self._counted = -1
 
     def work(self) -> None:
         """Wait for the lease, write the stream, release; ``error`` then says how it ended."""
@@ -339,7 +340,7 @@ class StreamWriter:
         )
         if not self._splice.committed(self.name, batch_id):
             with self._source.settled(frame) as parsed:
-                rows, bad = self._inspect(parsed)
+                rows, bad = parsed.agg(F.count("*"), F.count(REASON)).collect()[0]
                 self._tell_unnamed_columns()
                 done = dataclasses.replace(done, rows=rows, quarantined=bad, skipped=False)
                 if bad:
@@ -347,16 +348,13 @@ class StreamWriter:
                 self._tried = done
                 # Without a good row too: a batch that is not on the timeline could not be told from one
                 # that was never read.
-                self._splice.write(self._source.good(parsed), self.name, batch_id=batch_id, lease=lease)
+                events, end = self._source.good(parsed), self._checkpoint.offset(batch_id)
+                self._splice.write(events, self.name, batch_id=batch_id, lease=lease, offset=end)
         elif self._tried is not None and self._tried.batch_id == batch_id:
             # An earlier attempt of this run committed the batch and failed afterwards.
             done = dataclasses.replace(self._tried, reservation_seconds=waited, retries=self._retries)
         self._checkpoint.bind(self._splice.table_id)
         return dataclasses.replace(done, seconds=time.monotonic() - started)
-
-    def _inspect(self, parsed: DataFrame) -> tuple[int, int]:
-        counts: Any = parsed.agg(F.count("*"), F.count(REASON)).first()
-        return counts[0], counts[1]
 
     def _put_aside(self, parsed: DataFrame, batch_id: int, rows: int) -> None:
         bad = parsed.where(F.col(REASON).isNotNull()).select(
@@ -369,8 +367,8 @@ class StreamWriter:
             first: Any = bad.sort("file", F.col("line").asc_nulls_first()).first()
             sample = f"{first['file']}: {first['reason']}"
             if first["line"] is not None:
-                place = f"{first['file']}, line {first['line']}"
-                sample = f"{place}: {first['reason']}, in {first['record'][:_SAMPLE]}"
+                place = f", line {first['line']}: {first['reason']}, in {first['record'][:_SAMPLE]}"
+                sample = first["file"] + place
             raise BadRowsError(stream=self.name, batch_id=batch_id, rows=rows, sample=sample)
         query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         folder = f"{self._stream.quarantine}/query={query_id}/batch={batch_id}"
@@ -378,15 +376,17 @@ class StreamWriter:
         log.warning("stream %s: %d bad rows of batch %d are in %s", self.name, rows, batch_id, folder)
 
     def _count(self, done: BatchReport) -> None:
+        if done.skipped is False and done.batch_id == self._counted:
+            return  # it is on the timeline, but Spark failed to note that; so this is no progress
+        self._counted = done.batch_id
         self._retries = 0
         self._backoff.reset()
-        before = self.report
         self.report = dataclasses.replace(
-            before,
-            batches=before.batches + 1,
-            rows=before.rows + done.rows,
-            skipped=before.skipped + done.skipped,
-            quarantined=before.quarantined + done.quarantined,
+            self.report,
+            batches=self.report.batches + 1,
+            rows=self.report.rows + done.rows,
+            skipped=self.report.skipped + done.skipped,
+            quarantined=self.report.quarantined + done.quarantined,
         )
         log.info(
             "stream %s: batch %d, %d rows in %.1f s%s",
