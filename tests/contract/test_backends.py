@@ -41,7 +41,8 @@ class TestFile(BackendContract):
 
     @pytest.fixture
     async def backend(self, tmp_path: Path) -> AsyncIterator[Backend]:
-        """Open file://."""
+        """Open file:// in a folder that exists, as the buckets of the others do."""
+        (tmp_path / "locks").mkdir()
         async for backend in _opened(f"file://{tmp_path}/locks"):
             yield backend
 

@@ -63,7 +63,7 @@ async def everything(url: str, options: dict[str, Any]) -> None:
     async with asynclock.connect(url, settings=SETTINGS, **options) as client:
         lock = client.lock("a")
         fenced = FencedObject(client, "counter")
-        assert (await lock.status()).state == "free"
+        assert (await lock.status()).state == "absent"
         for _ in range(2):
             async with lock.hold(timeout=4) as lease:
                 await lease.confirm()

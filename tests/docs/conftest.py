@@ -1,4 +1,4 @@
-"""A server for the examples of the pages."""
+"""The server that the pages of the documentation talk to."""
 
 from __future__ import annotations
 
@@ -6,36 +6,38 @@ from typing import TYPE_CHECKING
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
+
+from tests.servers.fixtures import minio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.laboratory.servers import Server
+
+__all__ = ["minio"]
 
 
-@pytest.fixture(scope="session")
-def bucket() -> Iterator[dict[str, str]]:
-    """Start a server with the buckets of the pages; return the environment that leads to it."""
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
+@pytest.fixture
+def bucket(minio: Server) -> dict[str, str]:
+    """Make the buckets of the pages on a real server; return the environment that leads to it."""
+    options = minio.options
     environment = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "any",
-        "AWS_SECRET_ACCESS_KEY": "any",
-        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": minio.endpoint,
+        "AWS_ACCESS_KEY_ID": str(options["access_key_id"]),
+        "AWS_SECRET_ACCESS_KEY": str(options["secret_access_key"]),
+        "AWS_REGION": str(options["region"]),
     }
-    s3 = boto3.client(
+    s3 = boto3.resource(
         "s3",
         endpoint_url=environment["AWS_ENDPOINT_URL"],
-        region_name="us-east-1",
-        aws_access_key_id="any",
-        aws_secret_access_key="any",  # noqa: S106  the server takes any
+        region_name=environment["AWS_REGION"],
+        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
     )
-    s3.create_bucket(Bucket="my-bucket")
-    s3.create_bucket(Bucket="bucket")
-    s3.put_object(
-        Bucket="bucket", Key="warehouse/orders/.hoodie/hoodie.properties", Body=b"hoodie.table.version=9\n"
-    )
-    s3.close()
-    yield environment
-    server.stop()
+    for name in ("my-bucket", "bucket"):
+        found = s3.Bucket(name)
+        if found.creation_date is None:
+            found.create()
+        found.objects.all().delete()
+    properties = s3.Object("bucket", "warehouse/orders/.hoodie/hoodie.properties")
+    properties.put(Body=b"hoodie.table.version=9\n")
+    s3.meta.client.close()
+    return environment

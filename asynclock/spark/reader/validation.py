@@ -227,7 +227,7 @@ def validate(
 
 
 def _strays(spec: Spec, spark: SparkSession, timeline: Timeline) -> tuple[str, ...]:
-    if spec.table.kind != "splice":
+    if spec.table.kind != "splice" or not timeline.exists():
         return ()
     return (*listed_strays(spark, spec.table.path), *([REPAIR_COPY] if timeline.half_repaired() else ()))
 
