@@ -15,6 +15,7 @@ from asynclock.errors import ConfigError, SpecError
 from asynclock.spark import register
 from asynclock.spark.hudi.guard import is_guarded
 from asynclock.spark.hudi.session import SQL_EXTENSION
+from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.sql import ddl
 from asynclock.spark.services.leaders import run_services
@@ -147,7 +148,8 @@ def test_an_update_wins_over_what_it_read_and_leaves_the_other_streams_alone(
 
 def test_an_update_writes_only_the_streams_whose_columns_it_sets(spec: Spec, spark: SparkSession) -> None:
     """Hudi's own update would append the row as it was read, over ties that other streams write meanwhile."""
-    newest = spark.sql("SELECT max(_hoodie_commit_time) FROM fleet_stored").first()[0]
+    newest = Timeline(spark, spec.table.path).newest_completion()
+    assert newest is not None
 
     spark.sql("UPDATE fleet_stored SET a__note = 'updated' WHERE k = 'N0'")
 
