@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError, SpecError
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 A_SCHEMA = "k string, at bigint, x int, note string"
 TWO_BUCKETS = {"buckets = 1": "buckets = 2"}
 NASTY = "a b/ü:1,2%|+"
+MERGE = "MERGE INTO fleet_stored t USING (SELECT 'N0' AS k) s ON t.k = s.k"
+NO_MATCH = f"{MERGE} AND t.a__x < 0 WHEN NOT MATCHED THEN"
 
 
 @pytest.fixture
@@ -174,6 +176,73 @@ def test_an_update_of_a_stream_that_the_row_lacks_is_refused(spec: Spec, spark: 
     assert shown(spec, spark)["N1"] == (10, 1, "streamed", 1.0)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE fleet_stored SET A__Note = 'x' WHERE K = 'N0'",
+        f"{MERGE} WHEN MATCHED THEN UPDATE SET t.A__Note = 'x'",
+        f"{NO_MATCH} INSERT (K, A__TS, a__X, A__Note) VALUES (s.k, 10, 0, 'x')",  # noqa: S608
+    ],
+)
+def test_names_of_columns_are_found_in_any_case(spec: Spec, spark: SparkSession, statement: str) -> None:
+    """As everywhere in Spark: what is set is written, however its name is spelled."""
+    spark.sql(statement)
+
+    assert shown(spec, spark)["N0"] == (10, 0, "x", 0.5)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE fleet_stored SET a__x = 1, A__X = 2 WHERE k = 'N0'",
+        f"{MERGE} WHEN MATCHED THEN UPDATE SET a__x = 1, A__X = 2",
+    ],
+)
+def test_a_column_that_is_set_twice_is_refused(spec: Spec, spark: SparkSession, statement: str) -> None:
+    """Which of the values counts would be a guess."""
+    with pytest.raises(AnalysisException, match=r"sets a__x twice\. Nothing was changed\."):
+        spark.sql(statement)
+
+    assert shown(spec, spark)["N0"] == (10, 0, "streamed", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("UPDATE fleet_stored SET a__x = 3000000000 WHERE k = 'N0'", "overflow"),
+        ("UPDATE fleet_stored SET a__x = IF(k = 'N0', 'abc', NULL)", "malformed"),
+        (f"{MERGE} WHEN MATCHED THEN UPDATE SET a__x = 3000000000", "overflow"),
+        (
+            f"{NO_MATCH} INSERT (k, a__ts, a__x) VALUES (s.k, 11, 'abc')",  # noqa: S608
+            "malformed",
+        ),
+    ],
+)
+def test_a_value_that_does_not_fit_its_column_is_refused(
+    spec: Spec, spark: SparkSession, statement: str, reason: str
+) -> None:
+    """As in an INSERT: a plain cast would write another number, or null."""
+    before = shown(spec, spark)
+
+    with pytest.raises((PySparkException, Py4JJavaError), match=reason):
+        spark.sql(statement)
+
+    assert shown(spec, spark) == before
+
+
+def test_a_value_of_another_type_that_fits_is_written(spec: Spec, spark: SparkSession) -> None:
+    """Text of a number or a time is understood, and a clause is not held to the values of another."""
+    spark.sql("UPDATE fleet_stored SET a__x = '7', a__note = 8 WHERE k = 'N0'")
+    spark.sql(
+        "MERGE INTO fleet_stored t USING (SELECT 'N1' AS k) s ON t.k = s.k "
+        "WHEN MATCHED AND t.a__ts < 0 THEN UPDATE SET a__x = 'abc' "
+        "WHEN MATCHED THEN UPDATE SET a__x = 9L, b__ts = '2024-01-01 00:00:00', b__y = 1"
+    )
+
+    rows = shown(spec, spark)
+    assert (rows["N0"], rows["N1"]) == ((10, 7, "8", 0.5), (10, 9, "streamed", 1.0))
+
+
 @pytest.mark.parametrize("column", ["k", "_asynclock_key"])
 def test_an_update_of_the_key_is_refused(spec: Spec, spark: SparkSession, column: str) -> None:
     """Hudi would change the column and not the record key, by which nobody would find the row."""
@@ -235,6 +304,7 @@ def test_a_merge_of_two_rows_into_one_is_refused(spec: Spec, spark: SparkSession
         "DROP TABLE fleet_stored PURGE",
         "ALTER TABLE fleet_stored ADD COLUMNS (z int)",
         "ALTER TABLE fleet_stored CHANGE COLUMN a__x a__x int COMMENT 'changed'",
+        "ALTER TABLE fleet_stored RENAME TO fleet_renamed",
         "MERGE INTO fleet_stored t USING (SELECT 'N0' AS k) s ON t.k = s.k WHEN MATCHED THEN DELETE",
     ],
 )
@@ -250,6 +320,25 @@ def test_what_would_break_the_table_is_refused(
     assert pipeline.everything() == before
     write_a(spec, spark, ("N9", 1, 9, "new"))
     assert len(shown(spec, spark)) == 5
+
+
+def test_a_change_of_columns_is_refused_also_with_schemas_on_read(
+    pipeline: Pipeline, spec: Spec, spark: SparkSession
+) -> None:
+    """With this setting Hudi makes a command of its own of each ALTER TABLE."""
+    before = pipeline.everything()
+    spark.conf.set("hoodie.schema.on.read.enable", "true")
+    try:
+        for change in ("ADD COLUMNS (z int)", "DROP COLUMN a__note", "RENAME COLUMN a__note TO a__text"):
+            with pytest.raises(
+                AnalysisException, match=r"splice table .*fleet_stored.*Nothing was changed\."
+            ):
+                spark.sql(f"ALTER TABLE fleet_stored {change}")
+    finally:
+        spark.conf.unset("hoodie.schema.on.read.enable")
+
+    assert pipeline.everything() == before
+    assert len(shown(spec, spark)) == 4
 
 
 def test_statements_beside_streams_and_services_agree_with_an_oracle(spec: Spec, spark: SparkSession) -> None:
@@ -380,6 +469,50 @@ def test_registering_twice_and_after_a_new_stream_is_no_error(
     register(grown, spark, name="fleet")
 
     assert [row.more for row in spark.sql("SELECT more FROM fleet").collect()] == [None] * 4
+
+
+def test_a_column_that_a_stream_added_is_there_after_the_next_registration(
+    pipeline: Pipeline, spec: Spec, spark: SparkSession
+) -> None:
+    """Until then a statement that would write null over it is refused; registering again moves no file."""
+    grown = pipeline.spec(TWO_BUCKETS | {'note = "string" }': 'note = "string", more = "int" }'})
+    rows = spark.createDataFrame([("N0", 11, 1, "grown", 7)], f"{A_SCHEMA}, more int")
+    Splice(grown, spark).write(rows, "a")
+
+    for statement in ("UPDATE fleet_stored SET a__x = 2", f"{MERGE} WHEN MATCHED THEN UPDATE SET a__x = 2"):
+        with pytest.raises(
+            AnalysisException, match=r"lacks a__more.*Nothing was changed\..*register the table again"
+        ):
+            spark.sql(statement)
+    spark.sql("UPDATE fleet_stored SET b__y = 2 WHERE k = 'N0'")
+    assert shown(spec, spark)["N0"] == (11, 1, "grown", 2.0)
+    files = pipeline.everything()
+    register(grown, spark, name="fleet")
+    assert pipeline.everything() == files
+    spark.sql("UPDATE fleet_stored SET a__x = 3 WHERE k = 'N0'")
+
+    found = spark.sql("SELECT x, note, more, y FROM fleet WHERE k = 'N0'").first()
+    assert found is not None
+    assert tuple(found) == (3, "grown", 7, 2.0)
+
+
+def test_a_registration_drops_no_table_whose_data_the_catalog_would_delete(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """A managed table owns its folder, and DROP TABLE deletes it."""
+    spark.sql("DROP TABLE IF EXISTS owned_stored")
+    warehouse = spark.sql("DESCRIBE DATABASE default").where("info_name = 'Location'").collect()[0][1]
+    spec = Pipeline(tmp_path / "ab", spark).spec({'path = "table"': f'path = "{warehouse}/owned_stored"'})
+    create_table, _ = ddl(spec, name="owned")
+    columns = "_asynclock_key string, k string, a__ts bigint, a__x int, a__note string"
+    managed = create_table.replace(" USING", f" ({columns}) USING").partition("\nLOCATION")[0]
+    spark.sql(managed)
+    write_a(spec, spark, ("N0", 1, 1, "owned"))
+
+    with pytest.raises(ConfigError, match="managed table"):
+        register(spec, spark, name="owned")
+
+    assert [tuple(row) for row in read(spec, spark).select("k", "x").collect()] == [("N0", 1)]
 
 
 def test_a_registration_that_cannot_be_right_is_refused(

@@ -79,6 +79,7 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
         reason = "the catalog has something else of this name; choose another name"
         raise ConfigError(setting="name", value=view, reason=reason)
     create_table, create_view = ddl(spec, name=name, columns=timeline.columns().keys())
+    spark.sql(f"DROP TABLE IF EXISTS `{stored}`")  # the catalog keeps columns and options; the data stays
     spark.sql(create_table)
     spark.sql(create_view)
 
@@ -159,6 +160,13 @@ def _refuse_another(spec: Spec, spark: SparkSession, stored: str) -> None:
         reason = (
             f"the catalog has {stored} at {location or 'no location'}, and the table of the spec is at "
             f"{spec.table.path}; choose another name"
+        )
+        raise ConfigError(setting="name", value=stored, reason=reason)
+    # A registration drops the table from the catalog, and with a managed one its data.
+    if (kind := _described(spark, stored, "Type")) != "EXTERNAL":
+        reason = (
+            f"the catalog has {stored} as a {kind.lower()} table, whose data it would delete with the table; "
+            "choose another name"
         )
         raise ConfigError(setting="name", value=stored, reason=reason)
 

@@ -47,9 +47,11 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.execution.command.AlterTableAddColumnsCommand;
 import org.apache.spark.sql.execution.command.AlterTableChangeColumnCommand;
 import org.apache.spark.sql.execution.command.AlterTableDropPartitionCommand;
+import org.apache.spark.sql.execution.command.AlterTableRenameCommand;
 import org.apache.spark.sql.execution.command.TruncateTableCommand;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.expressions.Window;
+import org.apache.spark.sql.hudi.command.AlterTableCommand;
 import org.apache.spark.sql.hudi.command.InsertIntoHoodieTableCommand;
 import org.apache.spark.sql.hudi.command.exception.HoodieAnalysisException;
 import org.apache.spark.sql.types.StructField;
@@ -120,7 +122,7 @@ final class SpliceStatements extends Rule<LogicalPlan> {
     LogicalPlan found = update.condition().isDefined()
         ? new Filter(update.condition().get(), update.table())
         : update.table();
-    Map<String, Column> values = table.updated(assigned(update.assignments()), update.table());
+    Map<String, Column> values = table.updated(table.assigned(update.assignments()), update.table());
     return table.insert(rows(found).select(table.columns(values)));
   }
 
@@ -149,11 +151,11 @@ final class SpliceStatements extends Rule<LogicalPlan> {
         throw refused("MERGE into the splice table " + table.name + " takes no DELETE. Nothing was changed."
             + " Set <stream>__deleted, or write a DELETE of its own.");
       }
-      values.add(table.updated(assigned(((UpdateAction) action).assignments()), merge.targetTable()));
+      values.add(table.updated(table.assigned(((UpdateAction) action).assignments()), merge.targetTable()));
     }
     for (MergeAction action : list(merge.notMatchedActions())) {
       applies.add(when(action, matched.unary_$bang()));
-      values.add(assigned(((InsertAction) action).assignments()));
+      values.add(table.assigned(((InsertAction) action).assignments()));
     }
     Column[] columns = table.fields.stream()
         .map(field -> firstOf(applies, values, field).cast(field.dataType()).as(field.name()))
@@ -201,6 +203,12 @@ final class SpliceStatements extends Rule<LogicalPlan> {
     } else if (plan instanceof AlterTableDropPartitionCommand) {
       name = ((AlterTableDropPartitionCommand) plan).tableName();
       what = "ALTER TABLE ... DROP PARTITION";
+    } else if (plan instanceof AlterTableRenameCommand) {
+      name = ((AlterTableRenameCommand) plan).oldName();
+      what = "ALTER TABLE ... RENAME";
+    } else if (plan instanceof AlterTableCommand) {
+      name = ((AlterTableCommand) plan).table().identifier();
+      what = "ALTER TABLE";
     }
     if (name != null && isSplice(name)) {
       throw refused(what + " of the splice table " + name.unquotedString() + " would break it. " + STREAMS_DO_IT);
@@ -222,14 +230,6 @@ final class SpliceStatements extends Rule<LogicalPlan> {
 
   private static LogicalPlan analyzed(Dataset<Row> rows) {
     return rows.queryExecution().analyzed();
-  }
-
-  private static Map<String, Column> assigned(scala.collection.Seq<Assignment> assignments) {
-    Map<String, Column> values = new HashMap<>();
-    for (Assignment assignment : list(assignments)) {
-      values.put(((Attribute) assignment.key()).name(), new Column(assignment.value()));
-    }
-    return values;
   }
 
   private static <T> List<T> list(scala.collection.Seq<T> values) {
@@ -290,6 +290,32 @@ final class SpliceStatements extends Rule<LogicalPlan> {
       return expr("concat_ws('|', " + values + ")").as(SpliceKeyGenerator.RECORD_KEY);
     }
 
+    /** The assigned values by the names that the columns have in the table, however the statement spells them. */
+    Map<String, Column> assigned(scala.collection.Seq<Assignment> assignments) {
+      Map<String, Column> values = new HashMap<>();
+      for (Assignment assignment : list(assignments)) {
+        String spelled = ((Attribute) assignment.key()).name();
+        String column = named(spelled);
+        if (column == null) {
+          throw refused("The splice table " + name + " has no column " + spelled + " to set. Nothing was changed.");
+        }
+        if (values.put(column, new Column(assignment.value())) != null) {
+          throw refused("The statement sets " + column + " twice. Nothing was changed. Set it once in the splice"
+              + " table " + name + ".");
+        }
+      }
+      return values;
+    }
+
+    /** The field's name in the table; null if the table has none of that name. */
+    private String named(String spelled) {
+      return fields.stream()
+          .map(StructField::name)
+          .filter(field -> (Boolean) session.sessionState().conf().resolver().apply(field, spelled))
+          .findFirst()
+          .orElse(null);
+    }
+
     /** The values of the columns of an update: as assigned, as they are in the same stream, else null. */
     Map<String, Column> updated(Map<String, Column> assigned, LogicalPlan target) {
       Set<String> touched = new HashSet<>();
@@ -301,12 +327,25 @@ final class SpliceStatements extends Rule<LogicalPlan> {
         }
         touched.add(stream);
       }
-      Map<String, Column> values = new HashMap<>(assigned);
+      Map<String, Column> stored = new HashMap<>();
       for (Attribute attribute : list(target.output())) {
-        String stream = Columns.stream(attribute.name());
-        if (stream == null || touched.contains(stream)) {
-          values.putIfAbsent(attribute.name(), new Column(attribute));
+        String column = named(attribute.name());
+        if (column != null) {
+          stored.put(column, new Column(attribute));
         }
+      }
+      Map<String, Column> values = new HashMap<>(assigned);
+      for (StructField field : fields) {
+        String stream = Columns.stream(field.name());
+        if (stream != null && !touched.contains(stream)) {
+          continue;
+        }
+        if (!stored.containsKey(field.name())) {
+          throw refused("The catalog's splice table " + name + " lacks " + field.name() + ", which a stream added, and"
+              + " the statement would write null over it. Nothing was changed. Drop the table from the catalog,"
+              + " which leaves its data, and register the table again.");
+        }
+        values.putIfAbsent(field.name(), stored.get(field.name()));
       }
       return values;
     }
