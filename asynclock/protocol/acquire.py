@@ -143,7 +143,8 @@ class Acquisition:
         if self._given is not None and not self._may_write():
             await self._free_given(self._given)
             seen = None
-        if (away := self._known.fairness.away_for(self._loop.time())) > 0:
+        away = self._known.fairness.away_for(self._loop.time())
+        if away > 0 and self._claim.last() is None:  # else look what became of the last write
             return away, seen
         seen = seen or await self._read_and_adopt()
         if self._held is not None:

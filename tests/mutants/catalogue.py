@@ -606,6 +606,14 @@ MUTANTS: Final = (
     ),
     # What an independent attack found.
     Mutant(
+        "make a second lease of one attempt",
+        READ_AND_ADOPT,
+        "$mine is not None and not $mine.spent",
+        "$mine is not None",
+        HEAD,
+        "hudi-endings",
+    ),
+    Mutant(
         "keep a loss found at release to oneself",
         RELEASE_LEASE,
         "await self._end($held)\nif $lost is not None: $tell",
