@@ -290,7 +290,10 @@ class Acquisition:
             lease_ms=math.ceil(self._timing.validity * 1000),
             holder=self._objects.holder,
         )
-        return Attempt(record, seen.version, now, settled_at=token.settled_at)
+        settled_at = token.settled_at
+        if (mine := self._claim.recognise(seen)) is not None and mine.settled_at is not None:
+            settled_at = token.epoch / 1e6  # nobody has waited for the token that it follows
+        return Attempt(record, seen.version, now, settled_at=settled_at)
 
     # Holding.
 

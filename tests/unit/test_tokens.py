@@ -168,6 +168,27 @@ async def test_a_lease_lost_while_its_token_settles_is_not_handed_out(world: Wor
     await client.aclose()
 
 
+@pytest.mark.parametrize("profile", [replace(STEADY, resolution=1.0)], ids=["whole seconds"])
+@in_virtual_time
+async def test_a_token_that_follows_one_from_the_future_is_waited_for_too(world: World) -> None:
+    """A write that is seen too late to be believed in is written over, under its token plus one (rule 11)."""
+    world.put(hudi_record(world.now, expired=True))
+    client = world.client(LeaseSettings(validity=4.0, safety_margin=2.0, max_clock_skew=2.0))
+    backend = faulty(client)
+    backend.inject(Fault.REPLY_LOST, operation="put_if_match")
+    acquiring = asyncio.create_task(client.lock("orders").acquire())
+    while not backend.applied:  # noqa: ASYNC110  nothing tells of the sending
+        await asyncio.sleep(0.001)
+    backend.storm({Fault.REQUEST_LOST: 1.0})
+    await asyncio.sleep(2.05)
+    backend.calm()
+
+    lease = await acquiring
+
+    assert lease.fencing_token <= (world.now + 1.0) * 1e6  # store time is known to a second
+    await client.aclose()
+
+
 @in_virtual_time
 async def test_a_token_that_was_settled_stays_settled(world: World) -> None:
     """After a long lease without a recent Date the release keeps the token."""
