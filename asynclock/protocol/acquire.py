@@ -342,6 +342,9 @@ class Acquisition:
             self._held.end_belief()
             await self._held.release()
         elif (last := self._claim.last()) is not None:
+            if self._given is not None and last.version is not None and not last.spent:
+                given, self._given = self._given, None  # our write has landed over it
+                given.written_over()
             free = self._reap(last) if self._given is None else self._given.release()
             freeing = self._objects.in_flight.spawn(free)
             if last.version is not None:

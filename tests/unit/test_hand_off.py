@@ -382,6 +382,26 @@ async def test_a_receiver_cancelled_in_any_turn_of_the_loop_leaves_the_queue(
 
 
 @in_virtual_time
+async def test_a_receiver_cancelled_in_its_write_frees_what_it_wrote_in_one_request(world: World) -> None:
+    """On a store that paces writes, or within an exit, there may be no time for more (rules 3 and 18)."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0.1)
+        before = len(world.journal)
+        releasing = asyncio.create_task(giver.release())
+        await asyncio.sleep(0.005)
+        receiving.cancel()
+        await asyncio.gather(releasing, receiving, return_exceptions=True)
+        await asyncio.sleep(0.1)
+
+        assert [each.kind for each in world.journal[before:]] == ["put_if_match"] * 2
+        assert world.record().expired
+        assert giver.lost is None
+
+
+@in_virtual_time
 async def test_the_release_for_a_cancelled_receiver_is_remembered(world: World) -> None:
     """The next waiter acquires in one request, because its client wrote last (rule 13)."""
     async with world.client() as client:
