@@ -141,7 +141,7 @@ async def run_under(
         command: Program and arguments.
         target: URL and name of the lock, for the command.
         wait: Longest wait for the lock, in seconds; None: no limit.
-        at_least: Seconds for which the lock stays held, even if the command ends earlier.
+        at_least: Seconds from the command's start for which the lock stays held, even if it ends earlier.
         ready: Awaited with the lease before the command is started; a signal cancels it.
         narration: Says what the wait is for, if it hears the events of ``client``.
     """
@@ -149,13 +149,13 @@ async def run_under(
     with _Signals() as signals:
         async with client:
             async with narration.of_the_wait():
-                lease = await signals.interrupt(client.lock(name).acquire(timeout=wait, at_least=at_least))
+                lease = await signals.interrupt(client.lock(name).acquire(timeout=wait))
             if lease is None:
                 return SIGNALLED + signals.interrupted
             # Released by the client as it is closed, within the time that an exit may take.
             if ready is not None:
                 await signals.interrupt(ready(lease))
-            code = await _hold(client, lease, target, command, signals)
+            code = await _hold(client, lease, target, command, signals, at_least)
         return _code_after_release(client, lease, code)
 
 
@@ -174,8 +174,13 @@ def _code_after_release(client: LockClient, lease: Lease, code: int) -> int:
     return code
 
 
-async def _hold(
-    client: LockClient, lease: Lease, target: str, command: Sequence[str], signals: _Signals
+async def _hold(  # noqa: PLR0917  all of one call
+    client: LockClient,
+    lease: Lease,
+    target: str,
+    command: Sequence[str],
+    signals: _Signals,
+    at_least: float,
 ) -> int:
     if signals.interrupted:  # a signal arrived together with the lease
         return SIGNALLED + signals.interrupted
@@ -188,6 +193,7 @@ async def _hold(
     except OSError as error:
         tell(f"CMD was not run: {error}")
         return NOT_EXECUTABLE
+    lease.keep(at_least)  # a command that was not run leaves the lock to another machine
     signals.forward(child.signal)
     try:
         return await watch.until_end(child)

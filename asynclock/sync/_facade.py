@@ -58,6 +58,7 @@ def block(
 
 async def _release(lease: Lease | None) -> None:
     if lease is not None and lease.held:
+        lease.twin.keep(0.0)  # nobody had it
         await lease.twin.release()
 
 

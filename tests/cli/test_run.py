@@ -270,6 +270,15 @@ def test_a_command_is_needed(target: str) -> None:
     assert "CMD" in ran.stderr
 
 
+@pytest.mark.parametrize(("command", "code"), [("/no/such/program", 127), ("/", 126)])
+def test_a_command_that_was_not_run_keeps_no_lock(folder: Path, target: str, command: str, code: int) -> None:
+    """A typo on one machine does not stop the job on all others."""
+    ran = asynclock("run", target, "--at-least", "600", *VALIDITY, "--", command)
+
+    assert ran.returncode == code
+    assert not is_held(folder, "nightly")
+
+
 def test_at_least_keeps_the_lock_after_the_command(folder: Path, target: str, tmp_path: Path) -> None:
     """The command and this process are gone, nobody else runs until the time is up, then another does."""
     words = ("run", target, "--at-least", "20", "--skip-if-held", *VALIDITY, "--", "sh", "-c")
