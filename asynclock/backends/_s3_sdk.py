@@ -45,7 +45,7 @@ _EXPRESS_STALE: Final = 150
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SdkSettings:
-    """What the SDK is told. It has no repr, because that would show secrets.
+    """Settings for the SDK. It has no repr, because that would show secrets.
 
     Attributes:
         region: None: the one that the SDK finds in its configuration, else ``us-east-1``.
@@ -150,7 +150,7 @@ async def find_bucket(bucket: str, settings: SdkSettings) -> BucketAccess:
 
     Args:
         bucket: Its name.
-        settings: What the SDK is told.
+        settings: Settings for the SDK.
 
     Raises:
         ConfigError: The endpoint or the certificates that the SDK found in its configuration cannot be used.

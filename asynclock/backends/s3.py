@@ -79,7 +79,7 @@ class S3Backend(CloudBackend[S3Client]):
 
     Args:
         bucket: Name of the bucket.
-        settings: What the SDK is told.
+        settings: Settings for the SDK.
         prefix: Put before every key; default empty.
         min_write_interval: Seconds that a lock leaves between two writes of one object; default 0.
         payer: Headers of every request: who pays.

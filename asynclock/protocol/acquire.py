@@ -192,7 +192,7 @@ class Acquisition:
         return Seen(write.record, write.version, None, None, now)
 
     async def _read_and_adopt(self) -> Seen:
-        """Read the object, and become the holder if its nonce is one of ours (rule 2)."""
+        """Read the object, and become the holder if its nonce is that of one of our writes (rule 2)."""
         seen = await self._objects.read(self._key, timeout=self._request_limit())
         self._known.observation.note(seen)
         mine = self._claim.recognise(seen)
@@ -266,7 +266,7 @@ class Acquisition:
         await given.release()
 
     def _attempt_on(self, seen: Seen) -> Attempt | None:
-        """Return the write of a record of ours over what was seen; None: no usable Date to make it by."""
+        """Return a write that replaces what was seen by our record; None if there is no usable Date."""
         now = self._objects.now()
         token = self._objects.next_token(self._key, seen.record, now)
         valid_until = self._objects.promise(now)

@@ -205,6 +205,14 @@ class Background:
         return self._result
 
 
+def two_streams(folder: Path, spark: SparkSession) -> Pipeline:
+    """Return a pipeline to whose two streams a few rows are delivered; one row has both."""
+    made = Pipeline(folder, spark)
+    made.deliver("a", *({"k": f"N{i}", "at": 10, "x": i, "note": "streamed"} for i in range(4)))
+    made.deliver("b", {"k": "N0", "seen": "2024-05-01T12:00:00Z", "y": 0.5})
+    return made
+
+
 def wait_for(condition: Callable[[], Any]) -> None:
     """Return as soon as the condition holds."""
     deadline = time.monotonic() + DEADLINE

@@ -14,7 +14,7 @@ from asynclock.spark.hudi.session import MERGER_JAR, hudi_bundle
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.services.leaders import run_services
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import DEADLINE, Pipeline
+from tests.spark.pipeline_kit import DEADLINE, Pipeline, two_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,10 +28,7 @@ SCRIPT = Path(__file__).with_name("foreign_session.py")
 @pytest.fixture
 def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
     """A table of two streams with a few rows."""
-    made = Pipeline(tmp_path / "ab", spark)
-    made.deliver("a", *({"k": f"N{i}", "at": 10, "x": i, "note": "streamed"} for i in range(4)))
-    made.deliver("b", {"k": "N0", "seen": "2024-05-01T12:00:00Z", "y": 0.5})
-    return made
+    return two_streams(tmp_path / "ab", spark)
 
 
 @pytest.fixture

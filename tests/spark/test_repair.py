@@ -19,7 +19,7 @@ from asynclock.spark.services.repair import _Repair
 from asynclock.spark.services.savepoints import savepoint
 from asynclock.spark.writer.splice import Splice, stream_lock
 from tests.cli.command import COMMAND
-from tests.spark.pipeline_kit import Pipeline
+from tests.spark.pipeline_kit import Pipeline, two_streams
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,10 +34,7 @@ A_SCHEMA = "k string, at bigint, x int, note string"
 @pytest.fixture
 def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
     """A table of two streams with a few rows."""
-    made = Pipeline(tmp_path / "ab", spark)
-    made.deliver("a", *({"k": f"N{i}", "at": 10, "x": i, "note": "streamed"} for i in range(4)))
-    made.deliver("b", {"k": "N0", "seen": "2024-05-01T12:00:00Z", "y": 0.5})
-    return made
+    return two_streams(tmp_path / "ab", spark)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from asynclock.spark.reader.sql import ddl
 from asynclock.spark.services.leaders import run_services
 from asynclock.spark.writer.splice import Splice
 from tests.cli.command import COMMAND
-from tests.spark.pipeline_kit import Pipeline
+from tests.spark.pipeline_kit import Pipeline, two_streams
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,10 +42,7 @@ def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
     """A table of two streams that is in the catalog as ``fleet`` and ``fleet_stored``."""
     spark.sql("DROP VIEW IF EXISTS fleet")
     spark.sql("DROP TABLE IF EXISTS fleet_stored")
-    made = Pipeline(tmp_path / "ab", spark)
-    made.deliver("a", *({"k": f"N{i}", "at": 10, "x": i, "note": "streamed"} for i in range(4)))
-    made.deliver("b", {"k": "N0", "seen": "2024-05-01T12:00:00Z", "y": 0.5})
-    return made
+    return two_streams(tmp_path / "ab", spark)
 
 
 @pytest.fixture

@@ -346,8 +346,8 @@ class StreamWriter:
                 if bad:
                     self._put_aside(parsed, batch_id, bad)
                 self._tried = done
-                # Without a good row too: a batch that is not on the timeline could not be told from one
-                # that was never read.
+                # Commit it without a good row too: else the timeline would look as if the batch had never
+                # been read.
                 events, end = self._source.good(parsed), self._checkpoint.offset(batch_id)
                 self._splice.write(events, self.name, batch_id=batch_id, lease=lease, offset=end)
         elif self._tried is not None and self._tried.batch_id == batch_id:

@@ -141,7 +141,7 @@ class Expected:
     def differences(self) -> Iterator[tuple[Key, str | None, str | None, str | None]]:
         """Every difference in the order of the keys: the key, ``column`` (None: the row) and both values.
 
-        A key that is in several partitions is told without one.
+        A key that is in several partitions is listed without a partition.
         """
         names = [name for columns in self._streams for name, _ in columns]
         for text, place, expected, found in self._store.execute(f"{self._all()} ORDER BY key, place"):
