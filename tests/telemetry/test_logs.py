@@ -26,11 +26,13 @@ def lines(act: Callable[[logging.Logger], object]) -> list[str]:
     logger = logging.getLogger("asynclock")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
+    logger.propagate = False  # pytest-xdist cannot send a report that holds a lone surrogate
     try:
         act(logger)
     finally:
         logger.removeHandler(handler)
         logger.setLevel(logging.NOTSET)
+        logger.propagate = True
     return stream.getvalue().splitlines()
 
 
