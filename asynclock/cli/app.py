@@ -40,6 +40,9 @@ _ASSIGNED: Final = re.compile(r"=\S+")
 def command() -> None:
     """Locks that live in an object store, a folder or memory.
 
+    Where URL/ is left out, ASYNCLOCK_URL is taken, and where URL/NAME is a name alone, it is a lock there.
+    ASYNCLOCK_OPTION_KEY=VALUE is -o key=VALUE for that store.
+
     Exit codes: 0 done; 1 the answer is no; 2 usage, URL or settings; 65 corrupt lock;
     69 store unavailable or denied; 75 not acquired in time; 76 lease lost.
     """

@@ -7,14 +7,15 @@ import asyncio
 import click
 
 from asynclock._text import printable
+from asynclock.cli.arguments import backend_option, json_option, url_argument
 from asynclock.cli.exit_codes import DONE, NO, UNAVAILABLE
-from asynclock.cli.locks import backend_option, json_option
 from asynclock.cli.output import print_json, tell
+from asynclock.cli.target import with_environment
 from asynclock.probe import probe
 
 
 @click.command("doctor")
-@click.argument("url", metavar="URL")
+@url_argument
 @backend_option
 @json_option
 def doctor_command(url: str, options: dict[str, object], *, as_json: bool) -> int:
@@ -23,7 +24,7 @@ def doctor_command(url: str, options: dict[str, object], *, as_json: bool) -> in
     Writes a few test objects there and deletes them, or names those that it could not delete.
     Exit code 1 if the store is not safe; 69 if it does not answer or denies access.
     """
-    report = asyncio.run(probe(url, **options))
+    report = asyncio.run(probe(url, **with_environment(url, options)))
     if as_json:
         print_json(report)
     else:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from asynclock.cli.arguments import backend_option, json_option
 from asynclock.cli.exit_codes import CORRUPT, DONE
-from asynclock.cli.locks import backend_option, json_option
 from asynclock.cli.output import print_json, print_status, tell
+from asynclock.cli.target import with_environment
 
 if TYPE_CHECKING:
     from asynclock.hudi.lock import TableLockStatus
@@ -42,7 +43,9 @@ def hudi_status_command(table: str, options: dict[str, object], *, as_json: bool
 
 async def _read(table: str, options: dict[str, object]) -> TableLockStatus:
     from asynclock.hudi import table_lock  # noqa: PLC0415  lets other commands start faster
+    from asynclock.hudi.paths import TablePath  # noqa: PLC0415  as above
 
+    options = with_environment(TablePath.parse(table).url, options)
     words = {f"{_HUDI_OPTION}{name}": _word(value) for name, value in options.items()}
     return await table_lock(table, words).status()
 

@@ -5,60 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from asynclock._text import printable
 from asynclock.backend import Absent
+from asynclock.cli.arguments import json_option, store_options, target_argument, url_argument
 from asynclock.cli.exit_codes import CORRUPT, DONE, NO
-from asynclock.cli.options import parse_options
 from asynclock.cli.output import print_json, print_list, print_status, tell
 from asynclock.cli.target import connect_to, refuse_hudi_table, split_target
 from asynclock.errors import AccessDeniedError, LockChangedError, RecordCorruptError
 from asynclock.record import MAX_BODY, is_no_lock, parse_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeVar
-
     from asynclock.backend import Stored
     from asynclock.client import LockClient
     from asynclock.lock import Lock
     from asynclock.status import LockStatus
 
-    F = TypeVar("F", bound=Callable[..., Any])
-
 _SHOWN_BYTES: Final = 120
-
-backend_option = click.option(
-    "-o",
-    "options",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=lambda context, _, words: {} if context.resilient_parsing else parse_options(words),
-    help="Option of the backend, for example endpoint_url=…; repeatable. A secret, such as "
-    "secret_access_key, is best given as KEY=env:NAME (an environment variable), KEY=file:PATH or KEY=- "
-    "(the next line of the standard input), because all users can see the command line.",
-)
-
-
-def store_options(function: F) -> F:
-    """Add the options of every command that reads or writes locks."""
-    skew = click.option(
-        "--max-clock-skew",
-        type=float,
-        metavar="S",
-        help="How far two nodes of the store may differ; default 0 for file://, else 2.",
-    )
-    return skew(backend_option(function))
-
-
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 
 
 @click.command("status")
-@click.argument("target", metavar="URL/NAME")
+@target_argument
 @store_options
 @json_option
 def status_command(
@@ -102,7 +72,7 @@ async def _list_one(client: LockClient, prefix: str) -> None:
 
 
 @click.command("list")
-@click.argument("url", metavar="URL/")
+@url_argument
 @store_options
 @json_option
 def list_command(url: str, options: dict[str, object], max_clock_skew: float | None, *, as_json: bool) -> int:
@@ -125,7 +95,7 @@ def list_command(url: str, options: dict[str, object], max_clock_skew: float | N
 
 
 @click.command("break")
-@click.argument("target", metavar="URL/NAME")
+@target_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Break a live or corrupt lock too.")
 @store_options

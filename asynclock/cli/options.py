@@ -25,6 +25,7 @@ _BYTES: Final = frozenset({"sse_customer_key"})
 _WORDS: Final = {"true": True, "false": False}
 _LONGEST: Final = 65_536
 _ENVIRONMENT, _FILE, _INPUT = "env:", "file:", "-"
+_PREFIX: Final = "ASYNCLOCK_OPTION_"
 
 
 def parse_options(words: Iterable[str]) -> dict[str, object]:
@@ -45,6 +46,26 @@ def parse_options(words: Iterable[str]) -> dict[str, object]:
             # Show none of it: it may be a secret that ends in "=" and whose key was forgotten.
             raise ConfigError(setting="-o", value=HIDDEN, reason="must be KEY=VALUE, as in -o fsync=false")
         options[key] = _typed(key, _secret(key, value) if is_secret(key) else value)
+    return options
+
+
+def environment_options() -> dict[str, object]:
+    """Read the options that environment variables give: ``ASYNCLOCK_OPTION_REGION=eu`` is ``region=eu``.
+
+    The value of a secret option may name another place, as in ``parse_options``.
+
+    Raises:
+        ConfigError: A value is not of the option's type, or the named place has no secret.
+    """
+    options: dict[str, object] = {}
+    for variable, value in os.environ.items():
+        key = variable.removeprefix(_PREFIX).lower()
+        if not variable.startswith(_PREFIX) or key == "url" or not value:
+            continue
+        if not _NAME.fullmatch(key):
+            raise ConfigError(setting=variable, value=HIDDEN, reason="this cannot be the name of an option")
+        in_the_clear = not value.startswith((_ENVIRONMENT, _FILE))
+        options[key] = _typed(key, value if in_the_clear or not is_secret(key) else _secret(key, value))
     return options
 
 

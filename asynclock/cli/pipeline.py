@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from asynclock.cli.arguments import json_option
 from asynclock.cli.exit_codes import DONE, NO, UNAVAILABLE
 from asynclock.cli.explanation import explanation_lines
-from asynclock.cli.locks import json_option
 from asynclock.cli.output import print_json, tell
 from asynclock.cli.run import run_under
 from asynclock.errors import ConfigError

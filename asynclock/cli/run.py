@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from asynclock.cli.arguments import store_options, target_argument
 from asynclock.cli.child import Child
 from asynclock.cli.exit_codes import DONE, LOST, NOT_EXECUTABLE, NOT_FOUND, SIGNALLED, exit_code
-from asynclock.cli.locks import store_options
 from asynclock.cli.narration import Narration
 from asynclock.cli.output import tell
 from asynclock.cli.run_words import RunCommand
@@ -44,7 +44,7 @@ _BROKEN_GRACE: Final = 1.0
 
 
 @click.command("run", cls=RunCommand)
-@click.argument("target", metavar="URL/NAME")
+@target_argument
 @click.argument("command", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
     "--wait", type=float, metavar="S", help="Longest wait for the lock; default: no limit; 0: one try."

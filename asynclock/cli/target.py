@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from typing import TYPE_CHECKING, Final
 
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
+from asynclock.cli.options import environment_options
 from asynclock.client import LockClient, default_holder
 from asynclock.errors import BackendError, ConfigError
-from asynclock.names import SUFFIX
+from asynclock.names import SUFFIX, is_name
 from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
@@ -22,6 +24,45 @@ if TYPE_CHECKING:
 _HUDI_PROPERTIES: Final = ".hoodie/hoodie.properties"
 _LOOK_SECONDS: Final = 2.0
 _ONE_CLOCK: Final = frozenset({"file", "memory"})
+_SAME_STORE: Final = {"s3a": "s3"}
+DEFAULT_URL: Final = "ASYNCLOCK_URL"
+"""The environment variable with the URL that a command line may leave out."""
+
+
+def full_target(target: str) -> str:
+    """Return ``URL/NAME`` for a name alone, which is that of a lock under ``ASYNCLOCK_URL``.
+
+    Raises:
+        ConfigError: It is a name alone, and the variable is not set.
+    """
+    if "://" in target or not is_name(target):
+        return target
+    url = os.environ.get(DEFAULT_URL)
+    if not url:
+        raise ConfigError(
+            setting="URL/NAME",
+            value=target,
+            reason=f"has no URL, as in s3://bucket/locks/{target}, and {DEFAULT_URL} is not set",
+        )
+    split_url(url)
+    return f"{url.rstrip('/')}/{target}" if not url.endswith("://") else url + target
+
+
+def with_environment(url: str, options: Mapping[str, object]) -> dict[str, object]:
+    """Return options together with those of the environment, which only the store of ``ASYNCLOCK_URL`` gets.
+
+    Raises:
+        ConfigError: An option of the environment is wrong.
+    """
+    default = os.environ.get(DEFAULT_URL)
+    if not default or _store(default) != _store(url):
+        return dict(options)
+    return {**environment_options(), **options}
+
+
+def _store(url: str) -> tuple[str, str]:
+    parts = split_url(url)
+    return _SAME_STORE.get(parts.scheme, parts.scheme), parts.netloc
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -58,7 +99,7 @@ def connect_to(
 
     Args:
         url: Where the locks are.
-        options: Options of the backend.
+        options: Options of the backend, before those of the environment.
         validity: Seconds; None: the default.
         max_clock_skew: Seconds; None: 0 if the store uses this machine's clock (``file://``,
             ``memory://``), else the default.
@@ -74,7 +115,7 @@ def connect_to(
     times = {"validity": validity, "max_clock_skew": max_clock_skew}
     settings = LeaseSettings(**{name: value for name, value in times.items() if value is not None})
     # Not connect(), whose own arguments would be taken for options of the backend.
-    backend = open_backend(url, **options)
+    backend = open_backend(url, **with_environment(url, options))
     return LockClient(url=url, backend=backend, settings=settings, holder=holder, events=events)
 
 
