@@ -23,6 +23,7 @@ from asynclock.cli.locks import break_command, list_command, status_command
 from asynclock.cli.output import tell
 from asynclock.cli.pipeline import pipeline_group
 from asynclock.cli.run import run_locked_command
+from asynclock.cli.watch import watch_command
 from asynclock.errors import AsyncLockError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ for each in (
     run_locked_command,
     status_command,
     list_command,
+    watch_command,
     break_command,
     doctor_command,
     completion_command,
