@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from asynclock._secrets import clean_message, clean_url
+from asynclock.cli.audit import history_command, verify_command
 from asynclock.cli.completion import completion_command
 from asynclock.cli.doctor import doctor_command
 from asynclock.cli.exit_codes import NO, SIGNALLED, USAGE, exit_code
@@ -57,6 +58,8 @@ for each in (
     break_command,
     doctor_command,
     completion_command,
+    history_command,
+    verify_command,
     hudi_group,
     pipeline_group,
 ):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from asynclock.cli.options import parse_options
-from asynclock.cli.target import DEFAULT_URL, full_target
+from asynclock.cli.target import DEFAULT_URL, full_target, with_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import TypeVar
 
     F = TypeVar("F", bound=Callable[..., Any])
+
+_HUDI_OPTION: Final = "asynclock."
 
 url_argument = click.argument("url", metavar="URL/", envvar=DEFAULT_URL)
 """Where locks are; default: ``ASYNCLOCK_URL``."""
@@ -46,6 +48,36 @@ def store_options(function: F) -> F:
         help="How far two nodes of the store may differ; default 0 for file://, else 2.",
     )
     return skew(backend_option(function))
+
+
+table_argument = click.argument("table", metavar="TABLE")
+"""The base path of a Hudi table."""
+
+
+def table_options(
+    table: str, options: Mapping[str, object], *, max_clock_skew: float | None = None
+) -> dict[str, str]:
+    """Return options of a command as those of ``asynclock.hudi``, together with those of the environment.
+
+    Raises:
+        ConfigError: Hudi's lock cannot lock this table, or an option of the environment is wrong.
+    """
+    from asynclock.hudi.paths import TablePath  # noqa: PLC0415  lets other commands start faster
+
+    given = with_environment(TablePath.parse(table).url, options)
+    if max_clock_skew is not None:
+        given["max_clock_skew"] = max_clock_skew
+    return {f"{_HUDI_OPTION}{name}": _word(value) for name, value in given.items()}
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def break_options(function: F) -> F:
+    """Add the options of commands that free another's lock."""
+    yes = click.option("--yes", is_flag=True, help="Do not ask.")
+    return yes(click.option("--force", is_flag=True, help="Break a live or corrupt lock too.")(function))
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from asynclock.cli.arguments import backend_option, json_option
-from asynclock.cli.exit_codes import CORRUPT, DONE
+from asynclock.cli.arguments import (
+    backend_option,
+    break_options,
+    json_option,
+    store_options,
+    table_argument,
+    table_options,
+)
+from asynclock.cli.audit import audit_command
+from asynclock.cli.exit_codes import CORRUPT, DONE, exit_code
+from asynclock.cli.locks import break_by_hand
+from asynclock.cli.narration import Narration
 from asynclock.cli.output import print_json, print_status, tell
-from asynclock.cli.target import with_environment
+from asynclock.cli.run import run_under
+from asynclock.cli.run_words import RunCommand
+from asynclock.errors import AcquireTimeoutError, AsyncLockError
 
 if TYPE_CHECKING:
-    from asynclock.hudi.lock import TableLockStatus
+    from asynclock.hudi.lock import OpenedTable, TableLockStatus
+    from asynclock.lease import Lease
 
-_HUDI_OPTION: Final = "asynclock."
+_VALIDITY: Final = "hoodie.write.lock.storage.validity.timeout.secs"
+_RENEW_INTERVAL: Final = "hoodie.write.lock.storage.renew.interval.secs"
 
 
 @click.group("hudi")
@@ -24,8 +39,11 @@ def hudi_group() -> None:
     """The lock of a Hudi table, which its writers take at their commits."""
 
 
+hudi_group.add_command(audit_command)
+
+
 @hudi_group.command("status")
-@click.argument("table", metavar="TABLE")
+@table_argument
 @backend_option
 @json_option
 def hudi_status_command(table: str, options: dict[str, object], *, as_json: bool) -> int:
@@ -41,14 +59,104 @@ def hudi_status_command(table: str, options: dict[str, object], *, as_json: bool
     return CORRUPT if status.state == "corrupt" else DONE
 
 
+@hudi_group.command("freeze", cls=RunCommand)
+@table_argument
+@click.argument("command", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option(
+    "--wait", type=float, metavar="S", help="Longest wait for the lock; default: no limit; 0: one try."
+)
+@click.option(
+    "--validity", type=int, default=300, metavar="S",
+    help="If this machine dies, writers wait about this long; 10 or more, default 300.",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing about the wait, only errors.")
+@store_options
+def hudi_freeze_command(
+    *,
+    table: str,
+    command: tuple[str, ...],
+    wait: float | None,
+    validity: int,
+    quiet: bool,
+    options: dict[str, object],
+    max_clock_skew: float | None,
+) -> int:
+    """Run CMD while no writer can commit to TABLE, for example to copy its files.
+
+    CMD must not write to TABLE through Hudi: that write would wait for this very lock. Writers wait at
+    their next commit, as long as their hoodie.write.lock.wait_time_ms lets them.
+
+    CMD is ended if the lock is lost, and the exit codes are those of asynclock run. CMD finds
+    ASYNCLOCK_LOCK, ASYNCLOCK_OWNER and ASYNCLOCK_VALID_UNTIL_MS in its environment.
+    """
+    from asynclock.hudi.lock import OpenedTable  # noqa: PLC0415  lets other commands start faster
+    from asynclock.hudi.options import LockOptions  # noqa: PLC0415  as above
+    from asynclock.hudi.paths import LOCK_NAME, TablePath  # noqa: PLC0415  as above
+    from asynclock.hudi.table import read_table  # noqa: PLC0415  as above
+
+    path = TablePath.parse(table)
+    words = table_options(table, options, max_clock_skew=max_clock_skew)
+    words |= {_VALIDITY: str(validity), _RENEW_INTERVAL: str(max(1, validity // 10))}
+    target = f"{path.url}/{LOCK_NAME}"
+    narration = Narration(target, wait=wait, quiet=quiet)
+    opened = OpenedTable(path, LockOptions.read(path, words), fencing=False, events=narration.hear)
+    client = opened.client
+
+    async def release(lease: Lease) -> None:
+        # Through the lease, so that the audit trail gets its END; a client releases without it.
+        releasing = asyncio.ensure_future(_release(lease, opened))
+        await asyncio.wait([releasing], timeout=client.exit_bound)
+
+    async def run() -> int:
+        try:
+            await client.run(lambda: read_table(client.backend, path))
+            return await run_under(
+                client, opened.lock, command, target=target, wait=wait, finish=release, narration=narration
+            )
+        finally:
+            await client.aclose()
+
+    try:
+        return asyncio.run(run())
+    except AcquireTimeoutError as error:
+        tell(f"{target}: CMD was not run: {error}")
+        return exit_code(error)
+
+
+async def _release(lease: Lease, opened: OpenedTable) -> None:
+    with contextlib.suppress(AsyncLockError):  # a loss is in ``lease.lost``, which the exit code follows
+        await lease.release()
+    await opened.finish_audit()
+
+
+@hudi_group.command("break")
+@table_argument
+@break_options
+@store_options
+@json_option
+def hudi_break_command(
+    table: str,
+    options: dict[str, object],
+    max_clock_skew: float | None,
+    *,
+    yes: bool,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Free the lock of TABLE by hand: an expired one, or with --force a live or corrupt one.
+
+    Stop its holder before: a Hudi writer may go on to commit after it has lost the lock.
+    """
+    from asynclock.hudi.paths import LOCK_NAME, TablePath  # noqa: PLC0415  lets other commands start faster
+
+    status = asyncio.run(_read(table, options))
+    if status.warning is not None:
+        tell(f"warning: {status.warning}")
+    target = f"{TablePath.parse(table).url}/{LOCK_NAME}"
+    return break_by_hand(target, options, max_clock_skew, yes=yes, force=force, as_json=as_json)
+
+
 async def _read(table: str, options: dict[str, object]) -> TableLockStatus:
     from asynclock.hudi import table_lock  # noqa: PLC0415  lets other commands start faster
-    from asynclock.hudi.paths import TablePath  # noqa: PLC0415  as above
 
-    options = with_environment(TablePath.parse(table).url, options)
-    words = {f"{_HUDI_OPTION}{name}": _word(value) for name, value in options.items()}
-    return await table_lock(table, words).status()
-
-
-def _word(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return await table_lock(table, table_options(table, options)).status()

@@ -11,7 +11,7 @@ import click
 
 from asynclock._text import printable
 from asynclock.backend import Absent
-from asynclock.cli.arguments import json_option, store_options, target_argument, url_argument
+from asynclock.cli.arguments import break_options, json_option, store_options, target_argument, url_argument
 from asynclock.cli.exit_codes import CORRUPT, DONE, NO
 from asynclock.cli.output import print_json, print_list, print_status, tell
 from asynclock.cli.target import connect_to, refuse_hudi_table, split_target
@@ -96,8 +96,7 @@ def list_command(url: str, options: dict[str, object], max_clock_skew: float | N
 
 @click.command("break")
 @target_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Break a live or corrupt lock too.")
+@break_options
 @store_options
 @json_option
 def break_command(
@@ -114,6 +113,19 @@ def break_command(
     The lock's guarantee does not cover this: the old holder may act until its next renewal or its
     deadline. The next holder gets a higher fencing token, so fenced objects refuse the old one.
     """
+    return break_by_hand(target, options, max_clock_skew, yes=yes, force=force, as_json=as_json)
+
+
+def break_by_hand(
+    target: str,
+    options: dict[str, object],
+    max_clock_skew: float | None,
+    *,
+    yes: bool,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Show a lock, ask, and free it; return the exit code."""
     if not yes and not sys.stdin.isatty():
         raise click.UsageError(
             "there is no terminal to ask on: add --yes to break the lock without a question"

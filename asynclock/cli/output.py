@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock._secrets import clean_message
 from asynclock._text import printable
-from asynclock.cli.table import COLOURS, lock_table, seconds
+from asynclock.cli.table import COLOURS, LOCKS, fitted_table, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def print_status(status: LockStatus) -> None:
 def print_list(statuses: Sequence[LockStatus]) -> None:
     """Print locks as a table."""
     terminal = console()
-    terminal.print(lock_table(statuses, terminal.width))
+    terminal.print(fitted_table(LOCKS, statuses, terminal.width))
 
 
 def tell(text: str) -> None:

@@ -306,7 +306,7 @@ def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> 
         client = locks.connect().twin
         target = f"{locks.url.rstrip('/')}/{RESERVATION_LOCK}"
         return asyncio.run(
-            run_under(client, RESERVATION_LOCK, command, target=target, wait=wait, ready=ready)
+            run_under(client, client.lock(RESERVATION_LOCK), command, target=target, wait=wait, ready=ready)
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -18,7 +19,7 @@ from asynclock.cli.output import tell
 from asynclock.cli.run_words import RunCommand
 from asynclock.cli.target import connect_to, holder_with_note, refuse_hudi_table, split_target
 from asynclock.clock import SystemClock
-from asynclock.errors import AcquireTimeoutError, LeaseTakenOverError
+from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseTakenOverError
 from asynclock.events import logger
 from asynclock.lock import checked_at_least
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from asynclock.client import LockClient
     from asynclock.errors import LeaseLostError
     from asynclock.lease import Lease
+    from asynclock.lock import Lock
 
 T = TypeVar("T")
 
@@ -111,7 +113,7 @@ def run_locked_command(
     async def run() -> int:
         await refuse_hudi_table(client, name, target)
         return await run_under(
-            client, name, command, target=target, wait=wait, at_least=keep, narration=narration
+            client, client.lock(name), command, target=target, wait=wait, at_least=keep, narration=narration
         )
 
     try:
@@ -124,38 +126,42 @@ def run_locked_command(
 
 async def run_under(
     client: LockClient,
-    name: str,
+    lock: Lock,
     command: Sequence[str],
     *,
     target: str,
     wait: float | None,
     at_least: float = 0.0,
     ready: Callable[[Lease], Awaitable[None]] | None = None,
+    finish: Callable[[Lease], Awaitable[None]] | None = None,
     narration: Narration | None = None,
 ) -> int:
     """Run a command while holding a lock of ``client``, which is closed, and return its exit code.
 
     Args:
         client: The locks.
-        name: Name of the lock.
+        lock: One of them.
         command: Program and arguments.
         target: URL and name of the lock, for the command.
         wait: Longest wait for the lock, in seconds; None: no limit.
         at_least: Seconds from the command's start for which the lock stays held, even if it ends earlier.
         ready: Awaited with the lease before the command is started; a signal cancels it.
+        finish: Awaited with the lease after the command has ended, before the client releases it.
         narration: Says what the wait is for, if it hears the events of ``client``.
     """
     narration = narration or Narration(target, wait=wait, quiet=True)
     with _Signals() as signals:
         async with client:
             async with narration.of_the_wait():
-                lease = await signals.interrupt(client.lock(name).acquire(timeout=wait))
+                lease = await signals.interrupt(lock.acquire(timeout=wait))
             if lease is None:
                 return SIGNALLED + signals.interrupted
             # Released by the client as it is closed, within the time that an exit may take.
             if ready is not None:
                 await signals.interrupt(ready(lease))
             code = await _hold(client, lease, target, command, signals, at_least)
+            if finish is not None:
+                await finish(lease)
         return _code_after_release(client, lease, code)
 
 
@@ -202,12 +208,14 @@ async def _hold(  # noqa: PLR0917  all of one call
 
 
 def _environment(lease: Lease, target: str) -> dict[str, str]:
-    return {
+    environment = {
         "ASYNCLOCK_LOCK": target,
-        "ASYNCLOCK_FENCING_TOKEN": str(lease.fencing_token),
         "ASYNCLOCK_OWNER": lease.owner,
         "ASYNCLOCK_VALID_UNTIL_MS": str(lease.valid_until_ms),
     }
+    with contextlib.suppress(ConfigError):  # the lock of a Hudi table has no token
+        environment["ASYNCLOCK_FENCING_TOKEN"] = str(lease.fencing_token)
+    return environment
 
 
 class _Watch:

@@ -1,9 +1,9 @@
-"""A table of locks that fits the width it is given and keeps their names."""
+"""Tables that fit the width they are given and keep the name of each row."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from asynclock._text import printable
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from asynclock.status import LockStatus
 
+T = TypeVar("T")
+
 COLOURS: Final = {
     "absent": "magenta",
     "free": "green",
@@ -22,56 +24,60 @@ COLOURS: Final = {
     "corrupt": "bold red",
 }
 _GAP: Final = 2
-_NAME: Final = "name"
 _LEAST_NAME: Final = 8
 
 
 @dataclass(frozen=True)
-class _Column:
+class Column(Generic[T]):
+    """A column of a table.
+
+    Attributes:
+        title: Its head.
+        text: What it has of a row.
+        rank: Columns of the lowest ranks stay where there is no room for all; 0 is that of the names.
+        least: The width to which it may be cut; None: it is shown whole or not at all.
+        style: The style of a row's text.
+    """
+
     title: str
-    text: Callable[[LockStatus], str]
+    text: Callable[[T], str]
+    rank: int
     least: int | None = None
-    """To this width it may be cut; None: it is shown whole or not at all."""
+    style: Callable[[T], str] = lambda _: ""
 
 
-_BY_PLACE: Final = (
-    _Column(_NAME, lambda status: status.name, _LEAST_NAME),
-    _Column("state", lambda status: status.state),
-    _Column("remaining", lambda status: seconds(status.remaining) or "-"),
-    _Column("last write", lambda status: "-" if status.age is None else f"{seconds(status.age)} ago"),
-    _Column("token", lambda status: "-" if status.fencing_token is None else str(status.fencing_token)),
-    _Column("holder", lambda status: "-" if status.holder is None else printable(status.holder), 12),
+LOCKS: Final[tuple[Column[LockStatus], ...]] = (
+    Column("name", lambda status: status.name, 0),
+    Column("state", lambda status: status.state, 1, style=lambda status: COLOURS[status.state]),
+    Column("remaining", lambda status: seconds(status.remaining) or "-", 3),
+    Column("last write", lambda status: "-" if status.age is None else f"{seconds(status.age)} ago", 4),
+    Column("token", lambda status: "-" if status.fencing_token is None else str(status.fencing_token), 5),
+    Column("holder", lambda status: "-" if status.holder is None else printable(status.holder), 2, least=12),
 )
-_BY_USE: Final = ("name", "state", "holder", "remaining", "last write", "token")
 
 
-def lock_table(statuses: Sequence[LockStatus], width: int) -> Table:
+def fitted_table(columns: Sequence[Column[T]], rows: Sequence[T], width: int) -> Table:
     """Return a table that is at most ``width`` columns wide.
 
-    Columns that do not fit are left out, the least useful first, and a holder is cut. A name is whole: one
-    that is too long for its line goes on in the next.
+    Columns that do not fit are left out, those of the highest rank first. A name is whole: one that is too
+    long for its line goes on in the next.
     """
     from rich.table import Table  # noqa: PLC0415  lets other commands start faster
     from rich.text import Text  # noqa: PLC0415  as above
 
-    widths = _widths({column.title: _natural(column, statuses) for column in _BY_PLACE}, width)
+    texts = {column.title: [column.text(row) for row in rows] for column in columns}
+    widths = _widths(columns, texts, width)
+    shown = [column for column in columns if column.title in widths]
     table = Table(box=None, pad_edge=False)
-    shown = [column for column in _BY_PLACE if column.title in widths]
     for column in shown:
-        folds = column.title == _NAME
         table.add_column(
             column.title,
-            overflow="fold" if folds else "ellipsis",
-            no_wrap=not folds,
+            overflow="ellipsis" if column.rank else "fold",
+            no_wrap=column.rank > 0,
             max_width=widths[column.title],
         )
-    for status in statuses:
-        table.add_row(
-            *(
-                Text(column.text(status), style=COLOURS[status.state] if column.title == "state" else "")
-                for column in shown
-            )
-        )
+    for number, row in enumerate(rows):
+        table.add_row(*(Text(texts[column.title][number], style=column.style(row)) for column in shown))
     return table
 
 
@@ -80,23 +86,27 @@ def seconds(value: float | None) -> str | None:
     return None if value is None else f"{value:.1f} s"
 
 
-def _natural(column: _Column, statuses: Sequence[LockStatus]) -> int:
-    from rich.cells import cell_len  # noqa: PLC0415  as above
-
-    return max([cell_len(column.title), *(cell_len(column.text(status)) for status in statuses)])
-
-
-def _widths(natural: dict[str, int], width: int) -> dict[str, int]:
+def _widths(columns: Sequence[Column[Any]], texts: dict[str, list[str]], width: int) -> dict[str, int]:
     """Return the width of each column that is shown."""
-    least = {column.title: column.least for column in _BY_PLACE}
-    state = natural["state"] + _GAP
-    widths = {_NAME: max(_LEAST_NAME, min(natural[_NAME], width - state)), "state": natural["state"]}
-    left = width - widths[_NAME] - state
-    for title in _BY_USE[len(widths) :]:
-        needed = natural[title] if least[title] is None else min(natural[title], least[title] or 0)
+    from rich.cells import cell_len  # noqa: PLC0415  lets other commands start faster
+
+    natural = {title: max(cell_len(title), *map(cell_len, found), 0) for title, found in texts.items()}
+    name, state, *others = sorted(columns, key=lambda column: column.rank)
+    beside = natural[state.title] + _GAP
+    widths = {
+        name.title: max(_LEAST_NAME, min(natural[name.title], width - beside)),
+        state.title: natural[state.title],
+    }
+    left = width - widths[name.title] - beside
+    for column in others:
+        whole = natural[column.title]
+        needed = whole if column.least is None else min(whole, column.least)
         if needed + _GAP <= left:
-            widths[title] = needed
+            widths[column.title] = needed
             left -= needed + _GAP
-    if "holder" in widths:
-        widths["holder"] += min(left, natural["holder"] - widths["holder"])
+    for column in others:
+        if column.title in widths:
+            more = min(left, natural[column.title] - widths[column.title])
+            widths[column.title] += more
+            left -= more
     return widths

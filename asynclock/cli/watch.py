@@ -16,7 +16,7 @@ from asynclock._text import printable
 from asynclock.cli.arguments import json_option, store_options, url_argument
 from asynclock.cli.exit_codes import DONE, SIGNALLED
 from asynclock.cli.output import console, print_json, tell
-from asynclock.cli.table import lock_table
+from asynclock.cli.table import LOCKS, fitted_table
 from asynclock.cli.target import connect_to, refuse_hudi_table
 from asynclock.errors import BackendError, ConfigError
 
@@ -174,7 +174,7 @@ class _Screen:
         held = sum(status.state == "held" for status in self._statuses)
         head = f"{clock}  {held} of {len(self._statuses)} held  {clean_message(self._url)}"
         yield Text(head, style="bold", overflow="ellipsis", no_wrap=True)
-        yield lock_table(by_state[:rows], width)
+        yield fitted_table(LOCKS, by_state[:rows], width)
         if self._failure is not None:
             note = f"the store failed, trying again: {clean_message(self._failure)}"
             yield Text(note, style="red", overflow="ellipsis", no_wrap=True)

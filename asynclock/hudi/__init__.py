@@ -6,8 +6,10 @@ from asynclock.hudi.audit import AuditStatus as AuditStatus
 from asynclock.hudi.audit import audit_cleanup as audit_cleanup
 from asynclock.hudi.audit import audit_disable as audit_disable
 from asynclock.hudi.audit import audit_enable as audit_enable
+from asynclock.hudi.audit import audit_history as audit_history
 from asynclock.hudi.audit import audit_status as audit_status
 from asynclock.hudi.audit import audit_validate as audit_validate
+from asynclock.hudi.audit_records import AuditHold as AuditHold
 from asynclock.hudi.lock import TableLock as TableLock
 from asynclock.hudi.lock import TableLockStatus as TableLockStatus
 from asynclock.hudi.lock import table_lock as table_lock

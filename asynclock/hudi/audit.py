@@ -1,7 +1,4 @@
-"""Hudi's audit trail of a table's lock: one JSON-lines file per holder, off by default.
-
-Hudi's reader rejects unknown keys, so a record has exactly these six:
-``ownerId``, ``transactionStartTime``, ``timestamp``, ``state``, ``lockExpiration``, ``lockHeld``.
+"""Hudi's audit trail of a table's lock: switched on and off, listed, checked and cleaned up.
 
 Source: Hudi's ``StorageLockProviderAuditService`` and ``ValidateAuditLockProcedure``.
 """
@@ -11,7 +8,7 @@ from __future__ import annotations
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 import orjson
@@ -20,6 +17,7 @@ from asynclock._text import escaped
 from asynclock.backend import MAX_BODY, Absent
 from asynclock.backends import open_backend
 from asynclock.errors import AsyncLockError, ConfigError
+from asynclock.hudi.audit_records import SUFFIX, AuditHold, holds
 from asynclock.hudi.options import LockOptions
 from asynclock.hudi.paths import AUDIT_FOLDER, AUDIT_SWITCH, TablePath
 from asynclock.hudi.table import read_table
@@ -29,18 +27,7 @@ if TYPE_CHECKING:
 
     from asynclock.backend import Backend, Entry
 
-State = Literal["START", "RENEW", "END"]
-SUFFIX: Final = ".jsonl"
 _FIELD: Final = "STORAGE_LOCK_AUDIT_SERVICE_ENABLED"
-_STATES: Final = frozenset({"START", "RENEW", "END"})
-_TYPES: Final = {
-    "ownerId": str,
-    "transactionStartTime": int,
-    "timestamp": int,
-    "state": str,
-    "lockExpiration": int,
-    "lockHeld": bool,
-}
 _AT_ONCE: Final = 16
 _DAY: Final = 86_400.0
 
@@ -110,38 +97,6 @@ class AuditCleanup:
 
     files: tuple[str, ...]
     dry_run: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Window:
-    file: str
-    start: int
-    end: int
-    ended: bool
-
-
-def encode(owner: str, start_ms: int, state: State, timestamp_ms: int, expiration_ms: int) -> bytes:
-    """Return one record as a line of an audit file."""
-    record = {
-        "ownerId": owner,
-        "transactionStartTime": start_ms,
-        "timestamp": timestamp_ms,
-        "state": state,
-        "lockExpiration": expiration_ms,
-        "lockHeld": True,
-    }
-    return orjson.dumps(record) + b"\n"
-
-
-def file_name(owner: str, start_ms: int) -> str:
-    """Return the key of a holder's audit file."""
-    return f"{AUDIT_FOLDER}{start_ms}_{owner}{SUFFIX}"
-
-
-def start_of(name: str, owner: str) -> int | None:
-    """Return when ``owner`` acquired the lock, in epoch ms, if ``name`` is its audit file; else None."""
-    start = name.rpartition("/")[2].removesuffix(f"_{owner}{SUFFIX}")
-    return int(start) if start.isdecimal() and start.isascii() else None
 
 
 async def is_enabled(backend: Backend) -> bool:
@@ -230,6 +185,24 @@ async def audit_validate(base_path: str, options: Mapping[str, str] | None = Non
         return await validate(backend)
 
 
+async def audit_history(base_path: str, options: Mapping[str, str] | None = None) -> tuple[AuditHold, ...]:
+    """Return the holds in the table's audit files, the oldest first; writes nothing.
+
+    Files that ``audit_validate`` reports as unreadable are left out.
+
+    Args:
+        base_path: The table.
+        options: Options of the Hudi writers, as for ``table_lock``.
+
+    Raises:
+        ConfigError: There is no Hudi table there, or an option is wrong.
+        BackendError: The store could not be read.
+    """
+    async with _table(base_path, options) as backend:
+        found, _, _ = await read_trail(backend)
+        return tuple(found)
+
+
 async def audit_cleanup(
     base_path: str,
     options: Mapping[str, str] | None = None,
@@ -257,7 +230,22 @@ async def audit_cleanup(
 
 async def validate(backend: Backend) -> AuditReport:
     """Check all audit files; see ``audit_validate``."""
-    windows: list[_Window] = []
+    windows, unreadable, too_long = await read_trail(backend)
+    overlaps = _overlaps(windows)
+    unended = tuple(dict.fromkeys(w.file for w in windows if not w.ended and w.file not in too_long))
+    result: Literal["PASSED", "WARNING", "FAILED"] = "PASSED"
+    if unended or unreadable or too_long:
+        result = "WARNING"
+    if overlaps or (unreadable and not windows):
+        result = "FAILED"
+    return AuditReport(
+        result, len(windows), overlaps, unended, tuple(sorted(unreadable)), tuple(sorted(too_long))
+    )
+
+
+async def read_trail(backend: Backend) -> tuple[list[AuditHold], list[str], list[str]]:
+    """Return all holds in the order of their start, the unreadable files, and those that are too long."""
+    found: list[AuditHold] = []
     unreadable: list[str] = []
     too_long: list[str] = []
 
@@ -270,22 +258,12 @@ async def validate(backend: Backend) -> AuditReport:
             too_long.append(name)
             body = body[: body.rfind(b"\n") + 1]
         try:
-            windows.extend(_windows(name, body))
+            found.extend(holds(name, body))
         except ValueError:
             unreadable.append(name)
 
     await _each([entry.key async for entry in _files(backend)], read)
-    windows.sort(key=lambda window: (window.start, window.file))
-    overlaps = _overlaps(windows)
-    unended = tuple(dict.fromkeys(w.file for w in windows if not w.ended and w.file not in too_long))
-    result: Literal["PASSED", "WARNING", "FAILED"] = "PASSED"
-    if unended or unreadable or too_long:
-        result = "WARNING"
-    if overlaps or (unreadable and not windows):
-        result = "FAILED"
-    return AuditReport(
-        result, len(windows), overlaps, unended, tuple(sorted(unreadable)), tuple(sorted(too_long))
-    )
+    return sorted(found, key=lambda hold: (hold.start_ms, hold.file)), unreadable, too_long
 
 
 async def cleanup(backend: Backend, *, older_than: float, dry_run: bool) -> AuditCleanup:
@@ -308,47 +286,14 @@ async def _store_time(backend: Backend) -> float:
     return time.time() if stored.server_time is None else stored.server_time
 
 
-def _windows(name: str, body: bytes) -> list[_Window]:
-    """Return the holds in one file; a Hudi provider that is used again appends to its file.
-
-    Raises:
-        ValueError: It is not an audit file.
-    """
-    records = [_record(line) for line in body.splitlines() if line.strip()]
-    if not records:
-        raise ValueError(name)
-    found: list[_Window] = []
-    start: int | None = records[0]["transactionStartTime"]
-    for record in records:
-        if start is None or (record["state"] == "START" and not found):
-            start = record["timestamp"]
-        if record["state"] == "END":
-            found.append(_Window(name, start, record["timestamp"], ended=True))
-            start = None
-    if start is not None:
-        found.append(_Window(name, start, records[-1]["lockExpiration"], ended=False))
-    return found
-
-
-def _record(line: bytes) -> dict[str, Any]:
-    record = orjson.loads(line)
-    if not isinstance(record, dict) or record.keys() != _TYPES.keys():
-        raise ValueError("not the six keys of an audit record")
-    if any(type(record[key]) is not kind for key, kind in _TYPES.items()):
-        raise ValueError("a value of the wrong type")
-    if record["state"] not in _STATES:
-        raise ValueError("an unknown state")
-    return record
-
-
-def _overlaps(windows: Sequence[_Window]) -> tuple[tuple[str, str], ...]:
+def _overlaps(windows: Sequence[AuditHold]) -> tuple[tuple[str, str], ...]:
     """Return the files of each window that overlaps the earlier one with the latest end."""
     found: list[tuple[str, str]] = []
-    last: _Window | None = None
+    last: AuditHold | None = None
     for window in windows:
-        if last is not None and window.start < last.end:
+        if last is not None and window.start_ms < last.end_ms:
             found.append((last.file, window.file))
-        if last is None or window.end > last.end:
+        if last is None or window.end_ms > last.end_ms:
             last = window
     return tuple(found)
 

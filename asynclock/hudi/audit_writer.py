@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from asynclock.errors import BackendError
 from asynclock.events import logger
 from asynclock.hudi import held_tables
-from asynclock.hudi.audit import encode, file_name, is_enabled
+from asynclock.hudi.audit import is_enabled
+from asynclock.hudi.audit_records import encode, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from asynclock.backend import Backend
-    from asynclock.hudi.audit import State
+    from asynclock.hudi.audit_records import State
     from asynclock.hudi.paths import TablePath
     from asynclock.protocol.held import HeldLock
 

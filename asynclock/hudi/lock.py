@@ -27,7 +27,7 @@ from asynclock.errors import (
     PreconditionFailedError,
 )
 from asynclock.events import logger
-from asynclock.hudi.audit import start_of
+from asynclock.hudi.audit_records import start_of
 from asynclock.hudi.audit_writer import TableHooks
 from asynclock.hudi.options import LockOptions
 from asynclock.hudi.paths import AUDIT_FOLDER, LOCK_NAME, TablePath
@@ -36,7 +36,7 @@ from asynclock.lock import Hold, Lock, checked_timeout
 from asynclock.status import LockStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from asynclock.client import LockClient
@@ -117,7 +117,7 @@ class TableLock:
         self._wait = options.wait if timeout is None else timeout
         self._fencing = fencing
         self._mutex = threading.Lock()
-        self._opened: _Opened | None = None
+        self._opened: OpenedTable | None = None
         self._lease: Lease | None = None
         self._hold: Hold | None = None
         self._depth = 0
@@ -271,13 +271,13 @@ class TableLock:
             if opened is not None:
                 await opened.aclose()
 
-    def _open(self) -> _Opened:
+    def _open(self) -> OpenedTable:
         with self._mutex:
             if self._opened is None:
-                self._opened = _Opened(self._table, self._options, fencing=self._fencing)
+                self._opened = OpenedTable(self._table, self._options, fencing=self._fencing)
             return self._opened
 
-    async def _ready(self) -> _Opened:
+    async def _ready(self) -> OpenedTable:
         """Open the client; the first time, check that the table exists."""
         opened = self._open()
         if not self._seen:
@@ -305,22 +305,43 @@ class TableLock:
         return f"<TableLock {self.base_path!r} {state}>"
 
 
-class _Opened:
-    """A client for the table's folder, and its lock with the hooks of each lease."""
+class OpenedTable:
+    """A client for the table's folder, and its lock with the hooks of each lease. For the command too.
 
-    def __init__(self, table: TablePath, options: LockOptions, *, fencing: bool) -> None:
+    Args:
+        table: The table.
+        options: Of its lock.
+        fencing: As of ``table_lock``.
+        events: As of ``asynclock.connect``.
+    """
+
+    def __init__(
+        self,
+        table: TablePath,
+        options: LockOptions,
+        *,
+        fencing: bool,
+        events: Callable[[Event], object] | None = None,
+    ) -> None:
         self.client = connect(table.url, settings=options.settings, events=self._on_event, **options.backend)
+        self._events = events
         self._hooks = TableHooks(table, self.client.backend, timeout=options.settings.validity / 5)
         self.lock = Lock(self.client.engine(LOCK_NAME), self.client.home, fencing=fencing, hooks=self._hooks)
 
     def _on_event(self, event: Event) -> None:
+        if self._events is not None:
+            self._events(event)
         if event.kind == "renewed":
             self._hooks.renewed()
 
-    async def aclose(self) -> None:
-        """Wait until the last audit record is written, and close the client."""
+    async def finish_audit(self) -> None:
+        """Wait until the last audit record is written."""
         if (writer := self._hooks.take_writer()) is not None:
             await self.client.run(writer.stop)
+
+    async def aclose(self) -> None:
+        """Wait until the last audit record is written, and close the client."""
+        await self.finish_audit()
         await self.client.aclose()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 import asynclock.hudi
-from asynclock.hudi import AuditCleanup, AuditReport, AuditStatus, TableLockStatus, write_options
+from asynclock.hudi import AuditCleanup, AuditHold, AuditReport, AuditStatus, TableLockStatus, write_options
 from asynclock.sync._facade import Lease, block
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditCleanup",
+    "AuditHold",
     "AuditReport",
     "AuditStatus",
     "TableLock",
@@ -21,6 +22,7 @@ __all__ = [
     "audit_cleanup",
     "audit_disable",
     "audit_enable",
+    "audit_history",
     "audit_status",
     "audit_validate",
     "table_lock",
@@ -124,6 +126,11 @@ def audit_disable(
 def audit_status(base_path: str, options: Mapping[str, str] | None = None) -> AuditStatus:
     """Return whether the lock is audited; see ``asynclock.hudi.audit_status``."""
     return block("hudi.audit_status", lambda: asynclock.hudi.audit_status(base_path, options))
+
+
+def audit_history(base_path: str, options: Mapping[str, str] | None = None) -> tuple[AuditHold, ...]:
+    """Return the holds in the audit files; see ``asynclock.hudi.audit_history``."""
+    return block("hudi.audit_history", lambda: asynclock.hudi.audit_history(base_path, options))
 
 
 def audit_validate(base_path: str, options: Mapping[str, str] | None = None) -> AuditReport:
