@@ -177,3 +177,20 @@ class Backend(Protocol):
     async def aclose(self) -> None:
         """Free connections and descriptors. A second call does nothing."""
         ...
+
+
+@runtime_checkable
+class ConditionalDelete(Protocol):
+    """What a backend may have besides: a delete of one version. ``prune`` needs it, locks never do."""
+
+    async def delete_if_match(self, key: str, version: str) -> None:
+        """Delete an object only if it still has the given version.
+
+        Raises:
+            PreconditionFailedError: The object has another version; it was not deleted. Some stores say so of
+                a missing object too; for others that is no error.
+            BackendError: As for ``put_if_match``; after an ``OutcomeUnknownError`` it may be deleted.
+
+        Source: RFC 9110 section 13.1.1 (``If-Match``); Cloud Storage: ``ifGenerationMatch=N``.
+        """
+        ...

@@ -14,7 +14,7 @@ from asynclock.errors import (
     RecordCorruptError,
 )
 from asynclock.protocol.acquire import Acquisition, Knowledge, is_transient
-from asynclock.protocol.decisions import judge
+from asynclock.protocol.decisions import judge, may_prune
 from asynclock.protocol.objects import Attempt
 from asynclock.protocol.waiting import WaitQueue
 from asynclock.record import LockRecord
@@ -177,6 +177,14 @@ class LockEngine:
         self._known.observation.note(seen)
         verdict = judge(seen, self._known.observation, self._objects.timing)
         return seen_status(self.name, self.url, seen, verdict), seen.record
+
+    async def prunable(self, older_than: float) -> str | None:
+        """Read the lock once; return its version if that may be deleted (rule 22), else None."""
+        try:
+            seen = await self._objects.read(self.key)
+        except RecordCorruptError:
+            return None
+        return seen.version if may_prune(seen, older_than, self._objects.timing) else None
 
     async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
         """See ``Lock.break_lock``."""

@@ -184,9 +184,17 @@ class AzureBackend(CloudBackend[Sdk]):
 
     async def delete(self, key: str) -> None:
         """Delete a blob; see ``Backend.delete``."""
-        with self._call("delete", key):
+        await self._delete("delete", key)
+
+    async def delete_if_match(self, key: str, version: str) -> None:
+        """Delete one version of a blob; see ``ConditionalDelete``."""
+        condition = {"etag": version, "match_condition": MatchConditions.IfNotModified}
+        await self._delete("delete_if_match", key, **condition)
+
+    async def _delete(self, operation: str, key: str, **condition: Sdk) -> None:
+        with self._call(operation, key):
             try:
-                await (await self._blob(key)).delete_blob()
+                await (await self._blob(key)).delete_blob(**condition)
             except ResourceNotFoundError as error:
                 if error.error_code != "BlobNotFound":
                     raise

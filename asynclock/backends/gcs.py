@@ -204,8 +204,15 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
 
     async def delete(self, key: str) -> None:
         """Delete an object; see ``Backend.delete``."""
-        with self._call("delete", key):
-            async with await self._send("DELETE", self._object(key, "alt=json")) as answer:
+        await self._delete("delete", key, "")
+
+    async def delete_if_match(self, key: str, version: str) -> None:
+        """Delete one generation of an object; see ``ConditionalDelete``."""
+        await self._delete("delete_if_match", key, f"&ifGenerationMatch={quote(version, safe='')}")
+
+    async def _delete(self, operation: str, key: str, condition: str) -> None:
+        with self._call(operation, key):
+            async with await self._send("DELETE", self._object(key, f"alt=json{condition}")) as answer:
                 if answer.status != 404:  # noqa: PLR2004  missing is no error
                     await _check(answer)
 

@@ -113,7 +113,11 @@ class LocalBackend:
 
     async def delete(self, key: str) -> None:
         """Delete an object; see ``Backend.delete``."""
-        await self._workers.run(lambda: self._delete(key))
+        await self._workers.run(lambda: self._delete("delete", key, None))
+
+    async def delete_if_match(self, key: str, version: str) -> None:
+        """Delete one version of an object; see ``ConditionalDelete``."""
+        await self._workers.run(lambda: self._delete("delete_if_match", key, version))
 
     async def list(self, prefix: str) -> AsyncIterator[Entry]:
         """Yield the objects under ``prefix``; see ``Backend.list``."""
@@ -207,18 +211,20 @@ class LocalBackend:
                     if time.time() - folder.modified(name) > _ORPHAN_AGE:
                         folder.remove(name)
 
-    def _delete(self, key: str) -> None:
+    def _delete(self, operation: str, key: str, version: str | None) -> None:
         path = self._path(key)
-        with self._errors("delete", key):
-            self._refuse_share_by_path("delete", key, path.parent)
+        with self._errors(operation, key):
+            self._refuse_share_by_path(operation, key, path.parent)
             try:
                 folder = Folder(path.parent)
             except FileNotFoundError:
-                self._refuse_share_by_device("delete", key, path, _device(path))
+                self._refuse_share_by_device(operation, key, path, _device(path))
                 return
             with folder:
-                self._refuse_share_by_device("delete", key, path, folder.device)
+                self._refuse_share_by_device(operation, key, path, folder.device)
                 with folder.locked(_side_file(path.name)):
+                    if version is not None and self._present(folder, path.name)[0] not in {None, version}:
+                        raise self._refused(operation, key, "another version")
                     folder.remove(path.name)
                     folder.remove(_side_file(path.name))
 

@@ -107,6 +107,14 @@ class MemoryBackend:
         with self._store.mutex:
             self._store.objects.pop(self._prefix + key, None)
 
+    async def delete_if_match(self, key: str, version: str) -> None:
+        """Delete one version of an object; see ``ConditionalDelete``."""
+        with self._store.mutex:
+            found = self._store.objects.get(self._prefix + key)
+            if found is not None and found.version != version:
+                raise self._refused("delete_if_match", key, "another version")
+            self._store.objects.pop(self._prefix + key, None)
+
     async def aclose(self) -> None:
         """Do nothing: a named store lasts as long as the process."""
 

@@ -223,9 +223,17 @@ class S3Backend(CloudBackend[S3Client]):
 
     async def delete(self, key: str) -> None:
         """Delete an object; see ``Backend.delete``."""
-        with self._call("delete", key):
+        await self._delete("delete", key, {})
+
+    async def delete_if_match(self, key: str, version: str) -> None:
+        """Delete one version of an object; see ``ConditionalDelete``. Some stores ignore the condition."""
+        await self._delete("delete_if_match", key, {"If-Match": version})
+
+    async def _delete(self, operation: str, key: str, condition: Mapping[str, str]) -> None:
+        with self._call(operation, key):
             client = await self._ready()
-            async with await client.send("DELETE", self._prefix + key, headers=self._payer) as answer:
+            headers = {**self._payer, **condition}
+            async with await client.send("DELETE", self._prefix + key, headers=headers) as answer:
                 try:
                     await check(answer)
                 except AnsweredError as error:

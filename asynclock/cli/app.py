@@ -23,6 +23,7 @@ from asynclock.cli.hudi import hudi_group
 from asynclock.cli.locks import break_command, list_command, status_command
 from asynclock.cli.output import tell
 from asynclock.cli.pipeline import pipeline_group
+from asynclock.cli.prune import prune_command
 from asynclock.cli.run import run_locked_command
 from asynclock.cli.watch import watch_command
 from asynclock.errors import AsyncLockError
@@ -56,6 +57,7 @@ for each in (
     list_command,
     watch_command,
     break_command,
+    prune_command,
     doctor_command,
     completion_command,
     history_command,

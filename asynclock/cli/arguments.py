@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,6 +17,21 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 _HUDI_OPTION: Final = "asynclock."
+
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def duration(word: str) -> float:
+    """Return the seconds of a time with its unit, such as ``90s``, ``36h`` or ``7d``.
+
+    Raises:
+        click.BadParameter: It is no such time.
+    """
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])", word, re.ASCII)
+    if found is None:
+        raise click.BadParameter("must be a number with its unit, such as 90s, 30m, 36h or 7d")
+    return float(found[1]) * _UNITS[found[2]]
+
 
 url_argument = click.argument("url", metavar="URL/", envvar=DEFAULT_URL)
 """Where locks are; default: ``ASYNCLOCK_URL``."""

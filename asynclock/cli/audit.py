@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from asynclock._text import printable
-from asynclock.cli.arguments import backend_option, json_option, table_argument, table_options
+from asynclock.cli.arguments import backend_option, duration, json_option, table_argument, table_options
 from asynclock.cli.exit_codes import DONE, NO
 from asynclock.cli.output import console, print_json, tell
 from asynclock.cli.table import Column, fitted_table
@@ -17,7 +17,8 @@ from asynclock.cli.table import Column, fitted_table
 if TYPE_CHECKING:
     from asynclock.hudi import AuditHold
 
-_DEFAULT_AGE: Final = 7.0
+_DAY: Final = 86_400.0
+_DEFAULT_AGE: Final = 7 * _DAY
 
 
 def _clock(epoch_ms: int) -> str:
@@ -96,7 +97,7 @@ def verify_command(table: str, options: dict[str, object], *, as_json: bool) -> 
 @table_argument
 @click.argument("action", type=click.Choice(["status", "enable", "disable", "cleanup"]), default="status")
 @click.option("--delete-files", is_flag=True, help="With disable: delete the audit files too.")
-@click.option("--older-than", type=float, metavar="DAYS", help="With cleanup: least age; default 7 days.")
+@click.option("--older-than", type=duration, metavar="AGE", help="With cleanup: least age; default 7d.")
 @click.option("--dry-run", is_flag=True, help="With cleanup: only name the files.")
 @backend_option
 @json_option
@@ -123,14 +124,14 @@ def audit_command(
     words = table_options(table, options)
     if action == "cleanup":
         age = _DEFAULT_AGE if older_than is None else older_than
-        done = asyncio.run(hudi.audit_cleanup(table, words, age_days=age, dry_run=dry_run))
+        done = asyncio.run(hudi.audit_cleanup(table, words, age_days=age / _DAY, dry_run=dry_run))
         if as_json:
             print_json(done)
         else:
             for name in done.files:
                 click.echo(f"{'would delete' if dry_run else 'deleted'} {printable(name)}")
             click.echo(
-                f"{len(done.files)} audit files {'are' if dry_run else 'were'} older than {age:g} days"
+                f"{len(done.files)} audit files {'are' if dry_run else 'were'} older than {age / _DAY:g} days"
             )
         return DONE
     if action == "enable":

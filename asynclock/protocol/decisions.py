@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 HUDI_DRIFT: Final = 0.5
 """Seconds past ``validUntil`` that Hudi's own readers allow for drift."""
+LEAST_FREE_TO_PRUNE: Final = 86_400.0
+"""Seconds for which a lock has to be free before its object may be deleted."""
 _MICRO: Final = 1_000_000
 
 
@@ -118,6 +120,31 @@ def _observed(record: LockRecord, seen: Seen, observation: Observation, timing: 
             promised = record.valid_until_ms / 1000 + HUDI_DRIFT - seen.last_modified + timing.slack
         return observation.left(seen, max(promised, timing.validity))
     return observation.left(seen, max(record.lease_ms / 1000, timing.validity))
+
+
+def may_prune(seen: Seen, older_than: float, timing: Timing) -> bool:
+    """Apply rule 22: whether what an answer shows may be deleted, by a delete of just that version.
+
+    Args:
+        seen: The answer.
+        older_than: For how many seconds the lock has to be free; never less than a day, nor less than a lease
+            and what a late write may take.
+        timing: Of the client.
+    """
+    record, date = seen.record, seen.date
+    if record is None or record.lease_ms is None or record.epoch is None or seen.last_modified is None:
+        return False  # nothing is there, or it was written by a Hudi writer, whose tokens are unknown
+    if date is None or not date.by_wall:
+        return False
+    lease = record.lease_ms / 1000
+    since = (
+        seen.last_modified + timing.slack if record.expired else _expiry(record, seen.last_modified, timing)
+    )
+    # A lock created later starts at the store's time, which has to be above every token of this one.
+    if since is None or record.epoch >= (date.value - timing.slack) * _MICRO:
+        return False
+    least = max(older_than, LEAST_FREE_TO_PRUNE, lease + longest_request(lease), timing.clean_up_for)
+    return date.value - since > least
 
 
 class Displaced(NamedTuple):

@@ -203,9 +203,9 @@ def test_the_audit_trail_is_switched_listed_and_cleaned_up(table: Table) -> None
 
     holds = [json.loads(line) for line in table.run("history", table.base, "--json").stdout.splitlines()]
     verified = table.run("verify", table.base)
-    rehearsed = table.run(*audit, "cleanup", "--older-than", "0", "--dry-run")
+    rehearsed = table.run(*audit, "cleanup", "--older-than", "0s", "--dry-run")
     kept = json.loads(table.run(*audit, "--json").stdout)["files"]
-    cleaned = table.run(*audit, "cleanup", "--older-than", "0", "--json")
+    cleaned = table.run(*audit, "cleanup", "--older-than", "0s", "--json")
     disabled = table.run(*audit, "disable", "--delete-files")
     assert (before.returncode, before.stdout) == (0, "")
     assert "is empty, and it is off" in before.stderr

@@ -1,0 +1,147 @@
+"""Deletes the objects of locks that have been free for long (protocol rule 22).
+
+A deleted lock is created anew by its next acquisition, with a higher fencing token, since tokens are made
+of the store's time. So only what a late write can no longer touch is deleted, and each object only in the
+version that was judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from asynclock.backend import Absent, ConditionalDelete
+from asynclock.errors import BackendError, ConfigError, PreconditionFailedError, UnsupportedBackendError
+from asynclock.names import SUFFIX, is_name
+from asynclock.protocol.decisions import LEAST_FREE_TO_PRUNE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asynclock.client import LockClient
+
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReport:
+    """What a prune has deleted, or would delete.
+
+    Attributes:
+        deleted: Names of the locks, in their order.
+        kept: Number of the locks that are too young, held, corrupt or Hudi's, or have changed meanwhile.
+        dry_run: True if nothing was deleted.
+    """
+
+    deleted: tuple[str, ...]
+    kept: int
+    dry_run: bool
+
+
+async def prune(
+    client: LockClient,
+    *,
+    older_than: float,
+    dry_run: bool = False,
+    on_delete: Callable[[str], object] = lambda _: None,
+) -> PruneReport:
+    """Delete the objects of a client's locks that have been free for long.
+
+    A lock that was not released counts as free from when others could take it over. Locks of Hudi tables,
+    corrupt objects and whatever is no lock are never deleted.
+
+    Args:
+        client: The locks.
+        older_than: For how many seconds a lock has to be free, by the store's clock; a day or more.
+        dry_run: Delete nothing, only find the locks.
+        on_delete: Called with the name of each lock that was deleted, or would be.
+
+    Raises:
+        ConfigError: ``older_than`` is less than a day; nothing was deleted.
+        UnsupportedBackendError: The store cannot delete an object on condition; nothing was deleted.
+        BackendError: The store failed; the locks that ``on_delete`` got are deleted.
+    """
+    if not older_than >= LEAST_FREE_TO_PRUNE:
+        raise ConfigError(
+            setting="older_than",
+            value=older_than,
+            reason=f"must be a day ({LEAST_FREE_TO_PRUNE:.0f} s) or more",
+        )
+    return await client.run(lambda: _prune(client, older_than, on_delete, dry_run=dry_run))
+
+
+async def _prune(
+    client: LockClient, older_than: float, on_delete: Callable[[str], object], *, dry_run: bool
+) -> PruneReport:
+    names = [
+        name
+        async for entry in client.backend.list("")
+        if entry.key.endswith(SUFFIX) and is_name(name := entry.key.removesuffix(SUFFIX))
+    ]
+    deleted: list[str] = []
+    tried = False
+    for start in range(0, len(names), _AT_ONCE):
+        some = names[start : start + _AT_ONCE]
+        versions = await asyncio.gather(*(client.engine(name).prunable(older_than) for name in some))
+        for name, version in zip(some, versions, strict=True):
+            if version is None:
+                continue
+            if not dry_run:
+                if not tried:
+                    await _try_out(client)
+                    tried = True
+                if not await _delete(client, f"{name}{SUFFIX}", version):
+                    continue
+            deleted.append(name)
+            on_delete(name)
+    return PruneReport(tuple(deleted), len(names) - len(deleted), dry_run)
+
+
+async def _delete(client: LockClient, key: str, version: str) -> bool:
+    """Delete one version of an object; return False if it has changed."""
+    backend: Any = client.backend
+    try:
+        await client.request("delete_if_match", key, backend.delete_if_match(key, version))
+    except PreconditionFailedError:
+        return False
+    return True
+
+
+async def _try_out(client: LockClient) -> None:
+    """Make sure, with an object of our own, that the store looks at the condition of a delete.
+
+    Raises:
+        UnsupportedBackendError: It does not, or has no such delete.
+    """
+    backend, key = client.backend, f".asynclock-prune-{uuid.uuid4()}"  # no lock, so no list shows it
+    reason: str | None = "the backend has no delete on condition"
+    if isinstance(backend, ConditionalDelete):
+        try:
+            reason = await _objection(client, key)
+        finally:
+            with contextlib.suppress(BackendError):
+                await client.request("delete", key, backend.delete(key))
+    if reason is not None:
+        raise UnsupportedBackendError(
+            backend=backend.name,
+            operation="delete_if_match",
+            key=key,
+            detail=f"{reason}, so a lock that is taken meanwhile could be deleted; no lock was deleted",
+        )
+
+
+async def _objection(client: LockClient, key: str) -> str | None:
+    """Write and delete an object; return why no lock may be deleted, or None."""
+    backend = client.backend
+    old = await client.request("put_if_absent", key, backend.put_if_absent(key, b"1"))
+    await asyncio.sleep(backend.min_write_interval)
+    new = await client.request("put_if_match", key, backend.put_if_match(key, b"2", old.version))
+    if await _delete(client, key, old.version):
+        return "the store ignores the condition of a delete"
+    if not await _delete(client, key, new.version):
+        return "the store refuses a delete whose condition is met"
+    gone = isinstance(await client.request("get", key, backend.get(key)), Absent)
+    return None if gone else "the store does not delete"
