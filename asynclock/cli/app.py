@@ -17,12 +17,14 @@ import click
 from asynclock._secrets import clean_message, clean_url
 from asynclock.cli.audit import history_command, verify_command
 from asynclock.cli.completion import completion_command
+from asynclock.cli.cost import cost_command
 from asynclock.cli.doctor import doctor_command
 from asynclock.cli.exit_codes import NO, SIGNALLED, USAGE, exit_code
 from asynclock.cli.hudi import hudi_group
 from asynclock.cli.locks import break_command, list_command, status_command
 from asynclock.cli.output import tell
 from asynclock.cli.pipeline import pipeline_group
+from asynclock.cli.policy import policy_command
 from asynclock.cli.prune import prune_command
 from asynclock.cli.run import run_locked_command
 from asynclock.cli.watch import watch_command
@@ -59,6 +61,8 @@ for each in (
     break_command,
     prune_command,
     doctor_command,
+    policy_command,
+    cost_command,
     completion_command,
     history_command,
     verify_command,

@@ -13,6 +13,8 @@ import pytest
 import asynclock
 from asynclock import FencedObject, LeaseSettings, hudi
 from asynclock.backends import open_backend
+from asynclock.backends._url import split_url
+from asynclock.cli.policy import s3_policy
 from asynclock.errors import AccessDeniedError
 from asynclock.testing.proxy import TapProxy
 from tests.contract.keys import Statement, temporary_key
@@ -37,6 +39,15 @@ def documented(name: str, **words: str) -> Any:  # noqa: ANN401  JSON
     return json.loads(text)
 
 
+s3_policy(split_url(f"s3://{BUCKET}"))  # reads its template before a loop runs
+
+
+def printed(prefix: str, **words: bool) -> list[Statement]:
+    """Return the statements that ``asynclock policy`` prints for a prefix."""
+    statements: list[Statement] = s3_policy(split_url(f"s3a://{BUCKET}/{prefix}"), **words)["Statement"]
+    return statements
+
+
 def may(actions: list[str], *resources: str) -> Statement:
     """Return the permission to do that to objects of the bucket."""
     names = [f"arn:aws:s3:::{BUCKET}/{resource}" for resource in resources]
@@ -45,7 +56,7 @@ def may(actions: list[str], *resources: str) -> Statement:
 
 def may_list(prefix: str) -> Statement:
     """Return the permission to list what is under a prefix."""
-    return documented("locks", BUCKET=BUCKET, PREFIX=prefix)["Statement"][1]
+    return printed(prefix)[1]
 
 
 def table_options(options: dict[str, Any]) -> dict[str, str]:
@@ -78,7 +89,7 @@ async def everything(url: str, options: dict[str, Any]) -> None:
 async def test_the_documented_policy_is_enough_for_locks_and_for_no_more(minio: Server) -> None:
     """Under its prefix a key may do all that is done with locks; beside it nothing, not even list."""
     prefix = f"policy-{uuid.uuid4()}"
-    options = await temporary_key(minio, *documented("locks", BUCKET=BUCKET, PREFIX=prefix)["Statement"])
+    options = await temporary_key(minio, *printed(prefix))
 
     await everything(f"{minio.url}/{prefix}", options)
 
@@ -92,7 +103,7 @@ async def test_the_documented_policy_is_enough_for_locks_and_for_no_more(minio: 
 async def test_reading_is_enough_for_a_status_and_a_list(minio: Server) -> None:
     """A key that may read and list sees who holds, and cannot acquire."""
     prefix = f"policy-{uuid.uuid4()}"
-    options = await temporary_key(minio, may([GET], f"{prefix}/*"), may_list(prefix))
+    options = await temporary_key(minio, *printed(prefix, read_only=True))
     url = f"{minio.url}/{prefix}"
 
     async with (
@@ -121,7 +132,7 @@ async def test_without_the_right_to_list_only_a_list_is_refused(minio: Server) -
 async def test_a_probe_that_may_delete_leaves_nothing(minio: Server) -> None:
     """With the right to delete besides, a probe takes all of its objects away."""
     prefix = f"policy-{uuid.uuid4()}"
-    options = await temporary_key(minio, may([GET, PUT, DELETE], f"{prefix}/*"))
+    options = await temporary_key(minio, *printed(prefix, prune=True))
 
     report = await asynclock.probe(f"{minio.url}/{prefix}", **options)
 
@@ -171,7 +182,7 @@ async def test_a_policy_that_asks_for_a_key_of_kms_refuses_all_else(minio_tls: S
     url = f"{minio_tls.url}/{prefix}"
     options = await temporary_key(
         minio_tls,
-        *documented("locks", BUCKET=BUCKET, PREFIX=prefix)["Statement"],
+        *printed(prefix),
         documented("encrypted", BUCKET=BUCKET, PREFIX=prefix, KEY=KMS_KEY),
     )
 
