@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import shutil
 import sys
 import threading
@@ -14,17 +15,23 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from asynclock.cli.arguments import json_option
-from asynclock.cli.exit_codes import DONE, NO, UNAVAILABLE
+from asynclock.cli.exit_codes import DONE, NO, UNAVAILABLE, exit_code
 from asynclock.cli.explanation import explanation_lines
 from asynclock.cli.output import print_json, tell
+from asynclock.cli.pipeline_reports import (
+    print_batch,
+    print_repair,
+    print_run,
+    print_services,
+    print_validation,
+)
 from asynclock.cli.run import run_under
-from asynclock.errors import ConfigError
+from asynclock.cli.spark_log import with_spark_log
+from asynclock.errors import AsyncLockError, ConfigError
 
 if TYPE_CHECKING:
     from asynclock.lease import Lease
-    from asynclock.spark.reader.validation import ValidationReport
-    from asynclock.spark.report import BatchReport, RunReport, ServicesReport
-    from asynclock.spark.services.repair import RepairReport
+    from asynclock.spark.spec.model import Spec
 
 _wait = click.option(
     "--wait", type=float, metavar="S", help="Longest wait for work in flight; default: no limit."
@@ -80,6 +87,7 @@ def draft_pipeline(
 @_once
 @click.option("--fail-fast", is_flag=True, help="Stop all streams as soon as one fails.")
 @json_option
+@with_spark_log
 def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, fail_fast: bool, as_json: bool) -> int:
     """Write the streams of SPEC until SIGINT or SIGTERM, each under its own lease.
 
@@ -88,18 +96,29 @@ def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, fail_fast: 
     """
     from asynclock.spark import StreamFailedError, load_spec, run  # noqa: PLC0415  needs the extra
 
+    loaded = load_spec(spec)
+    said = _Said()
+    logger = logging.getLogger("asynclock.spark")
+    logger.addHandler(said)
     try:
         run(
-            load_spec(spec),
+            loaded,
             streams=streams or None,
             once=once,
             fail_fast=fail_fast,
-            on_batch=print_json if as_json else _print_batch,
-            on_report=print_json if as_json else _print_run,
+            on_batch=print_json if as_json else print_batch,
+            on_report=print_json if as_json else print_run,
         )
     except StreamFailedError as error:
         tell(str(error))
         return UNAVAILABLE if error.passing else NO
+    except AsyncLockError as error:
+        if not said.has(str(error)):
+            raise
+        return exit_code(error)  # it was said as the stream ended
+    finally:
+        logger.removeHandler(said)
+    _tell_table(spec, loaded)
     return DONE
 
 
@@ -107,12 +126,15 @@ def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, fail_fast: 
 @click.argument("spec")
 @_once
 @json_option
+@with_spark_log
 def run_table_services(spec: str, *, once: bool, as_json: bool) -> int:
     """Compact, cluster and clean the table of SPEC and roll back dead writers, until SIGINT or SIGTERM."""
     from asynclock.spark import load_spec, run_services  # noqa: PLC0415  needs the extra
 
-    report = run_services(load_spec(spec), once=once, on_event=tell if as_json else click.echo)
-    print_json(report) if as_json else _print_services(report)
+    loaded = load_spec(spec)
+    report = run_services(loaded, once=once, on_event=tell if as_json else click.echo)
+    print_json(report) if as_json else print_services(report)
+    _tell_table(spec, loaded)
     return DONE
 
 
@@ -120,6 +142,7 @@ def run_table_services(spec: str, *, once: bool, as_json: bool) -> int:
 @click.argument("spec")
 @click.option("--as-of", metavar="INSTANT", help="Look at what was committed up to this completion time.")
 @json_option
+@with_spark_log
 def validate_table(spec: str, as_of: str | None, *, as_json: bool) -> int:
     """Compare every cell of the table of SPEC with its sources. Exit code 1 if one differs.
 
@@ -130,7 +153,7 @@ def validate_table(spec: str, as_of: str | None, *, as_json: bool) -> int:
     loaded = load_spec(spec)
     with session_for(loaded, "asynclock validate") as spark:
         report = validate(loaded, spark, as_of=as_of)
-    print_json(report) if as_json else _print_validation(report)
+    print_json(report) if as_json else print_validation(report)
     return DONE if report.ok else NO
 
 
@@ -153,12 +176,13 @@ def print_sql(spec: str, *, name: str | None) -> int:
 @pipeline_group.command("repair")
 @click.argument("spec")
 @json_option
+@with_spark_log
 def repair_table(spec: str, *, as_json: bool) -> int:
     """Undo what a foreign write or plan has done to the table of SPEC, while its streams wait."""
     from asynclock.spark import load_spec, repair  # noqa: PLC0415  needs the extra
 
     report = repair(load_spec(spec))
-    print_json(report) if as_json else _print_repair(report)
+    print_json(report) if as_json else print_repair(report)
     return DONE
 
 
@@ -194,6 +218,7 @@ def explain_options(spec: str, *, as_json: bool) -> int:
     "for all streams, or STREAM=VALUE for each.",
 )
 @json_option
+@with_spark_log
 def delete_rows(spec: str, keys: str, stream: str | None, up_to: tuple[str, ...], *, as_json: bool) -> int:
     """Append deletes of the keys in FILE to the table of SPEC, beside running streams.
 
@@ -231,6 +256,7 @@ def _limit(words: tuple[str, ...], streams: set[str]) -> str | dict[str, str] | 
 @click.argument("spec")
 @click.option("--delete", metavar="SAVEPOINT", help="Delete this savepoint instead of making one.")
 @_wait
+@with_spark_log
 def make_savepoint(spec: str, *, delete: str | None, wait: float | None) -> int:
     """Keep the table of SPEC and its checkpoints as they are, and print the savepoint's instant.
 
@@ -251,6 +277,7 @@ def make_savepoint(spec: str, *, delete: str | None, wait: float | None) -> int:
 @click.argument("savepoint")
 @_wait
 @json_option
+@with_spark_log
 def restore_table(spec: str, savepoint: str, *, wait: float | None, as_json: bool) -> int:
     """Set the table of SPEC and its checkpoints back to SAVEPOINT.
 
@@ -273,6 +300,7 @@ def restore_table(spec: str, savepoint: str, *, wait: float | None, as_json: boo
 @click.argument("spec")
 @click.argument("command", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 @_wait
+@with_spark_log
 def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> int:
     """Run CMD while no stream, service or write is at work on the table of SPEC.
 
@@ -310,73 +338,21 @@ def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> 
         )
 
 
-def _print_batch(batch: BatchReport) -> None:
-    done = "committed before, skipped" if batch.skipped else f"{batch.rows} rows in {batch.seconds:.1f} s"
-    aside = f", {batch.quarantined} bad rows put aside" if batch.quarantined else ""
-    again = f", {batch.retries} retries" if batch.retries else ""
-    click.echo(f"{batch.stream}: batch {batch.batch_id}: {done}{aside}{again}")
+class _Said(logging.Handler):
+    """Remembers what has been logged, and so printed, as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._messages.append(record.getMessage())
+
+    def has(self, text: str) -> bool:
+        """Whether a message has this text in it."""
+        return any(text in message for message in self._messages)
 
 
-def _print_run(report: RunReport) -> None:
-    for stream in report.streams:
-        click.echo(
-            f"{stream.stream}: {stream.rows} rows in {stream.batches} batches, {stream.skipped} skipped, "
-            f"{stream.quarantined} bad rows, {stream.retries} retries, "
-            f"waited {stream.lock_wait_seconds:.1f} s for the lease"
-        )
-        if stream.error is not None:
-            click.echo(f"{stream.stream}: failed: {stream.error}")
-    click.echo(f"{report.rows} rows in {report.seconds:.1f} s, {report.rows_per_second:.0f} rows/s")
-
-
-def _print_services(report: ServicesReport) -> None:
-    click.echo(
-        f"{len(report.compactions)} compactions, {len(report.clusterings)} clusterings, "
-        f"{report.cleanings} cleanings, "
-        f"{len(report.rolled_back)} dead instants rolled back in {report.seconds:.1f} s"
-    )
-
-
-def _print_repair(report: RepairReport) -> None:
-    for file in report.files:
-        click.echo(f"removed {file}, which was outside of the buckets")
-    for plan in report.plans:
-        click.echo(f"removed the clustering plan {plan}")
-    if report.guarded:
-        click.echo("put the guard into the table's properties")
-    if report.rejected:
-        click.echo(
-            f"{report.rejected} rows without a key or an ordering value are kept in {report.rejected_folder}"
-        )
-    click.echo("nothing to repair" if report.nothing else f"{report.rows} rows moved into the buckets")
-
-
-def _print_validation(report: ValidationReport) -> None:
-    for found in report.sample:
-        key = ", ".join(f"{name}={value!r}" for name, value in found.key.items())
-        click.echo(f"{key}: {found.column or 'row'}: expected {found.expected!r}, found {found.found!r}")
-    for stream in report.streams:
-        unread = f", {len(stream.unread_files)} files not committed yet" if stream.unread_files else ""
-        click.echo(f"{stream.stream}: {stream.events} events, {stream.bad_rows} bad rows{unread}")
-        if not stream.files:
-            click.echo(f"{stream.stream}: its source has no files, so no value of it is expected")
-        for file in stream.changed_files:
-            click.echo(f"{stream.stream}: {file} has changed after it was read; a file is read once")
-        for file in stream.hidden_files:
-            click.echo(f"{stream.stream}: {file} is never read: its name begins with _ or .")
-    click.echo(
-        f"{len(report.stale_commits)} commits by stale holders, {len(report.repeated_batches)} repeated "
-        f"batches, {len(report.pending)} pending instants, {len(report.leftovers)} leftovers"
-    )
-    for file in report.stray_files:
-        click.echo(f"{file} is outside of the buckets, so every write fails; run asynclock pipeline repair")
-    for commit in report.changing_commits:
-        click.echo(
-            f"{commit.stream}: the commit {commit.requested} of batch {commit.batch_id} under token "
-            f"{commit.fencing_token} came too late or twice, and changed the table"
-        )
-    if report.as_of is not None:
-        click.echo(f"as of {report.as_of}")
-    if report.one_key_in > 1:
-        click.echo(f"one key in {report.one_key_in} was compared, because the sources are large")
-    click.echo(f"{report.keys} keys x {report.columns} columns compared, {report.differences} differences")
+def _tell_table(path: str, spec: Spec) -> None:
+    sql = f", or see asynclock pipeline sql {path}" if spec.table.kind == "splice" else ""
+    tell(f"the table is {spec.table.path}; read it by asynclock.spark.read(load_spec({path!r}), spark){sql}")

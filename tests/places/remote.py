@@ -226,8 +226,8 @@ class Remote:
             )
 
     def command(self, *words: str | Path) -> subprocess.Popen[str]:
-        """Start the ``asynclock`` command."""
-        return self.start(*COMMAND, *map(str, words))
+        """Start a verb of ``asynclock pipeline``; what its JVM says is in the drivers' log too."""
+        return self.start(*COMMAND, *map(str, words), "--log", str(self.folder / "driver.log"))
 
     def submit(self, script: Path, *words: str | Path, jars: bool = True, **conf: str) -> list[str]:
         """The words of ``spark-submit`` on the cluster.

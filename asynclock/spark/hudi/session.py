@@ -26,8 +26,10 @@ from asynclock.hudi import hoodie
 from asynclock.spark.hudi.options import MERGER_CLASS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import BinaryIO
 
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 # asynclock/spark/java/pom.xml builds the merger against the same artifact.
@@ -77,6 +79,7 @@ _ONE_MACHINE: Final = {
 # Lists: what the caller adds comes after ours, so that a further jar does not take Hudi off the session.
 _JARS: Final = frozenset({"spark.jars", "spark.jars.packages"})
 _LISTS: Final = _JARS | {_EXTENSIONS}
+_open_output: Callable[[], BinaryIO] | None = None
 # spark-submit sets it for the Python that it starts.
 SUBMIT_VARIABLE: Final = "PYSPARK_GATEWAY_PORT"
 
@@ -135,7 +138,8 @@ def start(
         builder = builder.master(master)
         plain = {**settings, "spark.master": master, "spark.app.name": app}
         # Starts the JVM unless there is one; PySpark puts these settings on its command line.
-        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(plain.items())))  # noqa: SLF001
+        given = SparkConf(loadDefaults=False).setAll(list(plain.items()))
+        SparkContext._ensure_initialized(gateway=_quiet_gateway(given), conf=given)  # noqa: SLF001
     else:
         SparkContext._ensure_initialized()  # noqa: SLF001  connects to the JVM of spark-submit
         settings = _beside(dict(SparkConf().getAll()), conf or {})
@@ -147,6 +151,32 @@ def start(
     # SQL reads need it. It is not a setting of Spark, so giving it at the start would only print a warning.
     spark.conf.set(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES, MERGER_CLASS)
     return spark
+
+
+@contextlib.contextmanager
+def jvm_output_to(open_file: Callable[[], BinaryIO]) -> Iterator[None]:
+    """Make a JVM that the body starts print into a file and not to this process's output.
+
+    Args:
+        open_file: Called when a JVM is about to be started, and not at all where one runs.
+    """
+    global _open_output
+    before, _open_output = _open_output, open_file
+    try:
+        yield
+    finally:
+        _open_output = before
+
+
+def _quiet_gateway(conf: SparkConf) -> Any:  # noqa: ANN401  py4j has no types
+    """Start a JVM that prints into a file, if that is asked for and none runs; else return None."""
+    from pyspark import SparkContext  # noqa: PLC0415 - an install without the extra imports us
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+    if _open_output is None or SparkContext._gateway is not None:  # noqa: SLF001  no public way
+        return None
+    file = _open_output()
+    return launch_gateway(conf, {"stdout": file, "stderr": file})
 
 
 def _beside(submitted: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:

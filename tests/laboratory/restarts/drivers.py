@@ -34,7 +34,7 @@ class Driver:
         self._log = folder / f"{name}.log"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [COMMAND, "pipeline", *arguments],
+                [COMMAND, "pipeline", *arguments, "--log", self._log],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -79,7 +79,7 @@ def call(name: str, folder: Path, *arguments: str) -> str:
     """Run the command to its end, which must be a success, and return its standard output."""
     with (folder / f"{name}.log").open("ab") as log:
         done = subprocess.run(
-            [COMMAND, "pipeline", *arguments],
+            [COMMAND, "pipeline", *arguments, "--log", folder / f"{name}.log"],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

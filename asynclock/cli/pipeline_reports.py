@@ -1,0 +1,89 @@
+"""What ``asynclock pipeline`` prints for people; ``--json`` has the same facts for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from asynclock.spark.reader.validation import ValidationReport
+    from asynclock.spark.report import BatchReport, RunReport, ServicesReport
+    from asynclock.spark.services.repair import RepairReport
+
+
+def print_batch(batch: BatchReport) -> None:
+    """Print what a batch of a stream did."""
+    done = "committed before, skipped" if batch.skipped else f"{batch.rows} rows in {batch.seconds:.1f} s"
+    aside = f", {batch.quarantined} bad rows put aside" if batch.quarantined else ""
+    again = f", {batch.retries} retries" if batch.retries else ""
+    click.echo(f"{batch.stream}: batch {batch.batch_id}: {done}{aside}{again}")
+
+
+def print_run(report: RunReport) -> None:
+    """Print what each stream of a run did."""
+    for stream in report.streams:
+        click.echo(
+            f"{stream.stream}: {stream.rows} rows in {stream.batches} batches, {stream.skipped} skipped, "
+            f"{stream.quarantined} bad rows, {stream.retries} retries, "
+            f"waited {stream.lock_wait_seconds:.1f} s for the lease"
+        )
+        if stream.error is not None:
+            click.echo(f"{stream.stream}: failed: {stream.error}")
+    click.echo(f"{report.rows} rows in {report.seconds:.1f} s, {report.rows_per_second:.0f} rows/s")
+
+
+def print_services(report: ServicesReport) -> None:
+    """Print what the table services did."""
+    click.echo(
+        f"{len(report.compactions)} compactions, {len(report.clusterings)} clusterings, "
+        f"{report.cleanings} cleanings, "
+        f"{len(report.rolled_back)} dead instants rolled back in {report.seconds:.1f} s"
+    )
+
+
+def print_repair(report: RepairReport) -> None:
+    """Print what a repair did."""
+    for file in report.files:
+        click.echo(f"removed {file}, which was outside of the buckets")
+    for plan in report.plans:
+        click.echo(f"removed the clustering plan {plan}")
+    if report.guarded:
+        click.echo("put the guard into the table's properties")
+    if report.rejected:
+        click.echo(
+            f"{report.rejected} rows without a key or an ordering value are kept in {report.rejected_folder}"
+        )
+    click.echo("nothing to repair" if report.nothing else f"{report.rows} rows moved into the buckets")
+
+
+def print_validation(report: ValidationReport) -> None:
+    """Print what a validation found."""
+    for found in report.sample:
+        key = ", ".join(f"{name}={value!r}" for name, value in found.key.items())
+        click.echo(f"{key}: {found.column or 'row'}: expected {found.expected!r}, found {found.found!r}")
+    for stream in report.streams:
+        unread = f", {len(stream.unread_files)} files not committed yet" if stream.unread_files else ""
+        click.echo(f"{stream.stream}: {stream.events} events, {stream.bad_rows} bad rows{unread}")
+        if not stream.files:
+            click.echo(f"{stream.stream}: its source has no files, so no value of it is expected")
+        for file in stream.changed_files:
+            click.echo(f"{stream.stream}: {file} has changed after it was read; a file is read once")
+        for file in stream.hidden_files:
+            click.echo(f"{stream.stream}: {file} is never read: its name begins with _ or .")
+    click.echo(
+        f"{len(report.stale_commits)} commits by stale holders, {len(report.repeated_batches)} repeated "
+        f"batches, {len(report.pending)} pending instants, {len(report.leftovers)} leftovers"
+    )
+    for file in report.stray_files:
+        click.echo(f"{file} is outside of the buckets, so every write fails; run asynclock pipeline repair")
+    for commit in report.changing_commits:
+        click.echo(
+            f"{commit.stream}: the commit {commit.requested} of batch {commit.batch_id} under token "
+            f"{commit.fencing_token} came too late or twice, and changed the table"
+        )
+    if report.as_of is not None:
+        click.echo(f"as of {report.as_of}")
+    if report.one_key_in > 1:
+        click.echo(f"one key in {report.one_key_in} was compared, because the sources are large")
+    click.echo(f"{report.keys} keys x {report.columns} columns compared, {report.differences} differences")

@@ -1,0 +1,93 @@
+"""What the command prints of a run, in a process with a Spark of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import COMMAND
+
+SPEC = """\
+[table]
+path = "table"
+key = ["k"]
+[streams.a]
+source = "in/*.csv"
+ordering = "at"
+columns = { at = "bigint", x = "int" }
+"""
+NAMED = re.compile(r"asynclock: what Spark and Hudi say is in (\S+)")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """A spec with one stream, whose source has a row that is good."""
+    path = tmp_path / "spec.toml"
+    path.write_text(SPEC)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("k,at,x\nN1,1,1\n")
+    return path
+
+
+def ran(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a verb of the pipeline to its end."""
+    return subprocess.run(
+        [*COMMAND, "pipeline", *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def test_one_bad_row_is_one_sentence(spec: Path) -> None:
+    """Two lines on the standard error: where Spark's own words are, and what is wrong with which row."""
+    (spec.parent / "in" / "1.csv").write_text("k,at,x\nN1,noon,1\n")
+
+    done = ran("run", str(spec), "--once")
+
+    log, sentence = done.stderr.splitlines()
+    found = NAMED.fullmatch(log)
+    assert found is not None
+    kept = Path(found[1])
+    try:
+        assert done.returncode == 1
+        assert "1 bad rows in batch 0, nothing of it was written" in sentence
+        assert "at is no bigint: noon" in sentence
+        assert [line.partition(":")[0] for line in done.stdout.splitlines()[:2]] == ["a", "a"]
+        assert len(done.stdout.splitlines()) == 3
+        assert "SparkContext" in kept.read_text() or "WARN" in kept.read_text()
+    finally:
+        kept.unlink()
+
+
+def test_json_is_json_only_and_the_table_is_named(spec: Path) -> None:
+    """Every line of the standard output is an object; Spark's words are in the file that was asked for."""
+    log = spec.parent / "spark.log"
+
+    done = ran("run", str(spec), "--once", "--json", "--log", str(log))
+
+    assert done.returncode == 0, done.stderr
+    batch, report = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (batch["rows"], report["streams"][0]["rows"]) == (1, 1)
+    assert done.stderr == (
+        f"asynclock: the table is {(spec.parent / 'table').as_uri()}; read it by asynclock.spark.read("
+        f"load_spec({str(spec)!r}), spark), or see asynclock pipeline sql {spec}\n"
+    )
+    assert "WARN" in log.read_text()
+
+
+@pytest.mark.parametrize("verb", ["run", "services", "validate"])
+def test_a_log_that_cannot_be_written_is_refused(spec: Path, verb: str) -> None:
+    """2 and a sentence, before Spark is started and anything is written."""
+    done = ran(verb, str(spec), "--log", str(spec.parent / "no" / "such.log"))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "such.log" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (spec.parent / "table").exists()
