@@ -1,6 +1,6 @@
 """Runs the suites side by side if asked to (``pytest -n 2 --dist loadscope``), and reports on them.
 
-The report has the time and process of each suite, and the servers that it ran against. A skipped test fails the run.
+The report has the time and process of each suite, and the servers used. A skipped test fails the run.
 """
 
 from __future__ import annotations
