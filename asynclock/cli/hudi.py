@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -29,9 +29,6 @@ from asynclock.errors import AcquireTimeoutError, AsyncLockError
 if TYPE_CHECKING:
     from asynclock.hudi.lock import OpenedTable, TableLockStatus
     from asynclock.lease import Lease
-
-_VALIDITY: Final = "hoodie.write.lock.storage.validity.timeout.secs"
-_RENEW_INTERVAL: Final = "hoodie.write.lock.storage.renew.interval.secs"
 
 
 @click.group("hudi")
@@ -89,14 +86,16 @@ def hudi_freeze_command(
     CMD is ended if the lock is lost, and the exit codes are those of asynclock run. CMD finds
     ASYNCLOCK_LOCK, ASYNCLOCK_OWNER and ASYNCLOCK_VALID_UNTIL_MS in its environment.
     """
-    from asynclock.hudi.lock import OpenedTable  # noqa: PLC0415  lets other commands start faster
+    from asynclock.hudi import hoodie  # noqa: PLC0415  lets other commands start faster
+    from asynclock.hudi.lock import OpenedTable  # noqa: PLC0415  as above
     from asynclock.hudi.options import LockOptions  # noqa: PLC0415  as above
     from asynclock.hudi.paths import LOCK_NAME, TablePath  # noqa: PLC0415  as above
     from asynclock.hudi.table import read_table  # noqa: PLC0415  as above
 
     path = TablePath.parse(table)
     words = table_options(table, options, max_clock_skew=max_clock_skew)
-    words |= {_VALIDITY: str(validity), _RENEW_INTERVAL: str(max(1, validity // 10))}
+    words[hoodie.WRITE_LOCK_STORAGE_VALIDITY_TIMEOUT_SECS] = str(validity)
+    words[hoodie.WRITE_LOCK_STORAGE_RENEW_INTERVAL_SECS] = str(max(1, validity // 10))
     target = f"{path.url}/{LOCK_NAME}"
     narration = Narration(target, wait=wait, quiet=quiet)
     opened = OpenedTable(path, LockOptions.read(path, words), fencing=False, events=narration.hear)

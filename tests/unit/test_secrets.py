@@ -119,6 +119,7 @@ TABLES: dict[str, Callable[[str], object]] = {
     "hudi.audit_enable": _awaited(hudi.audit_enable),
     "hudi.audit_disable": _awaited(hudi.audit_disable),
     "hudi.audit_status": _awaited(hudi.audit_status),
+    "hudi.audit_history": _awaited(hudi.audit_history),
     "hudi.audit_validate": _awaited(hudi.audit_validate),
     "hudi.audit_cleanup": _awaited(hudi.audit_cleanup),
     "sync.hudi.table_lock": blocking.table_lock,

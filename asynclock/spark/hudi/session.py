@@ -173,7 +173,7 @@ def _quiet_gateway(conf: SparkConf) -> Any:  # noqa: ANN401  py4j has no types
     from pyspark import SparkContext  # noqa: PLC0415 - an install without the extra imports us
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    if _open_output is None or SparkContext._gateway is not None:  # noqa: SLF001  no public way
+    if _open_output is None or SparkContext._jvm is not None:  # noqa: SLF001  no public way
         return None
     file = _open_output()
     return launch_gateway(conf, {"stdout": file, "stderr": file})
