@@ -8,7 +8,6 @@ import os
 import random
 import socket
 import sys
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 import anyio
@@ -363,7 +362,8 @@ class LockClient:
 
 def default_holder() -> str:
     """Return ``host:pid:program`` of this process."""
-    program = PurePath(sys.argv[0] if sys.argv and sys.argv[0] else sys.executable).name
+    started = sys.argv[0] if sys.argv and sys.argv[0] else sys.executable
+    program = started.rstrip(os.sep).rpartition(os.sep)[2]  # pathlib would come along with every import
     plain = f"{socket.gethostname()}:{os.getpid()}:{program}"
     return "".join(each if each.isprintable() else "?" for each in plain)[:MAX_HOLDER]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -52,8 +52,8 @@ def split_url(url: str) -> SplitResult:
 
 def _shown(given: object) -> object:
     """Return what an error may show of a value that is no string: an object's repr may contain a secret."""
-    if isinstance(given, PurePath):
-        return str(given)
+    if isinstance(given, os.PathLike):
+        return os.fspath(given)
     return given if given is None or isinstance(given, bytes) else type(given).__name__
 
 

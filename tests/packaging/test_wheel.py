@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import configparser
 import re
-import subprocess
-import sys
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -110,13 +108,3 @@ def test_an_install_without_the_jar_works_for_the_lock(source: Path) -> None:
     done = build(source, release=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_importing_asynclock_loads_no_cloud_sdk_and_no_spark() -> None:
-    """``import asynclock`` and ``asynclock.sync`` stay light."""
-    heavy = ["aiobotocore", "botocore", "gcloud", "azure", "pyspark", "pandas", "click", "rich"]
-    program = f"import sys, asynclock.sync; print([m for m in {heavy} if m in sys.modules])"
-
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "[]"
