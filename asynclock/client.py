@@ -23,7 +23,7 @@ from asynclock.events import Events
 from asynclock.inflight import InFlight
 from asynclock.lock import Lock
 from asynclock.names import SUFFIX, checked_name, is_name
-from asynclock.portal import Host, run_on, runs, uninterrupted
+from asynclock.portal import Host, run_on, running_loop, runs, uninterrupted
 from asynclock.protocol.objects import LockObjects
 from asynclock.protocol.renewal import Renewals
 from asynclock.protocol.timing import Timing
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import AsyncIterator, Callable, Coroutine
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from asynclock.backend import Backend, Entry
     from asynclock.clock import Clock
     from asynclock.events import Event
+    from asynclock.options import BackendOptions
     from asynclock.status import LockStatus
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ def connect(
     events: Callable[[Event], object] | None = None,
     clock: Clock | None = None,
     holder: str | None = None,
-    **backend_options: object,
+    **backend_options: Unpack[BackendOptions],
 ) -> LockClient:
     """Return a client of the locks under ``url``; no I/O, no coroutine.
 
@@ -68,7 +69,7 @@ def connect(
         clock: This machine's clocks; for tests.
         holder: Who holds, visible to every reader of the bucket; default ``host:pid:program``,
             at most 256 printable characters.
-        backend_options: Options of the backend; see ``docs/backends``.
+        backend_options: Options of the backend: ``BackendOptions``; see ``docs/backends``.
 
     Raises:
         ConfigError: The URL, an option or a setting is wrong.
@@ -329,7 +330,7 @@ class LockClient:
             if self._loop is None:
                 self._loop = Host.get().loop
             return self._loop
-        here = asyncio.get_running_loop()
+        here = running_loop()
         if self._loop is None:
             self._loop = here
         elif self._loop is not here:
@@ -345,6 +346,7 @@ class LockClient:
         return ConfigError(setting="client", value=self.url, reason=f"{self._unusable}; connect again")
 
     async def __aenter__(self) -> Self:
+        running_loop()
         self.home()
         return self
 

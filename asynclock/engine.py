@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from asynclock.errors import (
     AcquireTimeoutError,
@@ -21,6 +22,9 @@ from asynclock.record import LockRecord
 from asynclock.status import corrupt_status, own_status, seen_status
 
 if TYPE_CHECKING:
+    from weakref import ReferenceType
+
+    from asynclock.lease import Lease
     from asynclock.protocol.held import HeldLock
     from asynclock.protocol.objects import LockObjects
     from asynclock.protocol.renewal import Renewals
@@ -39,6 +43,8 @@ class LockEngine:
         self._known = Knowledge(self.key, objects, renewals)
         self._queue = WaitQueue()
         self._held: HeldLock | None = None
+        # By the task or thread that runs the body of a ``hold()``: the lease of that body.
+        self.bodies: WeakKeyDictionary[object, ReferenceType[Lease]] = WeakKeyDictionary()
 
     async def acquire(
         self, *, timeout: float | None, once: bool = False, fencing: bool = True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import asynclock
 from tests.packaging.wheel import ROOT, build, built, copy_sources
 
 if TYPE_CHECKING:
@@ -89,6 +90,15 @@ def test_pytest_finds_the_plugin(source: Path) -> None:
     entries.read_string(wheel.read(name).decode())
 
     assert dict(entries["pytest11"]) == {"asynclock": "pytest_asynclock"}
+
+
+def test_the_version_is_that_of_the_package(source: Path) -> None:
+    """``asynclock.__version__``, the file name of the wheel and its metadata say the same."""
+    wheel = _released(source)
+    (about,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+
+    assert f"\nVersion: {asynclock.__version__}\n" in wheel.read(about).decode()
+    assert f"asynclock-{asynclock.__version__}-py3-none-any.whl" in str(wheel.filename)
 
 
 def test_a_release_without_the_jar_fails(source: Path) -> None:
