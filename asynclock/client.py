@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import random
 import socket
 import sys
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
@@ -31,6 +30,7 @@ from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
     import builtins
+    import random
     from collections.abc import AsyncIterator, Callable, Coroutine
     from types import TracebackType
     from typing import Self, Unpack
@@ -122,7 +122,7 @@ class LockClient:
             backend=backend,
             clock=clock,
             timing=Timing(self.settings, resolution=backend.clock_resolution),
-            rng=rng or random.SystemRandom(),
+            rng=rng or _system_random(),
             events=Events(events, url=self.url, validity=self.settings.validity, clock=clock),
             holder=_checked_holder(holder),
             in_flight=InFlight(self),
@@ -360,6 +360,12 @@ class LockClient:
 
     def __repr__(self) -> str:
         return f"<LockClient {self.url!r}>"
+
+
+def _system_random() -> random.Random:
+    from random import SystemRandom  # noqa: PLC0415  with its hashes a twentieth of ``import asynclock``
+
+    return SystemRandom()
 
 
 def default_holder() -> str:

@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from asynclock.backends._offload import LoopExecutor
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -305,6 +304,8 @@ class Host:
     _mutex = threading.Lock()
 
     def __init__(self) -> None:
+        from asynclock.backends._offload import LoopExecutor  # noqa: PLC0415  a twentieth of the import
+
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(LoopExecutor(f"{THREAD_NAME}-calls"))
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)

@@ -42,12 +42,12 @@ _ROUNDS: Final = 3
 _REWRITES: Final = 4
 _UNAVAILABLE: Final = (AccessDeniedError, BackendUnavailableError, OutcomeUnknownError)
 _STEM: Final = ".asynclock-probe-"
-_KEY: Final = re.compile(rf"(?:.*/)?{re.escape(_STEM)}[0-9a-f-]{{36}}-\d+\.json")
+_KEY: Final = rf"(?:.*/)?{re.escape(_STEM)}[0-9a-f-]{{36}}-\d+\.json"
 
 
 def is_probe(key: str) -> bool:
     """Return whether an object was left by a probe and is not a lock."""
-    return _KEY.fullmatch(key) is not None
+    return re.fullmatch(_KEY, key) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,16 +9,6 @@ from typing import Final
 import pytest
 
 REFERENCE: Final = "import asyncio, anyio, orjson"
-ALONG: Final = {
-    "bisect",
-    "concurrent.futures.thread",
-    "ipaddress",
-    "queue",
-    "random",
-    "urllib",
-    "urllib.parse",
-}
-"""Modules of the standard library beyond the reference's: for random numbers, threads and URLs."""
 PACKAGES: Final = {"asynclock", "asynclock.backends", "asynclock.protocol", "asynclock.sync"}
 """The packages of asynclock whose modules may be loaded: no command, no Spark, no telemetry, no test kit."""
 BACKENDS: Final = {"azure", "gcs", "local", "memory", "s3"}
@@ -40,7 +30,7 @@ def test_an_import_brings_nothing_along_that_it_does_not_need(name: str) -> None
     own = {each for each in modules if each.split(".")[0] == "asynclock"}
     along = {each for each in modules - own if not each.rpartition(".")[2].startswith("_")}
 
-    assert along <= ALONG
+    assert along == set()
     assert {each.rpartition(".")[0] if each not in PACKAGES else each for each in own} <= PACKAGES
     assert not own & {f"asynclock.backends.{each}" for each in BACKENDS}
 
