@@ -252,7 +252,6 @@ class HeldLock:
     async def release_through(self, objects: LockObjects) -> None:
         """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
         if self.end_belief():
-            self.until_settled()  # while the store time is known: ``objects`` has read none
             limit = objects.timing.exit_bound
             kept_until = self._kept_until
             freed = await self.claim.free(self.head, limit=limit, kept_until=kept_until, through=objects)

@@ -60,7 +60,7 @@ WRITE: Final = f"{_OBJECTS}.write"
 _CLAIM: Final = "asynclock.protocol.claim:Claim"
 RECOGNISE: Final = f"{_CLAIM}.recognise"
 FREE: Final = f"{_CLAIM}.free"
-RELEASE_ATTEMPT: Final = "asynclock.protocol.claim:_release"
+RELEASE_ATTEMPT: Final = f"{_CLAIM}._release"
 RELEASED: Final = "asynclock.record:LockRecord.released"
 
 # Acquiring.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 import asynclock
-from asynclock import ConfigError, Lease, LockClient
+from asynclock import ConfigError, Lease, LockClient, LockStatus
 from asynclock.backends.local import LocalBackend
 from tests.unit.programs import record, run
 
@@ -56,6 +57,25 @@ def test_a_client_whose_loop_was_closed_releases_on_another(
     assert not lease.held
     with pytest.raises(ConfigError, match="it was closed"):
         asyncio.run(held(client))
+
+
+def test_a_lock_that_is_kept_is_kept_from_there_too(tmp_path: Path, loop: asyncio.AbstractEventLoop) -> None:
+    """Its record promises what is left, by the store's time, so that every reader can judge it (rule 21)."""
+    client = connected(tmp_path)
+    lease = loop.run_until_complete(client.lock("orders").acquire(at_least=60.0))
+    loop.close()
+
+    asyncio.run(client.aclose())
+
+    async def status() -> LockStatus:
+        async with connected(tmp_path) as other:
+            return await other.lock("orders").status()
+
+    kept = asyncio.run(status())
+    assert not lease.held
+    assert kept.state == "held"
+    assert kept.remaining == pytest.approx(60.0 + client.settings.max_clock_skew, abs=5.0)
+    assert record(tmp_path).valid_until_ms / 1000 == pytest.approx(time.time() + kept.remaining, abs=5.0)
 
 
 def test_a_client_whose_loop_has_stopped_says_that_nothing_was_released(
