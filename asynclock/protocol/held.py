@@ -252,20 +252,20 @@ class HeldLock:
     async def release_through(self, objects: LockObjects) -> None:
         """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
         if self.end_belief():
-            limit = objects.timing.exit_bound
-            kept_until = self._kept_until
-            freed = await self.claim.free(self.head, limit=limit, kept_until=kept_until, through=objects)
-            kind: Kind = "released" if isinstance(freed, Attempt) else "release_unconfirmed"
-            self._emit(kind, "the event loop of the client was closed", since=self._began)
+            try:
+                async with asyncio.timeout(objects.timing.exit_bound):
+                    await self._free(None, through=objects)
+            except TimeoutError:
+                self._released("release_unconfirmed", "the store did not answer in time")
 
     async def settle(self) -> None:
         """Wait for the renewal in flight, for at most a request timeout (rule 6)."""
         if (renewal := self.renewal) is not None:
             await asyncio.wait([renewal], timeout=self._objects.timing.request_timeout)
 
-    async def _free(self, limit: float | None) -> bool:
+    async def _free(self, limit: float | None, *, through: LockObjects | None = None) -> bool:
         """Write the free record; False if it is not known after ``limit`` whether that has landed."""
-        freed = await self.claim.free(self.head, limit=limit, kept_until=self._kept_until)
+        freed = await self.claim.free(self.head, limit=limit, kept_until=self._kept_until, through=through)
         if isinstance(freed, Displaced):
             self.found_gone(freed)
         elif freed is not None and freed.record.expired:
@@ -331,7 +331,8 @@ class HeldLock:
 
     def _end(self) -> None:
         if not self.ended.done():
-            self.ended.set_result(self.lost)
+            with suppress(RuntimeError):  # the loop is closed
+                self.ended.set_result(self.lost)
 
     def note_stall(self, seconds: float) -> None:
         """Report that this process did not run for so long."""
