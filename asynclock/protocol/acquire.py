@@ -123,6 +123,7 @@ class Acquisition:
                     raise
                 self._note_failure(error)
                 pause, seen = self._until_next_look(), None
+            self._objects.in_flight.note(stands=self._unsettled() is not None)
             if (held := self._held) is not None:
                 if await self._token_settles(held):
                     return held
@@ -140,11 +141,10 @@ class Acquisition:
         Returns:
             Seconds to wait, and what the next round has seen.
         """
-        if self._given is not None and not self._may_write():
-            await self._free_given(self._given)
+        if (last := self._unsettled()) is not None and not self._may_write():
+            await self._start_over(last)
             seen = None
-        away = self._known.fairness.away_for(self._loop.time())
-        if away > 0 and self._claim.last() is None:  # else look what became of the last write
+        if (away := self._known.fairness.away_for(self._loop.time())) > 0:
             return away, seen
         seen = seen or await self._read_and_adopt()
         if self._held is not None:
@@ -159,6 +159,7 @@ class Acquisition:
         self._predecessor = seen.record.owner if seen.record else None
         self._reason = self._reason_on(seen)
         self._known.freed = None
+        self._objects.in_flight.note(stands=True)
         error = await self._claim.write(attempt, timeout=self._request_limit())
         if error is None:
             await self._take(attempt, "acquired")
@@ -236,17 +237,17 @@ class Acquisition:
 
     async def _pause(self, seconds: float) -> bool:
         """Wait, but not past the time to give up; False if the time is out."""
-        if self._given is not None and not self._may_write():
+        if self._unsettled() is not None and not self._may_write():
             return True  # at once: it is freed
         left = self._until - self._loop.time()
         if left <= 0:
             return False
-        await asyncio.sleep(min(seconds, left))
+        await self._known.fairness.sleep(min(seconds, left))
         return self._loop.time() < self._until
 
     def _request_limit(self) -> float:
-        left = self._until - self._loop.time()
-        return self._timing.request_timeout if self._once else max(left, _LEAST_REQUEST)
+        left = math.inf if self._once else self._until - self._loop.time()
+        return min(max(left, _LEAST_REQUEST), self._timing.request_timeout)
 
     # Writing.
 
@@ -255,12 +256,17 @@ class Acquisition:
         stands_back = self._known.fairness.away_for(self._loop.time()) > 0
         return not stands_back and (self._given is None or self._given.may_hand_over())
 
-    async def _free_given(self, given: HeldLock) -> None:
-        """Free the lock that was handed over, with all that was written over it, and go on without."""
-        self._given = None
-        self._claim = Claim(self._objects, self._key)
-        self._owner = self._objects.fresh_owner()
-        await given.release()
+    def _unsettled(self) -> Attempt | None:
+        """Return the last write, if it may stand and no held lock answers for it; else None."""
+        last = self._claim.last()
+        return None if last is None or (last.spent and self._given is None) else last
+
+    async def _start_over(self, last: Attempt) -> None:
+        """Free what was handed over, and what was written, and go on without (rules 15 and 18)."""
+        freeing = self._clean_up(last)
+        self._given, self._claim = None, Claim(self._objects, self._key)
+        self._begin_anew()
+        await asyncio.wait([freeing], timeout=self._request_limit())
 
     def _attempt_on(self, seen: Seen) -> Attempt | None:
         """Return a write that replaces what was seen by our record; None if there is no usable Date."""
@@ -339,16 +345,21 @@ class Acquisition:
             self._held.end_belief()
             await self._held.release()
         elif (last := self._claim.last()) is not None:
-            if self._given is not None and last.version is not None and not last.spent:
-                given, self._given = self._given, None  # our write has landed over it
-                given.written_over()
-            free = self._reap(last) if self._given is None else self._given.release()
-            freeing = self._objects.in_flight.spawn(free)
+            freeing = self._clean_up(last)
             if last.version is not None:
                 await asyncio.wait([freeing], timeout=self._timing.request_timeout)
 
-    async def _reap(self, last: Attempt) -> None:
-        if isinstance(await self._claim.free(last), Attempt):
+    def _clean_up(self, last: Attempt) -> asyncio.Task[None]:
+        """Free in the background what was handed over, and what was written over it or by itself."""
+        given = self._given
+        if given is not None and last.version is not None and not last.spent:
+            given.written_over()  # by a write of ours
+            given = None
+        free = self._reap(self._claim, last) if given is None else given.release()
+        return self._objects.in_flight.spawn(free)
+
+    async def _reap(self, claim: Claim, last: Attempt) -> None:
+        if isinstance(await claim.free(last), Attempt):
             self._objects.events.emit("reaped", self._key, last.record.owner, last.record.epoch)
 
 

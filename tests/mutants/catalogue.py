@@ -67,6 +67,7 @@ RELEASED: Final = "asynclock.record:LockRecord.released"
 _ACQUISITION: Final = "asynclock.protocol.acquire:Acquisition"
 ACQUISITION: Final = f"{_ACQUISITION}.__init__"
 GIVE_UP: Final = f"{_ACQUISITION}._give_up"
+CLEAN_UP: Final = f"{_ACQUISITION}._clean_up"
 READ_AND_ADOPT: Final = f"{_ACQUISITION}._read_and_adopt"
 TAKE: Final = f"{_ACQUISITION}._take"
 ATTEMPT_ON: Final = f"{_ACQUISITION}._attempt_on"
@@ -224,8 +225,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "leave what may still land",
-        GIVE_UP,
-        "self._reap($last)",
+        CLEAN_UP,
+        "self._reap($claim, $last)",
         "asyncio.sleep(0)",
         LEFT,
         "cancellations",
