@@ -81,6 +81,7 @@ class Acquisition:
         self._loop = asyncio.get_running_loop()
         self._owner = known.objects.fresh_owner()
         self._predecessor: str | None = None
+        self._kind: Kind = "acquired"
         self._reason = ""
         self._claim = Claim(self._objects, self._key) if given is None else given.claim
         self._held: HeldLock | None = None
@@ -109,7 +110,16 @@ class Acquisition:
             self._known.fairness.began(
                 self._loop.time(), started_at=began, owner=held.owner, predecessor=self._predecessor
             )
+            waited = self._objects.clock.monotonic() - self._asked_at
+            held.hand_out(self._kind, reason=self._reason, waited=waited)
         return held
+
+    @property
+    def failure(self) -> str:
+        """Why one try did not acquire the lock: the class of an error, or a word of ``Event.reason``."""
+        if self.error is not None:
+            return type(self.error).__name__
+        return "makes_way" if self._known.fairness.away_for(self._loop.time()) > 0 else "held"
 
     async def _rounds(self) -> HeldLock | None:
         """Go round until the lock is held; None once the time is out."""
@@ -229,6 +239,9 @@ class Acquisition:
             detail, reason = str(error), type(error).__name__
             self._objects.events.emit("acquire_failed", self._key, self._owner, detail=detail, reason=reason)
 
+    def _unavailable(self, detail: str) -> BackendError:
+        return BackendUnavailableError(backend="store", operation="acquire", key=self._key, detail=detail)
+
     def _until_next_look(self, wait: float = math.inf) -> float:
         """Return seconds until the next look: ``wait``, at most a jittered poll interval (rule 13)."""
         last = self._known.last
@@ -274,15 +287,11 @@ class Acquisition:
         token = self._objects.next_token(self._key, seen.record, now)
         valid_until = self._objects.promise(now)
         if token is None or valid_until is None:
-            self._note_failure(
-                BackendUnavailableError(
-                    backend="store",
-                    operation="acquire",
-                    key=self._key,
-                    detail="no answer had a Date that this machine's clock, or three others, agree with; "
-                    "check the clocks of both, and what may strip the Date header off",
-                )
+            detail = (
+                "no answer had a Date that this machine's clock, or three others, agree with; "
+                "check the clocks of both, and what may strip the Date header off"
             )
+            self._note_failure(self._unavailable(detail))
             return None
         record = LockRecord(
             expired=False,
@@ -307,20 +316,16 @@ class Acquisition:
         if given is not None:
             given.written_over()
         left = self._timing.belief - self._objects.now().elapsed(attempt.sent)
-        if left <= 0:
-            return
-        attempt.spent = True
-        held = self._held = HeldLock(objects=self._objects, key=self._key, landed=attempt)
-        if left <= self._timing.renew_interval:
-            await held.renew()
-            if held.remaining() <= 0:
-                self._begin_anew()
+        if left > 0:
+            attempt.spent, self._kind = True, kind
+            held = self._held = HeldLock(objects=self._objects, key=self._key, landed=attempt)
+            if left <= self._timing.renew_interval:
+                await held.renew()
+            if held.remaining() > 0:
+                self._known.renewals.add(held)
                 return
-        self._known.renewals.add(held)
-        waited = self._objects.clock.monotonic() - self._asked_at
-        self._objects.events.emit(
-            kind, self._key, held.owner, held.fencing_token, reason=self._reason, duration=waited
-        )
+            self._begin_anew()
+        self.error = self._unavailable("its answers came so late that nothing was left of the lease")
 
     async def _token_settles(self, held: HeldLock) -> bool:
         """Wait until the token is not from the future any more (rule 11); False if that took too long."""

@@ -79,6 +79,7 @@ class HeldLock:
         self._began = landed.sent.monotonic
         self._renewal: asyncio.Task[BackendError | None] | None = None
         self._kept_until = -math.inf
+        self._handed_out = False
 
     # Belief: any thread.
 
@@ -310,7 +311,7 @@ class HeldLock:
     # The end.
 
     def _after_loss(self, error: LeaseLostError) -> None:
-        self._emit("lost", error.reason, reason=type(error).__name__, since=self._began)
+        self._emit_end("lost", error.reason, reason=type(error).__name__)
         if self._renewal is not None and isinstance(error, LeaseExpiredError):
             self._in_flight.spawn(self._clean_up(self._renewal))
         self._end()
@@ -324,7 +325,7 @@ class HeldLock:
             self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
     def _released(self, kind: Kind, detail: str = "", reason: str = "") -> None:
-        self._emit(kind, detail, reason=reason, since=self._began)
+        self._emit_end(kind, detail, reason=reason)
         if self.phase is not Phase.LOST:
             self.phase = Phase.RELEASED
             self._end()
@@ -334,9 +335,20 @@ class HeldLock:
             with suppress(RuntimeError):  # the loop is closed
                 self.ended.set_result(self.lost)
 
+    def hand_out(self, kind: Kind, *, reason: str, waited: float) -> None:
+        """Report that its caller has it from now on; an end before that is of no lease, and not reported."""
+        self._handed_out = True
+        self._objects.events.emit(
+            kind, self.key, self.owner, self.fencing_token, reason=reason, duration=waited
+        )
+
     def note_stall(self, seconds: float) -> None:
         """Report that this process did not run for so long."""
         self._objects.events.emit("stalled", self.key, self.owner, self.fencing_token, duration=seconds)
+
+    def _emit_end(self, kind: Kind, detail: str, reason: str) -> None:
+        if self._handed_out:
+            self._emit(kind, detail, reason=reason, since=self._began)
 
     def _emit(
         self,
