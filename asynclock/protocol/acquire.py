@@ -110,8 +110,7 @@ class Acquisition:
             self._known.fairness.began(
                 self._loop.time(), started_at=began, owner=held.owner, predecessor=self._predecessor
             )
-            waited = self._objects.clock.monotonic() - self._asked_at
-            held.hand_out(self._kind, reason=self._reason, waited=waited)
+            held.hand_out(self._kind, reason=self._reason, asked_at=self._asked_at)
         return held
 
     @property

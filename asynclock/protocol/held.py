@@ -335,12 +335,10 @@ class HeldLock:
             with suppress(RuntimeError):  # the loop is closed
                 self.ended.set_result(self.lost)
 
-    def hand_out(self, kind: Kind, *, reason: str, waited: float) -> None:
+    def hand_out(self, kind: Kind, *, reason: str, asked_at: float) -> None:
         """Report that its caller has it from now on; an end before that is of no lease, and not reported."""
         self._handed_out = True
-        self._objects.events.emit(
-            kind, self.key, self.owner, self.fencing_token, reason=reason, duration=waited
-        )
+        self._emit(kind, reason=reason, since=asked_at)
 
     def note_stall(self, seconds: float) -> None:
         """Report that this process did not run for so long."""
@@ -361,7 +359,13 @@ class HeldLock:
     ) -> None:
         """Report an event; ``since``, on the monotonic clock, gives its duration."""
         duration = None if since is None else self._objects.clock.monotonic() - since
-        told, token = self._objects.events, self.fencing_token
-        told.emit(
-            kind, self.key, self.owner, token, detail, reason=reason, duration=duration, remaining=remaining
+        self._objects.events.emit(
+            kind,
+            self.key,
+            self.owner,
+            self.fencing_token,
+            detail,
+            reason=reason,
+            duration=duration,
+            remaining=remaining,
         )

@@ -111,11 +111,13 @@ OBSERVE_DATE: Final = f"{_STORE_TIME}.observe"
 TURN: Final = "asynclock.engine:LockEngine._turn"
 RELEASE_OR_HAND_OVER: Final = "asynclock.engine:LockEngine.release"
 RUN_ENDED: Final = "asynclock.protocol.waiting:Fairness.ended"
+STAND_BACK: Final = "asynclock.protocol.waiting:Fairness.stand_back"
 POLL_INTERVAL: Final = "asynclock.protocol.waiting:Fairness.poll_interval"
 
 # What users hold in their hands.
 ACQUIRE: Final = "asynclock.lock:Lock._acquire"
 CANCEL_BODY: Final = "asynclock.lock:Hold._cancel"
+PENDING: Final = "asynclock.inflight:InFlight.pending"
 PROGRESS: Final = "asynclock.inflight:InFlight.progress"
 CLOSE_CLIENT: Final = "asynclock.client:LockClient._close"
 DROP_LEASE: Final = "asynclock.lease:Lease.__del__"
@@ -733,6 +735,22 @@ MUTANTS: Final = (
         PROGRESS,
         "if not self.pending or $now >= $until: return False",
         "return False",
+        LEFT,
+        "endings",
+    ),
+    Mutant(
+        "leave behind at an exit what an acquisition may have written",
+        PENDING,
+        "$stands or self.closed is not None",
+        "self.closed is not None",
+        LEFT,
+        "endings",
+    ),
+    Mutant(
+        "sleep through an exit with a lock that was handed over",
+        STAND_BACK,
+        "self._woken.set()",
+        "pass",
         LEFT,
         "endings",
     ),
