@@ -134,11 +134,9 @@ class LockObjects:
         return seconds * self._rng.uniform(0.5, 1.0)
 
     def promise(self, now: ClockReading, *, lease: float | None = None) -> int | None:
-        """Return the ``validUntil`` to publish at ``now`` (rule 4); None: no usable Date yet, read again.
+        """Return the ``validUntil`` of a record that is sent at ``now`` and promises ``lease`` seconds (rule 4).
 
-        Args:
-            now: When it is sent.
-            lease: Seconds that the record promises; None: L.
+        None: no usable Date yet, read again.
         """
         latest = self.time.latest(now)
         if latest is not None:

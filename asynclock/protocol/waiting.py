@@ -109,8 +109,9 @@ class Fairness:
 
     def stand_back(self, until: float) -> None:
         """Keep away at least until then; ends a ``sleep``."""
-        self._away_until = max(self._away_until, until)
-        self._woken.set()
+        if until > self._away_until:
+            self._away_until = until
+            self._woken.set()
 
     async def sleep(self, seconds: float) -> None:
         """Wait for so long, or until this client is told to keep away."""

@@ -111,7 +111,6 @@ OBSERVE_DATE: Final = f"{_STORE_TIME}.observe"
 TURN: Final = "asynclock.engine:LockEngine._turn"
 RELEASE_OR_HAND_OVER: Final = "asynclock.engine:LockEngine.release"
 RUN_ENDED: Final = "asynclock.protocol.waiting:Fairness.ended"
-STAND_BACK: Final = "asynclock.protocol.waiting:Fairness.stand_back"
 POLL_INTERVAL: Final = "asynclock.protocol.waiting:Fairness.poll_interval"
 
 # What users hold in their hands.
@@ -743,14 +742,6 @@ MUTANTS: Final = (
         PENDING,
         "$stands or self.closed is not None",
         "self.closed is not None",
-        LEFT,
-        "endings",
-    ),
-    Mutant(
-        "sleep through an exit with a lock that was handed over",
-        STAND_BACK,
-        "self._woken.set()",
-        "pass",
         LEFT,
         "endings",
     ),
