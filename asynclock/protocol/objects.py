@@ -134,7 +134,7 @@ class LockObjects:
         return seconds * self._rng.uniform(0.5, 1.0)
 
     def promise(self, now: ClockReading, *, lease: float | None = None) -> int | None:
-        """Return the ``validUntil`` of a record that is sent at ``now`` and promises ``lease`` seconds (rule 4).
+        """Return the ``validUntil`` to publish at ``now`` for ``lease`` seconds, or for L (rule 4).
 
         None: no usable Date yet, read again.
         """
