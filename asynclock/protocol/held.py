@@ -222,7 +222,6 @@ class HeldLock:
         wait = self._objects.until_settled(self.head.settled_at)
         if wait <= 0:
             # For good, also where no Date is carried any more: a renewal in flight has the same token.
-            self.head.settled_at = None
             self.claim.note_settled()
         return wait
 
