@@ -46,7 +46,7 @@ demo: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS)) $(if $(PLACE),--place $(PLACE))
 
 test: $(VENV)/ready $(JAR) lint
-	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 2 --dist loadgroup)
+	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 2 --dist loadscope)
 
 simulate: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.bank

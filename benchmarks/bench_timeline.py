@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.spark import Splice, load_spec, session
 from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.services.leaders import Cleaning
+from asynclock.spark.services.work import Cleaning
 from benchmarks.measure import SCRATCH, Line, interleaved, ratio
 
 if TYPE_CHECKING:

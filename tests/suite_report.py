@@ -1,6 +1,6 @@
-"""Runs the suites side by side if asked to (``pytest -n 2 --dist loadgroup``), and reports on them.
+"""Runs the suites side by side if asked to (``pytest -n 2 --dist loadscope``), and reports on them.
 
-The report has the time of each suite and the servers that it ran against. A skipped test fails the run.
+The report has the time and process of each suite, and the servers used. A skipped test fails the run.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-_WITH_SPARK: Final = {"laboratory", "mutants", "spark", "unit"}
-"""Suites that one process runs, the only one that keeps a Spark session; the other starts the servers."""
+_WITH_SPARK: Final = {"laboratory", "mutants", "spark"}
+"""Suites that one process runs, because they share a Spark session."""
 
 _seconds: Counter[str] = Counter()
 _tests: Counter[str] = Counter()
+_processes: dict[str, set[str]] = {}
 _versions: dict[str, str] = {}
 _left_out: dict[str, int] = {}
 
@@ -27,6 +29,7 @@ _left_out: dict[str, int] = {}
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add the time of one phase of one test to its suite, the folder below ``tests``."""
     suite = _suite(report.nodeid)
+    _processes.setdefault(suite, set()).add(getattr(report, "worker_id", "alone"))
     _seconds[suite] += report.duration
     _tests[suite] += report.when == "call"
 
@@ -35,15 +38,23 @@ def _suite(nodeid: str) -> str:
     return nodeid.split("/")[1] if nodeid.count("/") > 1 else "."
 
 
+class _BySuite(LoadScopeScheduling):
+    """Gives each process one suite after another, so that a suite starts its servers once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        suite = _suite(nodeid)
+        return "with Spark" if suite in _WITH_SPARK else suite
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _BySuite:  # noqa: ANN401  not a public type
+    """Distribute by suites. The marks of pytest-xdist for that do nothing since pytest 9.2."""
+    return _BySuite(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Assign each test to a process, and leave out what needs root where the user is another.
-
-    In CI nothing is left out.
-    """
-    for item in items:
-        group = "spark" if _suite(item.nodeid) in _WITH_SPARK else "servers"
-        item.add_marker(pytest.mark.xdist_group(group))
+    """Leave out what needs root where the user is another, but nothing in CI."""
     if os.geteuid() == 0 or os.environ.get("CI"):
         return
     without = [item for item in items if item.get_closest_marker("root") is None]
@@ -56,7 +67,8 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     """Print the suites in the order in which they began."""
     terminalreporter.section("time per suite")
     for suite, seconds in _seconds.items():
-        terminalreporter.write_line(f"{suite:12} {_tests[suite]:5} tests {seconds:8.1f} s")
+        where = " ".join(sorted(_processes[suite]))
+        terminalreporter.write_line(f"{suite:12} {_tests[suite]:5} tests {seconds:8.1f} s  {where}")
     for name, version in (_versions | _servers()).items():
         terminalreporter.write_line(f"{name}: {version}")
     for reason, number in _left_out.items():

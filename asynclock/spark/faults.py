@@ -40,10 +40,15 @@ _LASTING: Final = frozenset({
     "org.apache.hadoop.fs.UnsupportedFileSystemException",
     "org.apache.hadoop.fs.s3a.AWSBadRequestException",
     "org.apache.hadoop.fs.s3a.UnknownStoreException",
-    f"{_HUDI}HoodieClusteringUpdateException",
 })  # fmt: skip
 # Spark says only in words that a task failed because its executor, or what it had stored, was lost.
 _LOST: Final = ("ExecutorLostFailure", "FetchFailed(", "MetadataFetchFailedException")
+# Each says that another writer has committed, or is about to, and that nothing of this write can be read.
+_CONFLICTS: Final = (
+    "HoodieWriteConflictException",
+    "HoodieEarlyConflictDetectionException",
+    "HoodieClusteringUpdateException",
+)
 _SHOWN: Final = 500
 _DEPTH: Final = 50  # causes may form a circle
 
@@ -52,8 +57,8 @@ def is_passing(error: BaseException) -> bool:
     """Return whether the work that ended with ``error`` may succeed if it is simply repeated."""
     if isinstance(error, AsyncLockError):
         return isinstance(error, (BackendUnavailableError, OutcomeUnknownError))
-    passing = False
     try:
+        passing = conflict_of(error) is not None
         for cause in _causes(error):
             kinds = set(_kinds(cause))
             if kinds & _LASTING:
@@ -63,6 +68,17 @@ def is_passing(error: BaseException) -> bool:
     except Py4JError:  # the JVM has ended
         return False
     return passing
+
+
+def conflict_of(error: BaseException) -> str | None:
+    """Return the name of the exception with which Hudi reported a conflict; None for another error."""
+    for cause in _causes(error):
+        # An exception of a task reaches the driver as text.
+        text = f"{cause.getClass().getName()} {cause.getMessage()}"
+        for name in _CONFLICTS:
+            if name in text:
+                return name
+    return None
 
 
 def sentence(error: BaseException) -> str:

@@ -119,6 +119,16 @@ def test_the_driver_of_the_page_is_that_of_the_examples() -> None:
     assert shown[0] in (ROOT / "examples" / "submit.py").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", ["leases", "fencing", "waiting"])
+def test_the_examples_of_a_concept_run(tmp_path: Path, name: str) -> None:
+    """Each is a program of its own."""
+    story = Story(ROOT / "docs" / "concepts" / f"{name}.md", tmp_path)
+
+    story.play()
+
+    assert story.ran == 1
+
+
 def test_the_example_of_the_first_page_runs() -> None:
     """It takes a lock and prints its token."""
     (example,) = (block for block in blocks(ROOT / "docs" / "index.md") if block.language == "python")

@@ -14,7 +14,7 @@ from asynclock.spark.hudi.instants import DELETES
 from asynclock.spark.reader.deletes import Deletes
 from asynclock.spark.reader.snapshot import read, snapshot
 from asynclock.spark.reader.validation import validate
-from asynclock.spark.services.leaders import Cleaning, Compaction
+from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, asynclock, wait_for, waiting
 

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock.errors import SpecError
 from asynclock.spark.reader.snapshot import read, snapshot
 from asynclock.spark.reader.validation import validate
-from asynclock.spark.services import leaders
-from asynclock.spark.services.leaders import Compaction
+from asynclock.spark.services import work
+from asynclock.spark.services.work import Compaction
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer import splice as splice_module
 from asynclock.spark.writer.splice import Splice
@@ -325,7 +325,7 @@ def test_change_that_was_killed_before_its_end_is_whole_for_readers_and_services
     events: list[str] = []
     services = Compaction(old, pipeline.spark, events.append)
     with monkeypatch.context() as patched:
-        patched.setattr(leaders, "declare_columns", lambda *_: None)  # as if the race came just after it
+        patched.setattr(work, "declare_columns", lambda *_: None)  # as if the race came just after it
 
         services.step()
 

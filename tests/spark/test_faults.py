@@ -20,9 +20,11 @@ from asynclock.errors import BackendUnavailableError, LeaseLostError, OutcomeUnk
 from asynclock.hudi import hoodie
 from asynclock.spark import faults
 from asynclock.spark.errors import BadRowsError, StreamFailedError
+from asynclock.spark.hudi.locks import CREATION_LOCK
 from asynclock.spark.reader.snapshot import read
-from asynclock.spark.services.leaders import Cleaning
+from asynclock.spark.services.work import Cleaning
 from asynclock.spark.writer import splice
+from asynclock.spark.writer.reservation import acquire_until
 from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.streams import run
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
@@ -103,6 +105,9 @@ HUDI = "org.apache.hudi.exception."
         (["org.apache.spark.SparkException", "java.net.SocketTimeoutException"], "Read timed out", True),
         ([f"{HUDI}HoodieUpsertException", f"{HUDI}HoodieLockException"], "Unable to acquire", True),
         ([f"{HUDI}HoodieException", f"{HUDI}HoodieHeartbeatException"], "heartbeat has expired", True),
+        ([f"{HUDI}HoodieWriteConflictException"], "overlapping writes", True),
+        (["org.apache.spark.SparkException"], f"task 1 failed: {HUDI}HoodieWriteConflictException: x", True),
+        ([f"{HUDI}HoodieClusteringUpdateException"], "file is being clustered", True),
         (["org.apache.spark.SparkException"], "task 1 failed: ExecutorLostFailure (executor 1 exited)", True),
         (["org.apache.spark.SparkException"], "a row cannot be written: k is missing", False),
         (["org.apache.spark.SparkException", "java.lang.IllegalArgumentException"], "no", False),
@@ -261,6 +266,34 @@ def test_a_wait_for_the_next_attempt_ends_at_once(
 
     assert time.monotonic() - began < 20
     assert batches(pipeline, spec) == [0]
+
+
+def test_a_stop_ends_the_wait_for_another_writer_that_creates_the_table(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the first write of the other takes; nothing is written, and the next run writes it."""
+    spec = pipeline.spec()
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    stop = threading.Event()
+    waits: list[sync.Lock] = []
+
+    def counted(lock: sync.Lock, *arguments: Any, **named: Any) -> sync.Lease:  # noqa: ANN401  as the original
+        waits.append(lock)
+        return acquire_until(lock, *arguments, **named)
+
+    monkeypatch.setattr(splice, "acquire_until", counted)
+    with sync.connect(spec.locks.url) as client, client.lock(CREATION_LOCK).hold():
+        running = Background(lambda: pipeline.endless(spec, streams=["a"], stop=stop))
+        wait_for(lambda: waits)
+        began = time.monotonic()
+        stop.set()
+        report = running.result()
+        seconds = time.monotonic() - began
+
+    assert seconds < 20
+    assert (report.streams[0].batches, report.failed) == (0, ())
+    assert not pipeline.timeline(spec).exists()
+    assert pipeline.run(spec, streams=["a"]).streams[0].rows == 1
 
 
 def test_a_stream_that_fails_ends_alone(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ import pytest
 from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
-from asynclock.spark.services.leaders import Compaction
+from asynclock.spark.services.work import Compaction
 from asynclock.spark.spec.keys import record_key
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Pipeline

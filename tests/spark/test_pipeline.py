@@ -22,7 +22,7 @@ from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
-from asynclock.spark.services.leaders import Cleaning, Compaction
+from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer import stream_writer

@@ -16,8 +16,9 @@ from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services import savepoints
 from asynclock.spark.services.due import unkept
-from asynclock.spark.services.leaders import Cleaning, Compaction, run_services
+from asynclock.spark.services.leaders import run_services
 from asynclock.spark.services.savepoints import delete_savepoint, restore, savepoint
+from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, asynclock, wait_for
 

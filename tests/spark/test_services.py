@@ -13,12 +13,14 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from asynclock import sync
+from asynclock.errors import BackendUnavailableError
 from asynclock.spark import faults
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.hudi.options import read_options, write_options
 from asynclock.spark.reader.snapshot import physical_columns, read, snapshot
-from asynclock.spark.services import leaders
-from asynclock.spark.services.leaders import Cleaning, Compaction, run_services, write_client
+from asynclock.spark.services import work
+from asynclock.spark.services.leaders import run_services
+from asynclock.spark.services.work import Cleaning, Compaction, write_client
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
@@ -147,7 +149,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         with write_client(spec, *arguments) as client:
             yield client
 
-    monkeypatch.setattr(leaders, "write_client", counted)
+    monkeypatch.setattr(work, "write_client", counted)
     return clients
 
 
@@ -213,6 +215,31 @@ def test_service_repeats_a_step_after_an_error_that_passes(
     assert "compaction: IOException: 503 Slow Down; tries again in" in caplog.text
 
 
+@pytest.mark.parametrize("call", ["status", "step"])
+def test_leader_outlasts_a_store_of_locks_that_does_not_answer(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
+) -> None:
+    """Before a step it asks whether the table is reserved; one failed answer does not end the services."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 2)
+    failures = [BackendUnavailableError(backend="file", operation="get", key="k", detail="timed out")]
+    owner: Any = sync.Lock if call == "status" else Compaction
+    method = getattr(owner, call)
+
+    def fail_once(self: object) -> object:
+        if failures:
+            raise failures.pop()
+        return method(self)
+
+    monkeypatch.setattr(owner, call, fail_once)
+    monkeypatch.setattr(faults, "_LONGEST_SECONDS", 0.1)
+
+    report = run_services(spec, once=True, spark=pipeline.spark)
+
+    assert len(report.compactions) == 1
+    assert "timed out" in caplog.text
+
+
 def test_archival_keeps_the_active_timeline_short(pipeline: Pipeline) -> None:
     """Above the upper number of commits the oldest are archived, down to the lower one."""
     spec = pipeline.spec()
@@ -232,7 +259,7 @@ def test_a_writer_that_died_before_the_first_commit_is_rolled_back_after_it(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hudi has no schema to roll back with before; the services wait for it instead of failing."""
-    monkeypatch.setattr(leaders, "SILENCE_MS", 0)
+    monkeypatch.setattr(work, "SILENCE_MS", 0)
     spec = pipeline.spec()
     fill(pipeline, spec, 1)
     [dead] = pipeline.timeline(spec).commits
@@ -293,6 +320,24 @@ def test_clustering_plan_is_refused_and_can_be_removed(pipeline: Pipeline) -> No
     assert remedy
     Path(remedy[1]).unlink()
     fill(pipeline, spec, 1)
+
+
+def test_clustering_plan_ends_a_stream_that_runs(pipeline: Pipeline) -> None:
+    """The batch that meets it ends the stream with the sentence that names it, not with Hudi's error."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 1)
+    running = Background(lambda: pipeline.endless(spec, streams=["a"]))
+    pipeline.deliver("a", {"k": "N0", "at": 10, "x": 10})
+    wait_for(lambda: len(pipeline.timeline(spec).commits) == 2)
+    empty = pipeline.spark._jvm.org.apache.hudi.common.util.Option.empty
+    options = {**writing(spec), "hoodie.clustering.inline.max.commits": "1"}
+    with write_client(spec, pipeline.spark, options) as client:
+        instant = client.scheduleClustering(empty()).get()
+
+    pipeline.deliver("a", {"k": "N0", "at": 11, "x": 11})
+
+    with pytest.raises(ClusteringPlanError, match=instant):
+        running.result()
     assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0, 1]
 
 

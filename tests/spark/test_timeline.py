@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors.exceptions.captured import NumberFormatException
 
 from asynclock.spark.hudi import timeline
-from asynclock.spark.services.leaders import Cleaning
+from asynclock.spark.services.work import Cleaning
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Pipeline
 
@@ -64,6 +64,21 @@ def test_an_archiver_that_died_in_a_manifest_does_not_end_archiving(pipeline: Pi
 
     assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == list(range(6))
     assert len(pipeline.timeline(spec).instants()) < 6
+
+
+def test_what_an_archiver_left_in_a_manifest_is_gone_with_the_next_leader(pipeline: Pipeline) -> None:
+    """Readers need not wait until archiving is due again."""
+    spec = pipeline.spec()
+    frame = pipeline.spark.createDataFrame([("N1", 1, 1, "n")], "k string, at bigint, x int, note string")
+    assert Splice(spec, pipeline.spark).write(frame, "a", batch_id=0, query_id="q")
+    history = pipeline.folder / "table" / ".hoodie" / "timeline" / "history"
+    history.mkdir(exist_ok=True)
+    (history / "manifest_1.9a30a4c4-dea7-4c4d-9f1e-d6585672be63").write_bytes(b"")
+
+    Cleaning(spec, pipeline.spark).step()
+
+    assert [path.name for path in history.iterdir() if path.name.startswith("manifest")] == []
+    assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0]
 
 
 def test_a_manifest_that_is_being_written_is_waited_for(

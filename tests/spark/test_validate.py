@@ -18,7 +18,7 @@ from asynclock.spark.reader.committed import repeated_batches, stale_commits
 from asynclock.spark.reader.second_reader.expected import Expected
 from asynclock.spark.reader.snapshot import snapshot
 from asynclock.spark.reader.validation import Difference, validate
-from asynclock.spark.services.leaders import Cleaning, Compaction
+from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.splice import Splice

@@ -88,17 +88,9 @@ def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataF
     # Before its first commit is complete a table has no columns to read.
     if not any(instant.completed and instant.action in WRITES for instant in timeline.instants()):
         raise unread(spec, "nothing is committed yet")
-    reader = spark.read.format("hudi").options(**read_options(spec))
-    if as_of is not None:
-        reader = reader.option(_AS_OF, as_of)
     timeline.refresh()
     columns = timeline.columns()
-    if as_of is None and columns and is_behind(timeline.present_columns(), columns):
-        # Hudi would read the table without what a change of its columns has just brought.
-        types = dict.fromkeys((*_HUDI_COLUMNS, RECORD_KEY), "string")
-        types |= {name: stored.kind for name, stored in columns.items()}
-        reader = reader.schema(", ".join(f"`{name}` {kind}" for name, kind in types.items()))
-    stored = reader.load(spec.table.path)
+    stored = stored_rows(spec, spark, timeline, as_of=as_of)
     present = set(stored.columns)
     if RECORD_KEY not in present:
         raise unread(spec, f"the table is not a {spec.table.kind} table of asynclock")
@@ -110,6 +102,29 @@ def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataF
             kind = columns[name].declared  # noqa: PLW2901
         shown.append((F.col(name) if name in present else F.lit(None)).cast(kind).alias(name))
     return stored.select(*shown), timeline
+
+
+def stored_rows(
+    spec: Spec, spark: SparkSession, timeline: Timeline, *, as_of: str | None = None
+) -> DataFrame:
+    """Return every row of the table with all columns that it has, Hudi's own included.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session with Hudi and the merger.
+        timeline: The timeline of the table, refreshed.
+        as_of: Merge only what was committed up to this completion time of an instant.
+    """
+    reader = spark.read.format("hudi").options(**read_options(spec))
+    columns = timeline.columns()
+    if as_of is not None:
+        reader = reader.option(_AS_OF, as_of)
+    elif columns and is_behind(timeline.present_columns(), columns):
+        # Hudi would read the table without what a change of its columns has just brought.
+        types = dict.fromkeys((*_HUDI_COLUMNS, RECORD_KEY), "string")
+        types |= {name: stored.kind for name, stored in columns.items()}
+        reader = reader.schema(", ".join(f"`{name}` {kind}" for name, kind in types.items()))
+    return reader.load(spec.table.path)
 
 
 def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:

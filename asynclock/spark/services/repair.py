@@ -19,11 +19,12 @@ from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.guard import guard
 from asynclock.spark.hudi.instants import CLUSTERING
 from asynclock.spark.hudi.locks import refuse_other_locks
-from asynclock.spark.hudi.options import read_options, write_options
+from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.strays import file_id, listed_strays
 from asynclock.spark.hudi.timeline import REPAIR_COPY, Timeline
+from asynclock.spark.reader.snapshot import stored_rows
 from asynclock.spark.source.files import frame_of
 from asynclock.spark.spec.keys import record_key
 from asynclock.spark.spec.load import misplaced
@@ -151,7 +152,8 @@ class _Repair:
         """Copy the rows of the strays' file groups so that they can be appended; return how many cannot."""
         if not strays:
             return 0
-        stored = self._spark.read.format("hudi").options(**read_options(self._spec)).load(self._table)
+        self._timeline.refresh()
+        stored = stored_rows(self._spec, self._spark, self._timeline)
         groups = sorted(filter(None, map(file_id, strays)))
         # In a row from a log the file's name is the id of its group.
         of_group = F.regexp_extract("_hoodie_file_name", "^[^_]+", 0)

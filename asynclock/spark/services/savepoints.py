@@ -25,7 +25,7 @@ from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import RestoreReport
-from asynclock.spark.services.leaders import write_client
+from asynclock.spark.services.work import write_client
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.writer.reservation import reserve
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import random
 import time
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from py4j.protocol import Py4JJavaError
+
+from asynclock.spark.faults import conflict_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,12 +22,6 @@ T = TypeVar("T")
 ATTEMPTS: Final = 20
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
-# Each says that another writer has committed, or is about to, and that nothing of this write can be read.
-_CONFLICTS: Final = (
-    "HoodieWriteConflictException",
-    "HoodieEarlyConflictDetectionException",
-    "HoodieClusteringUpdateException",
-)
 
 
 def until_no_conflict(
@@ -65,16 +61,3 @@ def until_no_conflict(
         sleep(pause)
         lease.check()
     return write()
-
-
-def conflict_of(error: Py4JJavaError) -> str | None:
-    """Return the name of the exception with which Hudi reported a conflict; None for another error."""
-    cause: Any = error.java_exception
-    while cause is not None:
-        name = str(cause.getClass().getSimpleName())
-        if name in _CONFLICTS:
-            return name
-        cause = cause.getCause()
-    # An exception of a task reaches the driver as text.
-    text = str(error)
-    return next((name for name in _CONFLICTS if name in text), None)

@@ -20,7 +20,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from asynclock._text import printable
-from asynclock.errors import BackendError, ConfigError
+from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.hudi.locks import refuse_other_locks
@@ -247,6 +247,30 @@ class Reservation:
         # By the store's clock if it tells the time, else since this client has seen it expire.
         gone = max(time.monotonic() - since, -(status.remaining or 0.0))
         return gone < SILENCE_MS / 1000
+
+
+def acquire_until(
+    lock: sync.Lock, stop: threading.Event | None = None, *, own: sync.Lease | None = None
+) -> sync.Lease:
+    """Acquire a lock that another process may hold for hours.
+
+    Args:
+        lock: The lock.
+        stop: Set it to end the wait.
+        own: A lease of the caller, which must last.
+
+    Raises:
+        AcquireTimeoutError: ``stop`` was set.
+        LeaseLostError: The caller's own lease was lost.
+    """
+    while True:
+        if own is not None:
+            own.check()
+        try:
+            return lock.acquire(timeout=_STEP_SECONDS)
+        except AcquireTimeoutError:
+            if stop is not None and stop.is_set():
+                raise
 
 
 @contextlib.contextmanager

@@ -36,10 +36,11 @@ from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.columns import declare_columns, read_with
 from asynclock.spark.writer.conflicts import until_no_conflict
 from asynclock.spark.writer.deletion import DELETE_LOCK, Deletion, key_frame
-from asynclock.spark.writer.reservation import working
+from asynclock.spark.writer.reservation import acquire_until, working
 from asynclock.spark.writer.sql import nullable, quoted, required
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
@@ -96,7 +97,6 @@ class Splice:
         self._table_id = ""
         self._opened: frozenset[str] | None = None
         self._announced: set[object] = set()
-        check_writable(spec, self._timeline)
         self._check_table()
         bound = check_locks(spec, self._timeline.locked(), partial(is_table, spark))
         self._claimed = bound and is_guarded(spec, self._properties)
@@ -121,6 +121,7 @@ class Splice:
         query_id: str | None = None,
         lease: sync.Lease | None = None,
         offset: str = "",
+        stop: threading.Event | None = None,
     ) -> bool:
         """Append the events of ``df``.
 
@@ -135,6 +136,7 @@ class Splice:
             lease: The stream's lease, held by a caller who has waited for the end of a reservation
                 (``Gate``) and cancels the jobs of this thread when it is lost; None: this call does both.
             offset: Where the batch ends in its source; kept in the commit.
+            stop: Set it to end the wait for another writer that creates the table meanwhile.
 
         Returns:
             True if this call committed the batch; False if it was committed before, so nothing was written.
@@ -144,6 +146,7 @@ class Splice:
                 holds the table's own lock. Nothing was written.
             SpecError: Another driver has changed the columns of the stream in a way that this writer cannot
                 follow; nothing was written.
+            AcquireTimeoutError: ``stop`` was set while another writer created the table; nothing was written.
             LeaseLostError: The lease was lost. Nothing was written if the write had not begun; else its
                 jobs were cancelled, and what is not committed will be rolled back by the cleaning service.
         """
@@ -157,7 +160,7 @@ class Splice:
             if not self._claimed:
                 # Two writers that create the table at once would overwrite each other's properties, and
                 # neither would see a commit to compare its number of buckets with.
-                held.enter_context(self._creation())
+                held.enter_context(self._creation(lease, stop))
             query_id = query_id or self._query_id()
             if self._spec.table.concurrency == "nbcc":
                 return self._write(df, spec, batch_id, query_id, lease, offset=offset)
@@ -199,7 +202,6 @@ class Splice:
         refuse_if_held(self._spec.table.path)
         frame = key_frame(self._spec, self._spark, keys)
         with working(self._spec, self._spark, DELETE_LOCK, "a delete") as lease:
-            self._timeline.refresh()
             self._check_table()
             first = self._timeline.any_commit()
             if first is None:
@@ -229,10 +231,12 @@ class Splice:
         return report
 
     @contextlib.contextmanager
-    def _creation(self) -> Iterator[None]:
+    def _creation(self, own: sync.Lease, stop: threading.Event | None) -> Iterator[None]:
         """Bind the locks to the table and guard it; until the body has ended, no other writer creates it."""
-        with self._spec.locks.connect() as client, client.lock(CREATION_LOCK).hold() as lease:
-            self._timeline.refresh()
+        with (
+            self._spec.locks.connect() as client,
+            acquire_until(client.lock(CREATION_LOCK), stop, own=own) as lease,
+        ):
             self._check_table()
             self._table_id = claim_locks(
                 self._spec,
@@ -250,7 +254,6 @@ class Splice:
         self, df: DataFrame, stream: StreamSpec, batch_id: int | None, query_id: str, lease: sync.Lease,
         *, offset: str,
     ) -> bool:  # fmt: skip
-        self._timeline.refresh()
         self._check_table(stream)
         if batch_id is not None and self._timeline.has(stream.name, query_id, batch_id):
             log.info("batch %d of stream %s is committed already: skipped", batch_id, stream.name)
@@ -353,8 +356,7 @@ class Splice:
                 raise ConfigError(setting="df", value=name, reason=reason)
 
     def _check_table(self, stream: StreamSpec | None = None) -> None:
-        if self._spec.table.kind == "splice":
-            self._timeline.refuse_strays()
+        check_writable(self._spec, self._timeline)
         check_url(self._spec, self._timeline.locked())
         if not self._checked:  # properties, key and buckets never change
             self._properties = self._timeline.properties()

@@ -22,7 +22,7 @@ from asynclock.spark.hudi.running import spread
 from asynclock.spark.report import BatchReport, StreamReport
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.reading import FILE, LINE, RAW, REASON, Source
-from asynclock.spark.writer.reservation import Gate
+from asynclock.spark.writer.reservation import Gate, acquire_until
 from asynclock.spark.writer.splice import Splice, stream_lock
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How often a waiting standby or an idle query looks for a stop.
+# How often an idle query looks for a stop.
 _STOP_SECONDS: Final = 0.5
 _SAMPLE: Final = 500
 # Spark looks for new files this often, and at once after a batch that took longer.
@@ -147,19 +147,16 @@ class StreamWriter:
 
     def _acquire(self) -> sync.Lease | None:
         started = time.monotonic()
-        lock = self._client.lock(stream_lock(self.name))
-        while not self._stop.is_set():
-            try:
-                lease = lock.acquire(timeout=_STOP_SECONDS)
-            except AcquireTimeoutError:
-                continue
-            waited = time.monotonic() - started
-            self.report = dataclasses.replace(
-                self.report, lock_wait_seconds=waited, fencing_token=lease.fencing_token
-            )
-            log.info("stream %s: lease %d held after %.1f s", self.name, lease.fencing_token, waited)
-            return lease
-        return None
+        try:
+            lease = acquire_until(self._client.lock(stream_lock(self.name)), self._stop)
+        except AcquireTimeoutError:
+            return None
+        waited = time.monotonic() - started
+        self.report = dataclasses.replace(
+            self.report, lock_wait_seconds=waited, fencing_token=lease.fencing_token
+        )
+        log.info("stream %s: lease %d held after %.1f s", self.name, lease.fencing_token, waited)
+        return lease
 
     def _write(self, lease: sync.Lease) -> None:
         started = time.monotonic()
@@ -313,7 +310,8 @@ class StreamWriter:
                 self._proceed(lease, gate)
                 done = self._commit(frame, batch_id, lease)
         except BaseException as error:
-            self._failure = _Stopping() if self._cut_off else error if lease.lost is None else lease.lost
+            stopped = self._cut_off or (self._stop.is_set() and isinstance(error, AcquireTimeoutError))
+            self._failure = _Stopping() if stopped else error if lease.lost is None else lease.lost
             raise
         self._count(done)
 
@@ -349,7 +347,9 @@ class StreamWriter:
                 # Commit it without a good row too: else the timeline would look as if the batch had never
                 # been read.
                 events, end = self._source.good(parsed), self._checkpoint.offset(batch_id)
-                self._splice.write(events, self.name, batch_id=batch_id, lease=lease, offset=end)
+                self._splice.write(
+                    events, self.name, batch_id=batch_id, lease=lease, offset=end, stop=self._stop
+                )
         elif self._tried is not None and self._tried.batch_id == batch_id:
             # An earlier attempt of this run committed the batch and failed afterwards.
             done = dataclasses.replace(self._tried, reservation_seconds=waited, retries=self._retries)
