@@ -85,7 +85,7 @@ class Acquisition:
         self._reason = ""
         self._claim = Claim(self._objects, self._key) if given is None else given.claim
         self._held: HeldLock | None = None
-        self.error: BackendError | None = None  # why the last round failed; None: others held the lock
+        self.error: BackendError | None = None  # why the last round failed, if not because of others
 
     async def run(self) -> HeldLock | None:
         """Acquire the lock; None if others hold it until the time is out.
