@@ -614,6 +614,14 @@ MUTANTS: Final = (
         "$mine is not None",
         HEAD,
         "hudi-endings",
+        also=(
+            Change(
+                ROUND,
+                "if ($away := self._known.fairness.away_for($now)) > 0: return $away, $seen",
+                "if ($away := self._known.fairness.away_for($now)) > 0 and self._claim.last() is None: "
+                "return $away, $seen",
+            ),
+        ),
     ),
     Mutant(
         "keep a loss found at release to oneself",
