@@ -1,6 +1,7 @@
 """``python -m benchmarks [--only NAME]``: runs every ``bench_*.py``, one file a question.
 
-Each has ``lines() -> Iterable[Line]``. Results go to ``benchmarks/results/NAME.json``.
+Each has ``lines() -> Iterable[Line]``. Results go to ``benchmarks/results/NAME.json``, and from there to
+``docs/benchmarks/results.md``.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import page
 from benchmarks.measure import SCRATCH
 
 if TYPE_CHECKING:
@@ -31,11 +35,24 @@ def main() -> int:
     SCRATCH.mkdir(exist_ok=True)
     lines: list[Line] = []
     for name in [only] if only else known:
-        print(f"{name}: {import_module(f'benchmarks.bench_{name}').__doc__.splitlines()[0]}", flush=True)
+        print(f"{name}: {question(name)}", flush=True)
         lines += run(name)
+    page.write(SCRATCH)
     met = sum(line.met for line in lines)
     print(f"bench: {len(lines)} lines, {met} met, {len(lines) - met} not met")
     return 0
+
+
+def question(name: str) -> str:
+    """Return what a file asks: the first line of its docstring."""
+    return str(import_module(f"benchmarks.bench_{name}").__doc__).splitlines()[0]
+
+
+def commit() -> str:
+    """Return the commit that is checked out, or ``unknown`` outside of a repository."""
+    asked = ["git", "rev-parse", "--short=10", "HEAD"]
+    done = subprocess.run(asked, cwd=HERE, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
 
 
 def run(name: str) -> list[Line]:
@@ -46,7 +63,14 @@ def run(name: str) -> list[Line]:
         lines.append(line)
     record = {
         "name": name,
-        "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": sys.version.split()[0]},
+        "question": question(name),
+        "day": datetime.now(UTC).date().isoformat(),
+        "commit": commit(),
+        "machine": {
+            "cpus": os.cpu_count(),
+            "system": f"{platform.system()} {platform.machine()}",
+            "python": sys.version.split()[0],
+        },
         "lines": [
             {
                 "name": line.name,

@@ -329,6 +329,28 @@ async def test_a_store_without_dates_is_trusted_and_told_of() -> None:
     assert "no usable Date" in report.findings[-1].detail
 
 
+async def test_a_race_whose_winner_got_no_answer_is_run_again() -> None:
+    """A lost answer says nothing about the store; it is not called unsafe for it."""
+
+    class LosesAnAnswer(MemoryBackend):
+        lost = 0
+
+        async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+            written = await super().put_if_match(key, body, version)
+            if body.startswith(b"racer") and not self.lost:
+                self.lost += 1
+                raise asynclock.OutcomeUnknownError(
+                    backend=self.name, operation="put_if_match", key=key, detail="timed out"
+                )
+            return written
+
+    store = LosesAnAnswer()
+    report = await probe_backend(store, url="memory://lossy")
+
+    assert store.lost == 1
+    assert report.reasons == ()
+
+
 async def test_versions_that_are_known_to_repeat_are_trusted() -> None:
     """A backend that says its versions are hashes, as that of S3 does, is safe; the report tells of it."""
     report = await probe_backend(SaysThatItHashes(), url="memory://hashes")
