@@ -285,8 +285,8 @@ class LockClient:
         backend = self._reopen()
         try:
             objects = self._objects.through(backend)
-            releases = [asyncio.ensure_future(held.release_through(objects)) for held in locks]
-            await asyncio.wait(releases, timeout=self.exit_bound)
+            releases = (held.release_through(objects) for held in locks)
+            await asyncio.gather(*releases, return_exceptions=True)
         finally:
             await backend.aclose()
 
