@@ -21,12 +21,13 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation
 
-.PHONY: help demo test jar simulate attack mutants soak-kill soak-cut fuzz-data mutants-data guided restarts proof-numbers bench docs lint lock dist clean
+.PHONY: help demo test test-all jar simulate attack mutants soak-kill soak-cut fuzz-data mutants-data guided restarts proof-numbers bench docs lint lock dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
 	@echo "make demo PLACE=cluster  the same on a Spark cluster of this machine, with everything on an S3 server"
 	@echo "make test [ONLY=suite]   the whole test suite, or one folder of tests/"
+	@echo "make test-all            the same, then the lock on Python 3.11 to 3.13 where found, and on the oldest SDKs"
 	@echo "make simulate [SEEDS=n]  a million fenced updates and hostile records, then histories in virtual time"
 	@echo "make attack [SEEDS=n]    a second opinion: histories in a universe that shares no code with the simulator"
 	@echo "make mutants             planted mistakes that the simulator must find"
@@ -47,6 +48,9 @@ demo: $(VENV)/ready $(JAR)
 
 test: $(VENV)/ready $(JAR) lint
 	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 2 --dist loadscope)
+
+test-all: test $(UV)
+	@$(BIN)/python -m tests.laboratory.matrix
 
 simulate: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.bank
@@ -108,9 +112,11 @@ $(JAR): $(JAVA_SOURCES)
 	@mvn --quiet --batch-mode --file asynclock/spark/java/pom.xml package
 	@touch $(JAR)
 
+$(UV):
+	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv==0.13.8
+
 # Without UPGRADE what is pinned stays, and only what pyproject.toml asks for besides is added.
-lock:
-	@test -x $(UV) || { $(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv==0.13.8; }
+lock: $(UV)
 	@$(COMPILE) --group build --output-file requirements-build.lock
 	@$(COMPILE) --constraint requirements-build.lock --extra all --extra test --output-file requirements.lock \
 	  pyproject.toml

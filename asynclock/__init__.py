@@ -28,8 +28,11 @@ from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
 from asynclock.fencing import FencedObject as FencedObject
 from asynclock.lease import Lease as Lease
 from asynclock.lock import Lock as Lock
+from asynclock.options import BackendOptions as BackendOptions
 from asynclock.probe import ProbeReport as ProbeReport
 from asynclock.probe import probe as probe
 from asynclock.settings import LeaseSettings as LeaseSettings
 from asynclock.shutdown import install_signal_handlers as install_signal_handlers
 from asynclock.status import LockStatus as LockStatus
+
+__version__ = "0.1.0"

@@ -8,16 +8,16 @@ from typing import Any, Final
 from asynclock._text import escaped
 
 HIDDEN: Final = "..."
-# Bounded, so that a search stays linear in the length of the text, which may be hostile.
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:/+")
-_AT: Final = re.compile(r".*(?:@|%40)", re.IGNORECASE | re.DOTALL)
-_USER_ONLY: Final = re.compile(r"[^/\[:]*:(?!\d+(?:/|$))")
-_TAIL: Final = re.compile(r"[?#]|%3f|%23", re.IGNORECASE)
-_IN_TEXT: Final = re.compile(rf"{_SCHEME.pattern}\S*")
+# Compiled when they are first used, not by each import; ``re`` keeps them. The first is bounded, so that a
+# search stays linear in the length of the text, which may be hostile.
+_SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]{0,30}:/+"
+_AT: Final = r"(?is).*(?:@|%40)"
+_USER_ONLY: Final = r"[^/\[:]*:(?!\d+(?:/|$))"
+_TAIL: Final = r"(?i)[?#]|%3f|%23"
+_IN_TEXT: Final = rf"{_SCHEME}\S*"
 _PUNCTUATION: Final = "'\"`)],.;:}>"
-_SECRET: Final = re.compile(
-    r"secret|passw|passphrase|credential|token|connection.string|(?:account|customer|private|secret)_key",
-    re.IGNORECASE,
+_HIDES: Final = (
+    r"(?i)secret|passw|passphrase|credential|token|connection.string|(?:account|customer|private|secret)_key"
 )
 
 
@@ -25,33 +25,33 @@ def is_secret(setting: str) -> bool:
     """Return whether a setting of this name holds a secret; also for options of third-party backends."""
     # The last part of a dotted name is the setting, except in Hudi's names, which contain dots.
     name = setting if setting.startswith("hoodie.") else setting.rpartition(".")[2]
-    return _SECRET.search(name) is not None
+    return re.search(_HIDES, name) is not None
 
 
 def clean_url(url: str) -> str:
     """Return a URL without user and password, query and fragment: nothing before its last ``@``."""
-    scheme = found[0] if (found := _SCHEME.match(url)) else ""
+    scheme = found[0] if (found := re.match(_SCHEME, url)) else ""
     rest = url[len(scheme) :]
-    user = _AT.match(rest)
-    if scheme and user is None and _USER_ONLY.match(rest):
+    user = re.match(_AT, rest)
+    if scheme and user is None and re.match(_USER_ONLY, rest):
         return scheme + HIDDEN  # a key and its secret with the "@" missing
     if user:
-        if _TAIL.search(user[0]):
+        if re.search(_TAIL, user[0]):
             return scheme + HIDDEN  # a secret with a "?" in it, or a query with an "@" in it
         rest = f"{HIDDEN}@{rest[user.end() :]}"
-    if tail := _TAIL.search(rest):
+    if tail := re.search(_TAIL, rest):
         rest = rest[: tail.start()] + tail[0] + HIDDEN
     return scheme + rest
 
 
 def clean_text(text: str) -> str:
     """Return a text with the secrets of its URLs removed; text that starts with a scheme is one whole URL."""
-    return clean_url(text) if _SCHEME.match(text) else _IN_TEXT.sub(_clean_found, text)
+    return clean_url(text) if re.match(_SCHEME, text) else re.sub(_IN_TEXT, _clean_found, text)
 
 
 def clean_message(text: str) -> str:
     """Return a sentence that is safe for terminals and logs: no secrets in URLs, nothing unprintable."""
-    return escaped(_IN_TEXT.sub(_clean_found, text))
+    return escaped(re.sub(_IN_TEXT, _clean_found, text))
 
 
 def clean_value(value: Any) -> Any:  # noqa: ANN401  any value of a setting

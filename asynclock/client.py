@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import random
 import socket
 import sys
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 import anyio
@@ -24,7 +22,7 @@ from asynclock.events import Events
 from asynclock.inflight import InFlight
 from asynclock.lock import Lock
 from asynclock.names import SUFFIX, checked_name, is_name
-from asynclock.portal import Host, run_on, runs, uninterrupted
+from asynclock.portal import Host, run_on, running_loop, runs, uninterrupted
 from asynclock.protocol.objects import LockObjects
 from asynclock.protocol.renewal import Renewals
 from asynclock.protocol.timing import Timing
@@ -32,13 +30,15 @@ from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
     import builtins
+    import random
     from collections.abc import AsyncIterator, Callable, Coroutine
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from asynclock.backend import Backend, Entry
     from asynclock.clock import Clock
     from asynclock.events import Event
+    from asynclock.options import BackendOptions
     from asynclock.status import LockStatus
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def connect(
     events: Callable[[Event], object] | None = None,
     clock: Clock | None = None,
     holder: str | None = None,
-    **backend_options: object,
+    **backend_options: Unpack[BackendOptions],
 ) -> LockClient:
     """Return a client of the locks under ``url``; no I/O, no coroutine.
 
@@ -69,7 +69,7 @@ def connect(
         clock: This machine's clocks; for tests.
         holder: Who holds, visible to every reader of the bucket; default ``host:pid:program``,
             at most 256 printable characters.
-        backend_options: Options of the backend; see ``docs/backends``.
+        backend_options: Options of the backend: ``BackendOptions``; see ``docs/backends``.
 
     Raises:
         ConfigError: The URL, an option or a setting is wrong.
@@ -122,7 +122,7 @@ class LockClient:
             backend=backend,
             clock=clock,
             timing=Timing(self.settings, resolution=backend.clock_resolution),
-            rng=rng or random.SystemRandom(),
+            rng=rng or _system_random(),
             events=Events(events, url=self.url, validity=self.settings.validity, clock=clock),
             holder=_checked_holder(holder),
             in_flight=InFlight(self),
@@ -285,8 +285,8 @@ class LockClient:
         backend = self._reopen()
         try:
             objects = self._objects.through(backend)
-            releases = [asyncio.ensure_future(held.release_through(objects)) for held in locks]
-            await asyncio.wait(releases, timeout=self.exit_bound)
+            releases = (held.release_through(objects) for held in locks)
+            await asyncio.gather(*releases, return_exceptions=True)
         finally:
             await backend.aclose()
 
@@ -330,7 +330,7 @@ class LockClient:
             if self._loop is None:
                 self._loop = Host.get().loop
             return self._loop
-        here = asyncio.get_running_loop()
+        here = running_loop()
         if self._loop is None:
             self._loop = here
         elif self._loop is not here:
@@ -346,6 +346,7 @@ class LockClient:
         return ConfigError(setting="client", value=self.url, reason=f"{self._unusable}; connect again")
 
     async def __aenter__(self) -> Self:
+        running_loop()
         self.home()
         return self
 
@@ -361,9 +362,16 @@ class LockClient:
         return f"<LockClient {self.url!r}>"
 
 
+def _system_random() -> random.Random:
+    from random import SystemRandom  # noqa: PLC0415  with its hashes a twentieth of ``import asynclock``
+
+    return SystemRandom()
+
+
 def default_holder() -> str:
     """Return ``host:pid:program`` of this process."""
-    program = PurePath(sys.argv[0] if sys.argv and sys.argv[0] else sys.executable).name
+    started = sys.argv[0] if sys.argv and sys.argv[0] else sys.executable
+    program = started.rstrip(os.sep).rpartition(os.sep)[2]  # pathlib would come along with every import
     plain = f"{socket.gethostname()}:{os.getpid()}:{program}"
     return "".join(each if each.isprintable() else "?" for each in plain)[:MAX_HOLDER]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from asynclock.errors import (
     AcquireTimeoutError,
@@ -21,6 +22,9 @@ from asynclock.record import LockRecord
 from asynclock.status import corrupt_status, own_status, seen_status
 
 if TYPE_CHECKING:
+    from weakref import ReferenceType
+
+    from asynclock.lease import Lease
     from asynclock.protocol.held import HeldLock
     from asynclock.protocol.objects import LockObjects
     from asynclock.protocol.renewal import Renewals
@@ -39,6 +43,8 @@ class LockEngine:
         self._known = Knowledge(self.key, objects, renewals)
         self._queue = WaitQueue()
         self._held: HeldLock | None = None
+        # By the task or thread that runs the body of a ``hold()``: the lease of that body.
+        self.bodies: WeakKeyDictionary[object, ReferenceType[Lease]] = WeakKeyDictionary()
 
     async def acquire(
         self, *, timeout: float | None, once: bool = False, fencing: bool = True
@@ -51,13 +57,10 @@ class LockEngine:
         """
         asked_at = self._objects.clock.monotonic()
         try:
-            held = await self._acquire(timeout=timeout, once=once, fencing=fencing, asked_at=asked_at)
+            return await self._acquire(timeout=timeout, once=once, fencing=fencing, asked_at=asked_at)
         except (Exception, asyncio.CancelledError) as error:
             self._note_failure(asked_at, type(error).__name__, str(error))
             raise
-        if held is None:
-            self._note_failure(asked_at, "held")
-        return held
 
     def _note_failure(self, asked_at: float, reason: str, detail: str = "") -> None:
         duration = self._objects.clock.monotonic() - asked_at
@@ -71,6 +74,7 @@ class LockEngine:
         with self._in_flight.until_closed():
             until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
             if once and not self._queue.try_enter():
+                self._note_failure(asked_at, "held")
                 return None
             given = None if once else await self._turn(timeout)
             acquisition = Acquisition(
@@ -94,7 +98,9 @@ class LockEngine:
             if held is not None:
                 self._held = held
                 held.ended.add_done_callback(lambda _: self._note_end())
-            elif not once:
+            elif once:
+                self._note_failure(asked_at, acquisition.failure)
+            else:
                 raise self._timed_out(timeout, acquisition.error) from acquisition.error
             return held
 

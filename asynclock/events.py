@@ -44,7 +44,8 @@ class Event:
     Attributes:
         kind: What happened. ``waiting``: an acquisition found that another holds the lock.
             ``acquire_failed``: it got no answer from the store, and tries again. ``not_acquired``: it has
-            ended without the lock. ``adopted``: acquired, by a write whose answer was lost. ``stalled``:
+            ended without the lock. ``acquired``: a call has the lock now. ``adopted``: the
+            same, by a write whose answer was lost. ``stalled``:
             this process did not run for a while although it held the lock. ``reaped``: a write that could
             still have landed after the end of its acquisition or lease was made harmless.
         key: Key of the lock object.
@@ -54,8 +55,9 @@ class Event:
         reason: One of few words, or the name of an error's class; may be empty. Of ``acquired``: ``takeover``
             (the holder before neither released nor renewed it) or ``handover`` (from another waiter of this
             client). Of ``renewed`` and ``released``: ``read_back`` (the answer was lost; reading showed that
-            the write had landed). Of ``released``: ``handover``. Of ``not_acquired``: ``held`` (one try, and
-            others hold it) or the error. Of failures and ``lost``: the error.
+            the write had landed). Of ``released``: ``handover``. Of ``not_acquired``: after one try
+            ``held`` (others hold it) or ``makes_way`` (this client leaves it to others, or its process may be
+            ending), or the error. Of failures and ``lost``: the error.
         duration: Seconds. Of ``acquired``, ``adopted`` and ``not_acquired``: since the call. Of ``renewed``
             and ``renewal_failed``: since the renewal began. Of ``lost``, ``released`` and
             ``release_unconfirmed``: how long the lock was held. Of ``stalled``: how long the process did not

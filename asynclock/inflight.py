@@ -19,7 +19,8 @@ T = TypeVar("T")
 class InFlight:
     """Work that has to be finished before its client may end: writes, releases, clean-up, hand-overs.
 
-    Acquisitions may be cut off: their end is awaited too once the client is closed.
+    Acquisitions may be cut off while nothing of theirs may stand in the store; their end is awaited too once
+    the client is closed.
     """
 
     def __init__(self, client: object = None) -> None:
@@ -28,7 +29,7 @@ class InFlight:
         """Why nothing is acquired any more; None while the client is open."""
         # Dicts, not sets: they keep the order of their start.
         self._work: dict[asyncio.Future[Any], None] = {}
-        self._acquisitions: dict[asyncio.Task[Any], None] = {}
+        self._acquisitions: dict[asyncio.Task[Any], bool] = {}  # whether a write of each may stand
         self._progress = asyncio.Event()
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -70,7 +71,7 @@ class InFlight:
         if self.closed is not None:
             raise self.closed
         task = current_task()
-        self._acquisitions[task] = None
+        self._acquisitions[task] = False
         try:
             yield
         except asyncio.CancelledError as error:
@@ -82,10 +83,17 @@ class InFlight:
             self._progress.set()
             del task  # an error keeps this frame, which would keep the task
 
+    def note(self, *, stands: bool) -> None:
+        """Note whether a write of the running acquisition may stand, and no held lock answers for it."""
+        self._acquisitions[current_task()] = stands
+        self._progress.set()
+
     @property
     def pending(self) -> list[asyncio.Future[Any]]:
         """What is not done yet."""
-        acquisitions = () if self.closed is None else self._acquisitions
+        acquisitions = [
+            task for task, stands in self._acquisitions.items() if stands or self.closed is not None
+        ]
         return [each for each in (*self._work, *acquisitions) if not each.done()]
 
     async def progress(self, until: float) -> bool:

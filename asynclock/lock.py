@@ -16,9 +16,10 @@ Skew rule: only the store's clock frees a lock that another holds, never this ma
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
-from weakref import WeakMethod
+import warnings
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from weakref import WeakKeyDictionary, WeakMethod, ref
 
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.lease import Lease
@@ -26,7 +27,7 @@ from asynclock.portal import current_task, run_on
 from asynclock.settings import MAX_VALIDITY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
     from asynclock.engine import LockEngine
@@ -49,9 +50,10 @@ class LeaseHooks(Protocol):
 
 
 class Lock:
-    """A lock of a client. Not re-entrant: a second ``acquire`` by the same task waits.
+    """A lock of a client. ``async with lock as lease`` is ``hold()`` without a timeout.
 
-    Coroutines and threads of one client wait for a lock in a fair queue. A client that has had the
+    Not re-entrant: a second ``acquire`` by the same task waits, and ``hold()`` inside of ``hold()`` is
+    refused. Coroutines and threads of one client wait for a lock in a fair queue. A client that has had the
     lock for long makes way for other processes for two poll intervals. ``key`` is the lock's object
     under the client's URL.
     """
@@ -70,6 +72,8 @@ class Lock:
         self._home = loop
         self._fencing = fencing
         self._hooks = hooks
+        # By the task that entered ``async with lock``; weak, so that the body of a dropped task is collected.
+        self._entered: WeakKeyDictionary[asyncio.Task[Any], Hold] = WeakKeyDictionary()
 
     async def acquire(self, *, timeout: float | None = None, at_least: float = 0.0) -> Lease:
         """Wait until this client holds the lock.
@@ -138,6 +142,56 @@ class Lock:
         does an exception of the body, to which the loss is added as a note.
         """
         return Hold(self, checked_timeout(timeout), at_least=checked_at_least(at_least))
+
+    async def __aenter__(self) -> Lease:
+        hold = Hold(self, None)
+        lease = await hold.__aenter__()
+        self._entered[current_task()] = hold
+        return lease
+
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Coroutine[Any, Any, None]:
+        # No coroutine of its own: that of the hold looks at the frame of the body, which awaits it.
+        hold = self._take_hold()
+        if hold is not None:
+            return hold.__aexit__(kind, error, trace)
+        if isinstance(error, GeneratorExit):
+            return _nothing()  # the task was collected, and with it the lease, which releases itself
+        raise RuntimeError(
+            f"this task has not entered the lock {self.name!r}; use hold() to leave it in another task"
+        )
+
+    def _take_hold(self) -> Hold | None:
+        """Return the hold that the running task entered; another task may leave the only one there is."""
+        task = None
+        with suppress(RuntimeError):  # no loop runs: the garbage collector closes the body
+            task = asyncio.current_task()
+        found = None if task is None else self._entered.pop(task, None)
+        if found is None and len(self._entered) == 1:
+            _, found = self._entered.popitem()
+        return found
+
+    def refuse_nested(self, who: object) -> None:
+        """Refuse ``hold()`` inside of ``hold()``; for the rest of the package.
+
+        Args:
+            who: The task or thread that would wait for itself.
+
+        Raises:
+            RuntimeError: It holds the lock already.
+        """
+        outer = self._engine.bodies.get(who)
+        lease = None if outer is None else outer()
+        if lease is not None and lease.held:
+            raise RuntimeError(
+                f"hold() of {self.name!r} inside of hold() of the same lock would wait for itself; pass the "
+                "lease on to the code that needs it"
+            )
+
+    def note_body(self, who: object, lease: Lease) -> None:
+        """Note that the task or thread ``who`` runs a body under ``lease``; for the rest of the package."""
+        self._engine.bodies[who] = ref(lease)
 
     async def status(self) -> LockStatus:
         """Read the lock once; writes nothing.
@@ -211,6 +265,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
         self._timeout = timeout
         self._at_least = at_least
         self._cancel_body = cancel_body
+        self._begun = False
         self._entered = False
         self._cancelled = False
         self._over = False
@@ -218,6 +273,9 @@ class Hold(AbstractAsyncContextManager[Lease]):
     async def __aenter__(self) -> Lease:
         if self._entered:
             raise RuntimeError("hold() can be entered once; call hold() again")
+        self._begun = True
+        if self._cancel_body:
+            self._lock.refuse_nested(current_task())
         self._lease = await self._lock.acquire(timeout=self._timeout, at_least=self._at_least)
         self._entered = True
         if self._cancel_body:
@@ -226,8 +284,9 @@ class Hold(AbstractAsyncContextManager[Lease]):
 
     def _tie(self, lease: Lease) -> None:
         """Let a loss cancel the running task."""
-        self._task = current_task()
-        self._cancelling = self._task.cancelling()
+        task = current_task()
+        self._task, self._cancelling = ref(task), task.cancelling()
+        self._lock.note_body(task, lease)
         lease.enter()
         loop, cancel = asyncio.get_running_loop(), WeakMethod(self._cancel)
 
@@ -239,9 +298,9 @@ class Hold(AbstractAsyncContextManager[Lease]):
         lease.watch(lost)
 
     def _cancel(self) -> None:
-        if not self._over:
+        if not self._over and (task := self._task()) is not None:
             self._cancelled = True
-            self._task.cancel("the lease was lost")
+            task.cancel("the lease was lost")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -253,7 +312,8 @@ class Hold(AbstractAsyncContextManager[Lease]):
 
     async def _take_back(self, error: BaseException | None) -> BaseException | None:
         """Withdraw our cancellation of the body; return the error that is left, if any."""
-        outside = self._task.uncancel() > self._cancelling
+        task = self._task()
+        outside = task is not None and task.uncancel() > self._cancelling
         if error is None:
             # The body ended before the cancellation reached it: it arrives at the next await.
             try:
@@ -266,6 +326,10 @@ class Hold(AbstractAsyncContextManager[Lease]):
             assert self._lease.lost is not None  # noqa: S101  the reason for our cancellation
             raise self._lease.lost.with_traceback(None) from error
         return error
+
+    def __del__(self) -> None:
+        if not self._begun:
+            warn_of_unused(self._lock.name, "async with")
 
 
 def checked_timeout(timeout: float | None) -> float | None:
@@ -285,3 +349,15 @@ def checked_at_least(seconds: float) -> float:
         return seconds
     reason = "must be seconds, 0 to 7 days (604800 s)"
     raise ConfigError(setting="at_least", value=seconds, reason=reason)
+
+
+async def _nothing() -> None:
+    """Do nothing, without giving way."""
+
+
+def warn_of_unused(name: str, statement: str) -> None:
+    """Warn of a ``hold()`` whose result was dropped; for ``__del__``."""
+    text = (
+        f"hold() of the lock {name!r} was never entered, so nothing was locked; write: {statement} ...hold()"
+    )
+    warnings.warn(text, ResourceWarning, stacklevel=3)

@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from asynclock.backends._offload import LoopExecutor
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,6 +26,22 @@ T = TypeVar("T")
 Start: TypeAlias = "Callable[[], Coroutine[Any, Any, T]]"
 Undo: TypeAlias = "Callable[[T], Coroutine[Any, Any, object]]"
 THREAD_NAME: Final = "asynclock-host"
+_NO_LOOP: Final = (
+    "asynclock needs asyncio, and this thread runs no asyncio event loop. Under trio, call asynclock.sync in "
+    "a thread (trio.to_thread.run_sync); without an event loop, use asynclock.sync"
+)
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running loop.
+
+    Raises:
+        RuntimeError: There is none, as under trio; says what to use instead.
+    """
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(_NO_LOOP) from None
 
 
 async def run_on(loop: asyncio.AbstractEventLoop, start: Start[T], undo: Undo[T] | None = None) -> T:
@@ -39,8 +54,9 @@ async def run_on(loop: asyncio.AbstractEventLoop, start: Start[T], undo: Undo[T]
 
     Raises:
         ConfigError: The loop is not running.
+        RuntimeError: The caller runs on no loop of asyncio.
     """
-    if asyncio.get_running_loop() is loop:
+    if running_loop() is loop:
         if current_task() in _states:
             # Already inside a call, whose caller waits for this as well: no new task is needed.
             return await start()
@@ -103,7 +119,7 @@ def runs(loop: asyncio.AbstractEventLoop) -> bool:
 
 def current_task() -> asyncio.Task[Any]:
     """Return the running task."""
-    task = asyncio.current_task()
+    task = asyncio.current_task(running_loop())
     assert task is not None  # noqa: S101  called by coroutines only
     return task
 
@@ -288,6 +304,8 @@ class Host:
     _mutex = threading.Lock()
 
     def __init__(self) -> None:
+        from asynclock.backends._offload import LoopExecutor  # noqa: PLC0415  a twentieth of the import
+
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(LoopExecutor(f"{THREAD_NAME}-calls"))
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)

@@ -26,25 +26,28 @@ from asynclock.errors import (
     OutcomeUnknownError,
     PreconditionFailedError,
 )
+from asynclock.portal import running_loop
 from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from typing import Unpack
 
     from asynclock.backend import Backend
     from asynclock.clock import Clock
+    from asynclock.options import BackendOptions
 
 RACERS: Final = 32
 _ROUNDS: Final = 3
 _REWRITES: Final = 4
 _UNAVAILABLE: Final = (AccessDeniedError, BackendUnavailableError, OutcomeUnknownError)
 _STEM: Final = ".asynclock-probe-"
-_KEY: Final = re.compile(rf"(?:.*/)?{re.escape(_STEM)}[0-9a-f-]{{36}}-\d+\.json")
+_KEY: Final = rf"(?:.*/)?{re.escape(_STEM)}[0-9a-f-]{{36}}-\d+\.json"
 
 
 def is_probe(key: str) -> bool:
     """Return whether an object was left by a probe and is not a lock."""
-    return _KEY.fullmatch(key) is not None
+    return re.fullmatch(_KEY, key) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +96,7 @@ class ProbeReport:
         return tuple(f"{found.check}: {found.detail}" for found in self.findings if not found.safe)
 
 
-async def probe(url: str, **backend_options: object) -> ProbeReport:
+async def probe(url: str, **backend_options: Unpack[BackendOptions]) -> ProbeReport:
     """Test whether ``url`` is safe for locks: conditions, races, reads, Dates.
 
     Writes a dozen objects named ``.asynclock-probe-…`` there and deletes them; those that it could
@@ -101,12 +104,13 @@ async def probe(url: str, **backend_options: object) -> ProbeReport:
 
     Args:
         url: Where the locks will be.
-        backend_options: Options of the backend; see ``docs/backends``.
+        backend_options: Options of the backend: ``BackendOptions``; see ``docs/backends``.
 
     Raises:
         ConfigError: The URL or an option is wrong; nothing was written.
         BackendNotInstalledError: The backend's package is missing.
     """
+    running_loop()
     backend = open_backend(url, **backend_options)
     try:
         return await probe_backend(backend, url=url)

@@ -1,27 +1,33 @@
-"""Opens the backend of a URL: the entry-point group ``asynclock.backends`` maps URL schemes to them."""
+"""Opens the backend of a URL: a table has those of asynclock, the entry-point group all others."""
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Final, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from asynclock.backends._url import split_url
 from asynclock.errors import BackendNotInstalledError, ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from asynclock.backend import Backend
 
 GROUP: Final = "asynclock.backends"
-_EXTRAS: Final = {
-    "s3": "s3",
-    "s3a": "s3",
-    "gs": "gcs",
-    "az": "azure",
-    "abfs": "azure",
-    "abfss": "azure",
-    "wasb": "azure",
-    "wasbs": "azure",
+"""Entry points of other packages: the name is the URL scheme, the value ``factory(url, **options)``."""
+BUILT_IN: Final = {
+    "memory": "memory:open_memory",
+    "file": "local:open_local",
+    "s3": "s3:open_s3",
+    "s3a": "s3:open_s3",
+    "gs": "gcs:open_gcs",
+    "az": "azure:open_azure",
+    "abfs": "azure:open_azure",
+    "abfss": "azure:open_azure",
+    "wasb": "azure:open_azure",
+    "wasbs": "azure:open_azure",
 }
+"""Module and factory by URL scheme. A module has the name of the extra that installs its SDK."""
 
 
 def open_backend(url: str, **options: object) -> Backend:
@@ -37,15 +43,25 @@ def open_backend(url: str, **options: object) -> Backend:
             extra to install.
     """
     scheme = split_url(url).scheme
+    factory = _built_in(scheme) if scheme in BUILT_IN else _installed(scheme, url)
+    return cast("Backend", factory(url, **options))
+
+
+def _built_in(scheme: str) -> Callable[..., Any]:
+    module, _, factory = BUILT_IN[scheme].partition(":")
+    try:
+        found: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), factory)
+    except ImportError as error:
+        raise BackendNotInstalledError(scheme=scheme, extra=module) from error
+    return found
+
+
+def _installed(scheme: str, url: str) -> Callable[..., Any]:
+    from importlib.metadata import entry_points  # noqa: PLC0415  it brings parsers of archives and mail along
+
     found = {point.name: point for point in entry_points(group=GROUP)}
     if scheme not in found:
-        known = ", ".join(f"{name}://" for name in sorted(found))
+        known = ", ".join(f"{name}://" for name in sorted({*BUILT_IN, *found}))
         raise ConfigError(setting="url", value=url, reason=f"unknown scheme; known are {known}")
-    try:
-        factory = found[scheme].load()
-    except ImportError as error:
-        extra = _EXTRAS.get(scheme)
-        if extra is None:
-            raise
-        raise BackendNotInstalledError(scheme=scheme, extra=extra) from error
-    return cast("Backend", factory(url, **options))
+    factory: Callable[..., Any] = found[scheme].load()
+    return factory

@@ -15,13 +15,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+# Patterns are compiled when they are first used, not by each import; ``re`` keeps them.
 _ADDRESS: Final = r"(?!\d+\.\d+\.\d+\.\d+$)"
-_S3: Final = re.compile(rf"(?!.*\.\.){_ADDRESS}[a-z0-9][a-z0-9.-]{{1,61}}[a-z0-9]")
-_GCS: Final = re.compile(
-    rf"(?=.{{3,222}}$){_ADDRESS}(?![._-])[a-z0-9_-]{{1,63}}(\.[a-z0-9_-]{{1,63}})*(?<![._-])"
-)
-_CONTAINER: Final = re.compile(r"\$(root|web)|(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
-_ACCOUNT: Final = re.compile(
+_S3: Final = rf"(?!.*\.\.){_ADDRESS}[a-z0-9][a-z0-9.-]{{1,61}}[a-z0-9]"
+_GCS: Final = rf"(?=.{{3,222}}$){_ADDRESS}(?![._-])[a-z0-9_-]{{1,63}}(\.[a-z0-9_-]{{1,63}})*(?<![._-])"
+_CONTAINER: Final = r"\$(root|web)|(?!.*--)[a-z0-9][a-z0-9-]{1,61}[a-z0-9]"
+_ACCOUNT: Final = (
     r"(?P<account>[a-z0-9]{3,24})\.(?:blob|dfs)\."
     r"(?P<cloud>core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net))"
 )
@@ -40,7 +39,7 @@ def name_problem(provider: str, name: str) -> str | None:
         name: Name of the bucket or container.
     """
     pattern, rule = _RULES[provider]
-    return None if pattern.fullmatch(name) else rule
+    return None if re.fullmatch(pattern, name) else rule
 
 
 def is_account_name(name: str) -> bool:
@@ -57,5 +56,5 @@ def azure_account(host: str) -> tuple[str, str] | None:
     Returns:
         None if the host is not in a known Azure cloud.
     """
-    found = _ACCOUNT.fullmatch(host.lower())
+    found = re.fullmatch(_ACCOUNT, host.lower())
     return (found["account"], found["cloud"]) if found else None

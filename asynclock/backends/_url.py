@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
 
 from asynclock._secrets import clean_url
 from asynclock.backends._names import name_problem
@@ -14,14 +13,15 @@ from asynclock.errors import ConfigError
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
-_CONTROL: Final = re.compile(r"[\x00-\x20\x7f\\]")
+# Compiled when they are first used, not by each import; ``re`` keeps them.
+_CONTROL: Final = r"[\x00-\x20\x7f\\]"
 _LIKE: Final = "must be like s3://bucket/prefix, file:///folder or memory://name"
 _CREDENTIALS: Final = (
     "must contain no user or password; give credentials as options (an '@' stands only between an Azure "
     "container, 3 to 63 characters a-z 0-9 -, and its account)"
 )
-_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)(?P<path>.*)", re.DOTALL)
-_NO_PORT: Final = re.compile(r"[^\[:]*:(?!\d+$)")
+_URL: Final = r"(?s)(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)(?P<path>.*)"
+_NO_PORT: Final = r"[^\[:]*:(?!\d+$)"
 _WITH_ACCOUNT: Final = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
 
 
@@ -33,6 +33,8 @@ def split_url(url: str) -> SplitResult:
     """
     if not isinstance(url, str):
         raise ConfigError(setting="url", value=_shown(url), reason=_LIKE)
+    from urllib.parse import urlsplit  # noqa: PLC0415  an eighth of ``import asynclock``
+
     refuse_credentials("url", url)
     try:
         parts = urlsplit(url)
@@ -42,7 +44,7 @@ def split_url(url: str) -> SplitResult:
         parts is None
         or not parts.scheme
         or not url.startswith("://", len(parts.scheme))
-        or _CONTROL.search(url)
+        or re.search(_CONTROL, url)
     ):
         raise wrong_url("url", url, _LIKE)
     if parts.query or parts.fragment:
@@ -52,8 +54,8 @@ def split_url(url: str) -> SplitResult:
 
 def _shown(given: object) -> object:
     """Return what an error may show of a value that is no string: an object's repr may contain a secret."""
-    if isinstance(given, PurePath):
-        return str(given)
+    if isinstance(given, os.PathLike):
+        return os.fspath(given)
     return given if given is None or isinstance(given, bytes) else type(given).__name__
 
 
@@ -71,7 +73,7 @@ def refuse_credentials(setting: str, url: str) -> None:
     Raises:
         ConfigError: The URL may contain credentials; they are not shown.
     """
-    found = _URL.match(url)
+    found = re.match(_URL, url)
     if found is None:
         return
     scheme, host, path = found["scheme"].lower(), found["host"], found["path"]
@@ -79,7 +81,7 @@ def refuse_credentials(setting: str, url: str) -> None:
     if scheme in _WITH_ACCOUNT and (not user or name_problem("az", user) is None):
         at = ""
     in_path = "@" in path and (scheme != "file" or host not in {"", "localhost"})
-    if at or in_path or _NO_PORT.match(service):
+    if at or in_path or re.match(_NO_PORT, service):
         raise wrong_url(setting, url, _CREDENTIALS)
 
 
@@ -94,6 +96,8 @@ def object_prefix(url: SplitResult) -> str:
     Raises:
         ConfigError: The path has an empty segment, ``.`` or ``..``.
     """
+    from urllib.parse import unquote  # noqa: PLC0415  as in ``split_url``
+
     segments = url.path.strip("/").split("/")
     if segments == [""]:
         return ""

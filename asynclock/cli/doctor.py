@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import click
 
@@ -18,7 +19,7 @@ from asynclock.probe import probe
 @url_argument
 @backend_option
 @json_option
-def doctor_command(url: str, options: dict[str, object], *, as_json: bool) -> int:
+def doctor_command(url: str, options: dict[str, Any], *, as_json: bool) -> int:
     """Test whether URL is safe for locks: conditions, races, reads, Dates.
 
     Writes a few test objects there and deletes them, or names those that it could not delete.

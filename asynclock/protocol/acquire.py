@@ -81,10 +81,11 @@ class Acquisition:
         self._loop = asyncio.get_running_loop()
         self._owner = known.objects.fresh_owner()
         self._predecessor: str | None = None
+        self._kind: Kind = "acquired"
         self._reason = ""
         self._claim = Claim(self._objects, self._key) if given is None else given.claim
         self._held: HeldLock | None = None
-        self.error: BackendError | None = None  # why the last round failed; None: others held the lock
+        self.error: BackendError | None = None  # why the last round failed, if not because of others
 
     async def run(self) -> HeldLock | None:
         """Acquire the lock; None if others hold it until the time is out.
@@ -109,7 +110,15 @@ class Acquisition:
             self._known.fairness.began(
                 self._loop.time(), started_at=began, owner=held.owner, predecessor=self._predecessor
             )
+            held.hand_out(self._kind, reason=self._reason, asked_at=self._asked_at)
         return held
+
+    @property
+    def failure(self) -> str:
+        """Why one try did not acquire the lock: the class of an error, or a word of ``Event.reason``."""
+        if self.error is not None:
+            return type(self.error).__name__
+        return "makes_way" if self._known.fairness.away_for(self._loop.time()) > 0 else "held"
 
     async def _rounds(self) -> HeldLock | None:
         """Go round until the lock is held; None once the time is out."""
@@ -123,6 +132,7 @@ class Acquisition:
                     raise
                 self._note_failure(error)
                 pause, seen = self._until_next_look(), None
+            self._objects.in_flight.note(stands=self._unsettled() is not None)
             if (held := self._held) is not None:
                 if await self._token_settles(held):
                     return held
@@ -140,11 +150,10 @@ class Acquisition:
         Returns:
             Seconds to wait, and what the next round has seen.
         """
-        if self._given is not None and not self._may_write():
-            await self._free_given(self._given)
+        if (last := self._unsettled()) is not None and not self._may_write():
+            await self._start_over(last)
             seen = None
-        away = self._known.fairness.away_for(self._loop.time())
-        if away > 0 and self._claim.last() is None:  # else look what became of the last write
+        if (away := self._known.fairness.away_for(self._loop.time())) > 0:
             return away, seen
         seen = seen or await self._read_and_adopt()
         if self._held is not None:
@@ -159,6 +168,7 @@ class Acquisition:
         self._predecessor = seen.record.owner if seen.record else None
         self._reason = self._reason_on(seen)
         self._known.freed = None
+        self._objects.in_flight.note(stands=True)
         error = await self._claim.write(attempt, timeout=self._request_limit())
         if error is None:
             await self._take(attempt, "acquired")
@@ -183,13 +193,10 @@ class Acquisition:
 
     def _remembered(self) -> Seen | None:
         """Return the lock that is handed over, or our own last release, as if it had just been read."""
-        now = self._objects.now()
         write = self._known.freed if self._given is None else self._given.head
-        if write is None or write.version is None:
+        if write is None or write.version is None or not self._objects.knows_time():
             return None
-        if not self._objects.dateless and self._objects.time.bounds(now) is None:
-            return None
-        return Seen(write.record, write.version, None, None, now)
+        return Seen(write.record, write.version, None, None, self._objects.now())
 
     async def _read_and_adopt(self) -> Seen:
         """Read the object, and become the holder if its nonce is that of one of our writes (rule 2)."""
@@ -231,6 +238,9 @@ class Acquisition:
             detail, reason = str(error), type(error).__name__
             self._objects.events.emit("acquire_failed", self._key, self._owner, detail=detail, reason=reason)
 
+    def _unavailable(self, detail: str) -> BackendError:
+        return BackendUnavailableError(backend="store", operation="acquire", key=self._key, detail=detail)
+
     def _until_next_look(self, wait: float = math.inf) -> float:
         """Return seconds until the next look: ``wait``, at most a jittered poll interval (rule 13)."""
         last = self._known.last
@@ -239,17 +249,17 @@ class Acquisition:
 
     async def _pause(self, seconds: float) -> bool:
         """Wait, but not past the time to give up; False if the time is out."""
-        if self._given is not None and not self._may_write():
+        if self._unsettled() is not None and not self._may_write():
             return True  # at once: it is freed
         left = self._until - self._loop.time()
         if left <= 0:
             return False
-        await asyncio.sleep(min(seconds, left))
+        await self._known.fairness.sleep(min(seconds, left))
         return self._loop.time() < self._until
 
     def _request_limit(self) -> float:
-        left = self._until - self._loop.time()
-        return self._timing.request_timeout if self._once else max(left, _LEAST_REQUEST)
+        left = math.inf if self._once else self._until - self._loop.time()
+        return min(max(left, _LEAST_REQUEST), self._timing.request_timeout)
 
     # Writing.
 
@@ -258,12 +268,17 @@ class Acquisition:
         stands_back = self._known.fairness.away_for(self._loop.time()) > 0
         return not stands_back and (self._given is None or self._given.may_hand_over())
 
-    async def _free_given(self, given: HeldLock) -> None:
-        """Free the lock that was handed over, with all that was written over it, and go on without."""
-        self._given = None
-        self._claim = Claim(self._objects, self._key)
-        self._owner = self._objects.fresh_owner()
-        await given.release()
+    def _unsettled(self) -> Attempt | None:
+        """Return the last write, if it may stand and no held lock answers for it; else None."""
+        last = self._claim.last()
+        return None if last is None or (last.spent and self._given is None) else last
+
+    async def _start_over(self, last: Attempt) -> None:
+        """Free what was handed over, and what was written, and go on without (rules 15 and 18)."""
+        freeing = self._clean_up(last)
+        self._given, self._claim = None, Claim(self._objects, self._key)
+        self._begin_anew()
+        await asyncio.wait([freeing], timeout=self._request_limit())
 
     def _attempt_on(self, seen: Seen) -> Attempt | None:
         """Return a write that replaces what was seen by our record; None if there is no usable Date."""
@@ -271,15 +286,11 @@ class Acquisition:
         token = self._objects.next_token(self._key, seen.record, now)
         valid_until = self._objects.promise(now)
         if token is None or valid_until is None:
-            self._note_failure(
-                BackendUnavailableError(
-                    backend="store",
-                    operation="acquire",
-                    key=self._key,
-                    detail="no answer had a Date that this machine's clock, or three others, agree with; "
-                    "check the clocks of both, and what may strip the Date header off",
-                )
+            detail = (
+                "no answer had a Date that this machine's clock, or three others, agree with; "
+                "check the clocks of both, and what may strip the Date header off"
             )
+            self._note_failure(self._unavailable(detail))
             return None
         record = LockRecord(
             expired=False,
@@ -304,20 +315,16 @@ class Acquisition:
         if given is not None:
             given.written_over()
         left = self._timing.belief - self._objects.now().elapsed(attempt.sent)
-        if left <= 0:
-            return
-        attempt.spent = True
-        held = self._held = HeldLock(objects=self._objects, key=self._key, landed=attempt)
-        if left <= self._timing.renew_interval:
-            await held.renew()
-            if held.remaining() <= 0:
-                self._begin_anew()
+        if left > 0:
+            attempt.spent, self._kind = True, kind
+            held = self._held = HeldLock(objects=self._objects, key=self._key, landed=attempt)
+            if left <= self._timing.renew_interval:
+                await held.renew()
+            if held.remaining() > 0:
+                self._known.renewals.add(held)
                 return
-        self._known.renewals.add(held)
-        waited = self._objects.clock.monotonic() - self._asked_at
-        self._objects.events.emit(
-            kind, self._key, held.owner, held.fencing_token, reason=self._reason, duration=waited
-        )
+            self._begin_anew()
+        self.error = self._unavailable("its answers came so late that nothing was left of the lease")
 
     async def _token_settles(self, held: HeldLock) -> bool:
         """Wait until the token is not from the future any more (rule 11); False if that took too long."""
@@ -342,16 +349,21 @@ class Acquisition:
             self._held.end_belief()
             await self._held.release()
         elif (last := self._claim.last()) is not None:
-            if self._given is not None and last.version is not None and not last.spent:
-                given, self._given = self._given, None  # our write has landed over it
-                given.written_over()
-            free = self._reap(last) if self._given is None else self._given.release()
-            freeing = self._objects.in_flight.spawn(free)
+            freeing = self._clean_up(last)
             if last.version is not None:
                 await asyncio.wait([freeing], timeout=self._timing.request_timeout)
 
-    async def _reap(self, last: Attempt) -> None:
-        if isinstance(await self._claim.free(last), Attempt):
+    def _clean_up(self, last: Attempt) -> asyncio.Task[None]:
+        """Free in the background what was handed over, and what was written over it or by itself."""
+        given = self._given
+        if given is not None and last.version is not None and not last.spent:
+            given.written_over()  # by a write of ours
+            given = None
+        free = self._reap(self._claim, last) if given is None else given.release()
+        return self._objects.in_flight.spawn(free)
+
+    async def _reap(self, claim: Claim, last: Attempt) -> None:
+        if isinstance(await claim.free(last), Attempt):
             self._objects.events.emit("reaped", self._key, last.record.owner, last.record.epoch)
 
 

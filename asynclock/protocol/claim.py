@@ -105,11 +105,10 @@ class Claim:
         keep_token = objects.until_settled(max(unsettled, default=None)) <= 0
         while True:
             await objects.pace(self._key)
-            base = head.base if head.version is None else head.version
             nonce = objects.fresh_nonce() if keep_token else None
-            attempt = _release(objects, head.record, base, nonce, kept_until)
             self._freeing.add(nonce)
             try:
+                attempt = await self._release(objects, head, nonce, kept_until)
                 if await objects.write(self._key, attempt) is None:
                     return attempt
                 self.doubtful |= attempt.unseen
@@ -120,8 +119,8 @@ class Claim:
                 pass  # try again, even after a refusal: permissions and credentials come back
             else:
                 if seen.record is not None and self._has_freed(seen.record, head.record.owner):
-                    return Attempt(seen.record, base, attempt.sent, seen.version, unseen=True)
-                if seen.version != base:
+                    return Attempt(seen.record, attempt.base, attempt.sent, seen.version, unseen=True)
+                if seen.version != attempt.base:
                     mine = self.recognise(seen)
                     if mine is None:
                         return displaced(seen, head.record.owner, proven=not self.doubtful)
@@ -132,20 +131,21 @@ class Claim:
             await asyncio.sleep(objects.jittered(pause))
             pause = min(pause * 2, objects.timing.renew_interval)
 
+    async def _release(
+        self, objects: LockObjects, head: Attempt, nonce: str | None, kept_until: float
+    ) -> Attempt:
+        """Return the write that frees ``head``'s record, or keeps it until then."""
+        if kept_until > objects.clock.boot() and not objects.knows_time():
+            await objects.read(self._key)  # no reader believes what is promised from an old Date (rule 8)
+        now, base = objects.now(), head.base if head.version is None else head.version
+        left = kept_until - now.boot
+        if nonce is None or left <= 0:
+            return Attempt(head.record.released(nonce=nonce), base, now)
+        valid_until = objects.promise(now, lease=left) or head.record.valid_until_ms
+        return Attempt(head.record.kept(nonce=nonce, valid_until_ms=valid_until, seconds=left), base, now)
+
     def _has_freed(self, record: LockRecord, owner: str) -> bool:
         """Whether a record was written by ``free`` for ``owner``, not by an operator."""
         if record.owner != owner or record.nonce not in self._freeing:
             return False
         return record.expired or record.nonce is not None  # without a nonce, only a free one is a release
-
-
-def _release(
-    objects: LockObjects, record: LockRecord, base: str | None, nonce: str | None, kept_until: float
-) -> Attempt:
-    """Return the write that releases ``record`` over ``base``."""
-    now = objects.now()
-    left = kept_until - now.boot
-    if nonce is None or left <= 0:
-        return Attempt(record.released(nonce=nonce), base, now)
-    valid_until = objects.promise(now, lease=left) or record.valid_until_ms
-    return Attempt(record.kept(nonce=nonce, valid_until_ms=valid_until, seconds=left), base, now)

@@ -79,6 +79,7 @@ class HeldLock:
         self._began = landed.sent.monotonic
         self._renewal: asyncio.Task[BackendError | None] | None = None
         self._kept_until = -math.inf
+        self._handed_out = False
 
     # Belief: any thread.
 
@@ -221,7 +222,6 @@ class HeldLock:
         wait = self._objects.until_settled(self.head.settled_at)
         if wait <= 0:
             # For good, also where no Date is carried any more: a renewal in flight has the same token.
-            self.head.settled_at = None
             self.claim.note_settled()
         return wait
 
@@ -252,21 +252,20 @@ class HeldLock:
     async def release_through(self, objects: LockObjects) -> None:
         """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
         if self.end_belief():
-            self.until_settled()  # while the store time is known: ``objects`` has read none
-            limit = objects.timing.exit_bound
-            kept_until = self._kept_until
-            freed = await self.claim.free(self.head, limit=limit, kept_until=kept_until, through=objects)
-            kind: Kind = "released" if isinstance(freed, Attempt) else "release_unconfirmed"
-            self._emit(kind, "the event loop of the client was closed", since=self._began)
+            try:
+                async with asyncio.timeout(objects.timing.exit_bound):
+                    await self._free(None, through=objects)
+            except TimeoutError:
+                self._released("release_unconfirmed", "the store did not answer in time")
 
     async def settle(self) -> None:
         """Wait for the renewal in flight, for at most a request timeout (rule 6)."""
         if (renewal := self.renewal) is not None:
             await asyncio.wait([renewal], timeout=self._objects.timing.request_timeout)
 
-    async def _free(self, limit: float | None) -> bool:
+    async def _free(self, limit: float | None, *, through: LockObjects | None = None) -> bool:
         """Write the free record; False if it is not known after ``limit`` whether that has landed."""
-        freed = await self.claim.free(self.head, limit=limit, kept_until=self._kept_until)
+        freed = await self.claim.free(self.head, limit=limit, kept_until=self._kept_until, through=through)
         if isinstance(freed, Displaced):
             self.found_gone(freed)
         elif freed is not None and freed.record.expired:
@@ -311,7 +310,7 @@ class HeldLock:
     # The end.
 
     def _after_loss(self, error: LeaseLostError) -> None:
-        self._emit("lost", error.reason, reason=type(error).__name__, since=self._began)
+        self._emit_end("lost", error.reason, reason=type(error).__name__)
         if self._renewal is not None and isinstance(error, LeaseExpiredError):
             self._in_flight.spawn(self._clean_up(self._renewal))
         self._end()
@@ -325,18 +324,28 @@ class HeldLock:
             self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
     def _released(self, kind: Kind, detail: str = "", reason: str = "") -> None:
-        self._emit(kind, detail, reason=reason, since=self._began)
+        self._emit_end(kind, detail, reason=reason)
         if self.phase is not Phase.LOST:
             self.phase = Phase.RELEASED
             self._end()
 
     def _end(self) -> None:
         if not self.ended.done():
-            self.ended.set_result(self.lost)
+            with suppress(RuntimeError):  # the loop is closed
+                self.ended.set_result(self.lost)
+
+    def hand_out(self, kind: Kind, *, reason: str, asked_at: float) -> None:
+        """Report that its caller has it from now on; an end before that is of no lease, and not reported."""
+        self._handed_out = True
+        self._emit(kind, reason=reason, since=asked_at)
 
     def note_stall(self, seconds: float) -> None:
         """Report that this process did not run for so long."""
         self._objects.events.emit("stalled", self.key, self.owner, self.fencing_token, duration=seconds)
+
+    def _emit_end(self, kind: Kind, detail: str, reason: str) -> None:
+        if self._handed_out:
+            self._emit(kind, detail, reason=reason, since=self._began)
 
     def _emit(
         self,
@@ -349,7 +358,13 @@ class HeldLock:
     ) -> None:
         """Report an event; ``since``, on the monotonic clock, gives its duration."""
         duration = None if since is None else self._objects.clock.monotonic() - since
-        told, token = self._objects.events, self.fencing_token
-        told.emit(
-            kind, self.key, self.owner, token, detail, reason=reason, duration=duration, remaining=remaining
+        self._objects.events.emit(
+            kind,
+            self.key,
+            self.owner,
+            self.fencing_token,
+            detail,
+            reason=reason,
+            duration=duration,
+            remaining=remaining,
         )

@@ -102,7 +102,7 @@ class LockObjects:
 
     def through(self, backend: Backend) -> LockObjects:
         """Return the same objects as another backend reads and writes them, on another event loop."""
-        return LockObjects(
+        other = LockObjects(
             backend=backend,
             clock=self.clock,
             timing=self.timing,
@@ -110,10 +110,16 @@ class LockObjects:
             events=self.events,
             holder=self.holder,
         )
+        other.time = self.time
+        return other
 
     def now(self) -> ClockReading:
         """Read this machine's clocks."""
         return ClockReading.now(self.clock)
+
+    def knows_time(self) -> bool:
+        """Whether a record can be made now; else read first, for the store's Date."""
+        return self.dateless or self.time.bounds(self.now()) is not None
 
     def fresh_owner(self) -> str:
         """Return a new owner id."""
@@ -128,11 +134,9 @@ class LockObjects:
         return seconds * self._rng.uniform(0.5, 1.0)
 
     def promise(self, now: ClockReading, *, lease: float | None = None) -> int | None:
-        """Return the ``validUntil`` to publish at ``now`` (rule 4); None: no usable Date yet, read again.
+        """Return the ``validUntil`` to publish at ``now`` for ``lease`` seconds, or for L (rule 4).
 
-        Args:
-            now: When it is sent.
-            lease: Seconds that the record promises; None: L.
+        None: no usable Date yet, read again.
         """
         latest = self.time.latest(now)
         if latest is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from asynclock.protocol.timing import longest_run
@@ -100,14 +101,24 @@ class Fairness:
         self._away_until = 0.0
         self._seen_owner: str | None = None
         self._changes_hands_until = -math.inf
+        self._woken = asyncio.Event()
 
     def away_for(self, now: float) -> float:
         """Return the seconds for which this client keeps away; 0.0 or less if it need not."""
         return self._away_until - now
 
     def stand_back(self, until: float) -> None:
-        """Keep away at least until then."""
-        self._away_until = max(self._away_until, until)
+        """Keep away at least until then; ends a ``sleep``."""
+        if until > self._away_until:
+            self._away_until = until
+            self._woken.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for so long, or until this client is told to keep away."""
+        self._woken.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
 
     def began(self, now: float, *, started_at: float, owner: str, predecessor: str | None) -> None:
         """Record an acquisition that began at ``started_at`` and replaced ``predecessor``'s record."""

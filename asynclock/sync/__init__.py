@@ -27,6 +27,7 @@ from asynclock.errors import RecordCorruptError as RecordCorruptError
 from asynclock.errors import SpecError as SpecError
 from asynclock.errors import StaleTokenError as StaleTokenError
 from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
+from asynclock.options import BackendOptions as BackendOptions
 from asynclock.probe import ProbeReport as ProbeReport
 from asynclock.settings import LeaseSettings as LeaseSettings
 from asynclock.shutdown import install_signal_handlers as install_signal_handlers

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from weakref import WeakKeyDictionary
 
 import asynclock.client
 import asynclock.fencing
 import asynclock.lease
 import asynclock.lock
 from asynclock.errors import ConfigError, LeaseLostError
-from asynclock.lock import checked_at_least, checked_timeout
+from asynclock.lock import checked_at_least, checked_timeout, warn_of_unused
 from asynclock.portal import Host, block_on
 from asynclock.probe import probe as _probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
     from asynclock.fencing import FencedValue
+    from asynclock.options import BackendOptions
     from asynclock.probe import ProbeReport
     from asynclock.settings import LeaseSettings
     from asynclock.status import LockStatus
@@ -46,13 +49,27 @@ def block(
     Raises:
         RuntimeError: This thread runs an event loop, which waiting would block.
     """
+    refuse_loop(name, "await")
+    return block_on(Host.get().loop, start, undo)
+
+
+def refuse_loop(name: str, word: str) -> None:
+    """Refuse to block a running event loop.
+
+    Args:
+        name: Name of the caller.
+        word: What stands before the async call: ``await`` or ``async with``.
+
+    Raises:
+        RuntimeError: This thread runs an event loop.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return block_on(Host.get().loop, start, undo)
+        return
     raise RuntimeError(
         f"asynclock.sync.{name} would block the event loop running in this thread; "
-        f"use: await asynclock.{name}"
+        f"use: {word} asynclock.{name}"
     )
 
 
@@ -70,7 +87,7 @@ def connect(
     events: Callable[[Event], object] | None = None,
     clock: Clock | None = None,
     holder: str | None = None,
-    **backend_options: object,
+    **backend_options: Unpack[BackendOptions],
 ) -> LockClient:
     """Return a client of the locks under ``url``; no I/O. For the arguments see ``asynclock.connect``.
 
@@ -96,7 +113,7 @@ def connect(
     )
 
 
-def probe(url: str, **backend_options: object) -> ProbeReport:
+def probe(url: str, **backend_options: Unpack[BackendOptions]) -> ProbeReport:
     """Test whether ``url`` is safe for locks; see ``asynclock.probe``."""
     return block("probe", lambda: _probe(url, **backend_options))
 
@@ -133,6 +150,7 @@ class LockClient:
     """What ``contextlib.closing`` calls."""
 
     def __enter__(self) -> Self:
+        refuse_loop("connect", "async with")
         return self
 
     def __exit__(
@@ -148,19 +166,25 @@ class LockClient:
 
 
 class Lock:
-    """A lock of a client; see ``asynclock.Lock``. Waiting threads form a fair queue."""
+    """A lock of a client; see ``asynclock.Lock``. Waiting threads form a fair queue.
+
+    Attributes:
+        twin: The wrapped ``asynclock.Lock``; for the rest of the package.
+    """
 
     def __init__(self, lock: asynclock.lock.Lock) -> None:
-        self._lock = lock
+        self.twin = lock
         self.name: str = lock.name
         self.key: str = lock.key
+        # By thread that entered ``with lock``.
+        self._entered: WeakKeyDictionary[threading.Thread, _Hold] = WeakKeyDictionary()
 
     def acquire(self, *, timeout: float | None = None, at_least: float = 0.0) -> Lease:
         """Wait until the lock is ours; see ``asynclock.Lock.acquire``."""
 
         async def acquire() -> Lease:
             # Wrapped inside the call: an interrupt between its end and our return would lose the lease.
-            return Lease(await self._lock.acquire(timeout=timeout, at_least=at_least))
+            return Lease(await self.twin.acquire(timeout=timeout, at_least=at_least))
 
         return block("Lock.acquire", acquire, undo=_release)
 
@@ -168,7 +192,7 @@ class Lock:
         """Try one round; see ``asynclock.Lock.try_acquire``."""
 
         async def try_acquire() -> Lease | None:
-            lease = await self._lock.try_acquire()
+            lease = await self.twin.try_acquire()
             return None if lease is None else Lease(lease)
 
         return block("Lock.try_acquire", try_acquire, undo=_release)
@@ -178,17 +202,34 @@ class Lock:
 
         Nothing can interrupt the body: call ``lease.check()`` in it, or let ``lease.on_lost`` stop
         what it waits for. If the lease was lost, the end of the body raises ``LeaseLostError``. If the
-        body raised an exception, that one is raised, with the loss added as a note.
+        body raised an exception, that one is raised, with the loss added as a note. A thread that holds
+        the lock so already would wait for itself: entering raises ``RuntimeError``.
         """
         return _Hold(self, checked_timeout(timeout), checked_at_least(at_least))
 
+    def __enter__(self) -> Lease:
+        hold = _Hold(self, None, 0.0)
+        lease = hold.__enter__()
+        self._entered[threading.current_thread()] = hold
+        return lease
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        hold = self._entered.pop(threading.current_thread(), None)
+        if hold is None:
+            raise RuntimeError(
+                f"this thread has not entered the lock {self.name!r}; use hold() to leave it in another"
+            )
+        hold.__exit__(kind, error, trace)
+
     def status(self) -> LockStatus:
         """Read the lock once; see ``asynclock.Lock.status``."""
-        return block("Lock.status", self._lock.status)
+        return block("Lock.status", self.twin.status)
 
     def break_lock(self, status: LockStatus, *, force: bool = False) -> LockStatus:
         """Free another holder's lock by hand; see ``asynclock.Lock.break_lock``."""
-        return block("Lock.break_lock", lambda: self._lock.break_lock(status, force=force))
+        return block("Lock.break_lock", lambda: self.twin.break_lock(status, force=force))
 
     def lead(self, work: Callable[[Lease], T], *, timeout: float | None = None) -> T:
         """Run ``work(lease)`` in this thread while holding the lock, and once more after each loss.
@@ -208,7 +249,7 @@ class Lock:
         raise TypeError("a Lock cannot be pickled; connect again in the other process")
 
     def __repr__(self) -> str:
-        return f"<sync.{repr(self._lock)[1:]}"
+        return f"<sync.{repr(self.twin)[1:]}"
 
 
 class Lease:
@@ -280,6 +321,8 @@ class Lease:
 
 
 class _Hold(AbstractContextManager[Lease]):
+    _begun = False
+
     def __init__(self, lock: Lock, timeout: float | None, at_least: float) -> None:
         self._lock = lock
         self._timeout = timeout
@@ -287,9 +330,14 @@ class _Hold(AbstractContextManager[Lease]):
         self._lease: Lease | None = None
 
     def __enter__(self) -> Lease:
+        self._begun = True
         if self._lease is not None:
             raise RuntimeError("hold() can be entered once; call hold() again")
+        refuse_loop("Lock.hold", "async with")
+        thread = threading.current_thread()
+        self._lock.twin.refuse_nested(thread)
         self._lease = self._lock.acquire(timeout=self._timeout, at_least=self._at_least)
+        self._lock.twin.note_body(thread, self._lease.twin)
         return self._lease
 
     def __exit__(
@@ -297,6 +345,10 @@ class _Hold(AbstractContextManager[Lease]):
     ) -> None:
         assert self._lease is not None  # noqa: S101  entered
         self._lease.__exit__(kind, error, trace)
+
+    def __del__(self) -> None:
+        if not self._begun:
+            warn_of_unused(self._lock.name, "with")
 
 
 class FencedObject:

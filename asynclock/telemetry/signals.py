@@ -30,7 +30,8 @@ _STORE: Final = (
     "PreconditionFailedError", "UnsupportedBackendError",
 )  # fmt: skip
 _NOT_ACQUIRED: Final = (
-    "AcquireTimeoutError", "CancelledError", "ConfigError", "RecordCorruptError", "held", *_STORE
+    "AcquireTimeoutError", "CancelledError", "ConfigError", "RecordCorruptError", "held", "makes_way",
+    *_STORE
 )  # fmt: skip
 _ERRORS: Final = frozenset({*_LOSSES, *_NOT_ACQUIRED})
 

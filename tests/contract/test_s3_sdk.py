@@ -9,6 +9,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import botocore.configprovider
 import pytest
 from aiohttp import web
 
@@ -36,6 +37,10 @@ SETTINGS: Final = SdkSettings(
 )
 OUTPOST: Final = "test-accessp-o0b1d075431d83bebde8xz5w8ijx1qzlbp3i3kuse10--op-s3"
 EXPRESS: Final = "locks--usw2-az1--x-s3"
+MAY_DO_WITHOUT_SESSION: Final = (
+    "s3_disable_express_session_auth" in botocore.configprovider.BOTOCORE_DEFAUT_SESSION_VARIABLES
+)
+"""The oldest botocore that asynclock takes opens a session for each directory bucket."""
 ODD: Final = "a b+c%2Fd~é*'()!&=?#;:@,$[]{}|^`\"<>\\.json"
 
 
@@ -152,9 +157,9 @@ def test_options_lead_to_the_bucket(changed: dict[str, object], url: str) -> Non
     [
         ("bucket", "eu-west-1", "eu-west-1/s3/aws4_request"),
         (OUTPOST, "eu-west-1", "eu-west-1/s3-outposts/aws4_request"),
-        (EXPRESS, "us-west-2", "us-west-2/s3express/aws4_request"),
+        *([(EXPRESS, "us-west-2", "us-west-2/s3express/aws4_request")] if MAY_DO_WITHOUT_SESSION else []),
     ],
-    ids=["bucket", "outpost", "directory bucket without a session"],
+    ids=["bucket", "outpost", "directory bucket without a session"][: 2 + MAY_DO_WITHOUT_SESSION],
 )
 def test_requests_are_signed_for_where_they_go(
     machine: Machine, bucket: str, region: str, scope: str

@@ -303,7 +303,7 @@ class Grants(Token):  # type: ignore[misc]
 def grants(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Grants:
     """Return a token of the SDK on a machine without credentials."""
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
     return Grants()
 
 

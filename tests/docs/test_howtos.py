@@ -79,6 +79,35 @@ def test_the_migration_works_as_the_page_says(tmp_path: Path, bucket: dict[str, 
     assert story.ran == len(blocks(page)) == 3
 
 
+@pytest.mark.parametrize("name", ["fastapi.md", "schedulers.md"])
+def test_a_guide_without_a_bucket_works_as_it_says(tmp_path: Path, name: str) -> None:
+    """Its files, programs and commands work in their order, and print what is below them."""
+    page = HOWTO / name
+    story = Story(page, tmp_path)
+
+    story.play()
+
+    assert story.ran == len(blocks(page)) > 0
+
+
+def test_the_files_of_schedulers_take_their_locks_from_the_file_that_is_run() -> None:
+    """They are Python, and what they import from ``load.py`` is there; their schedulers are not installed."""
+    text = (HOWTO / "schedulers.md").read_text(encoding="utf-8")
+    shown = [ast.parse(each) for each in re.findall(r"```{code-block} python\n(.*?)```", text, re.DOTALL)]
+    (load,) = (block for block in blocks(HOWTO / "schedulers.md") if block.text.startswith("# load.py"))
+    there = {each.name for each in ast.parse(load.text).body if isinstance(each, ast.FunctionDef)}
+    taken = {
+        alias.name
+        for file in shown
+        for node in ast.walk(file)
+        if isinstance(node, ast.ImportFrom) and node.module == "load"
+        for alias in node.names
+    }
+
+    assert len(shown) == 2
+    assert taken == there
+
+
 async def test_the_cells_of_a_notebook_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One after the other, in the names of one module and on one loop, as in a kernel."""
     page = HOWTO / "notebook.md"
@@ -149,6 +178,8 @@ def test_every_example_is_run() -> None:
         "notebook.md": {"python"},
         "hudi.md": {"python"},
         "places.md": {"toml"},
+        "fastapi.md": {"console", "python"},
+        "schedulers.md": {"python"},
     }
     left_out = [
         f"{page.name}, line {block.line}"

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 def test_every_link_leads_somewhere(page: Path) -> None:
     """The files that a page links to exist, and so do the sections."""
     missing = []
+    repository = page_of("")
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
-        path, _, section = link.partition("#")
-        target = page.parent / path if path else page
-        if "://" not in link and not (target.exists() and section in {"", *sections(target)}):
+        ours = link.startswith(repository)
+        path, _, section = link.removeprefix(repository).partition("#")
+        target = ROOT / path if ours else page.parent / path if path else page
+        if (ours or "://" not in link) and not (target.exists() and section in {"", *sections(target)}):
             missing.append(link)
 
     assert missing == []
@@ -63,8 +66,32 @@ def sections(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+def page_of(path: str) -> str:
+    """Return the address of a file of the repository."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    return f"{urls['Repository']}/blob/main/{path}"
+
+
+def links_of_the_readme() -> list[str]:
+    """Return where the README leads to."""
+    return re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+
+
 def test_the_readme_leads_to_the_site() -> None:
     """From its first page every other one is reached: the build of the site fails for one that is not."""
-    linked = re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert page_of("docs/index.md") in links_of_the_readme()
 
-    assert "docs/index.md" in linked
+
+def test_the_links_of_the_readme_work_on_a_package_index() -> None:
+    """There the README stands without the files beside it, so each link is a whole address."""
+    assert [link for link in links_of_the_readme() if not link.startswith("https://")] == []
+
+
+def test_the_project_says_where_it_is() -> None:
+    """The addresses of its metadata lead to files of the repository, or to the repository itself."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+
+    assert {"Repository", "Documentation", "Changelog", "Issues"} == set(urls)
+    for url in urls.values():
+        assert url.startswith(urls["Repository"])
+        assert (ROOT / url.removeprefix(page_of(""))).exists() or "/blob/" not in url

@@ -180,7 +180,7 @@ def _authorized_user(machine: Machine, url: str) -> bytes:
 def _metadata_server(machine: Machine, url: str) -> bytes:
     # GCE_METADATA_HOST, which was read at the import.
     machine.patch(gcloud.aio.auth.token, "GCE_ENDPOINT_TOKEN", f"{url}/default/token")
-    machine.set(CLOUDSDK_CONFIG=str(machine.home))
+    machine.set(HOME=str(machine.home))
     return b"GET /default/token"
 
 

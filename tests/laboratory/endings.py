@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
+from asynclock.testing.faulty import Fault
 from tests.laboratory.checker import Invariant
 from tests.laboratory.names import NAME
 from tests.laboratory.watched import shallow_copy
@@ -28,6 +29,8 @@ ROUND_TRIPS: Final = 2 * 2 * 0.06
 """Two round trips on a calm network, in seconds."""
 _LOOK: Final = 0.1
 """Seconds between two looks for somebody whose token is not settled."""
+_UNANSWERED: Final = 0.3
+"""Share of the last exits that come while an acquisition does not know what became of its write."""
 _AGAIN: Final = 0.3
 """Share of the signals that come twice."""
 
@@ -230,9 +233,13 @@ class Endings:
         if under_way := [task for process, task in self._closings if process.alive and not task.done()]:
             await asyncio.wait(under_way, timeout=2 * machine.client.exit_bound + ROUND_TRIPS)
         # A store that takes a write a second may refuse a release once, and take it too late for an exit.
+        exits = plan.exits > 0 and machine is run.machines[-1]
         if (plan.exits or plan.closes) and 2 * plan.store.write_interval < machine.client.exit_bound:
-            await machine.process.start(self._hold(machine), name="last hold")
-        if plan.exits and machine is run.machines[-1]:
+            if exits and not plan.hudi_peers and self._rng.random() < _UNANSWERED:
+                await self._try(machine)
+            else:
+                await machine.process.start(self._hold(machine), name="last hold")
+        if exits:
             await machine.process.start(machine.client.release_all(), name="exit")
             # What waited for it goes on as a part of that process, which is about to end.
             in_the_world = loop.create_future()
@@ -245,6 +252,13 @@ class Endings:
         took = loop.time() - began
         if took > machine.client.exit_bound + ROUND_TRIPS:
             run.checker.violated(Invariant.NOTHING_LEFT, f"aclose of {machine.name} took {took:.2f} s")
+
+    async def _try(self, machine: Machine) -> None:
+        """Begin to acquire by a write whose answer is lost, and return before all of that is settled."""
+        for operation in ("put_if_absent", "put_if_match"):
+            machine.backend.inject(Fault.REPLY_LOST, operation=operation)
+        machine.process.start(machine.client.lock(NAME).acquire(), name="last try")
+        await asyncio.sleep(self._rng.random() * ROUND_TRIPS)
 
     async def _hold(self, machine: Machine) -> None:
         """Acquire a lease that is not released by its user."""

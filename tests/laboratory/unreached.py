@@ -35,6 +35,10 @@ WHY: Final[dict[tuple[str, str], str]] = {
         "if not self.ended.done():",
     ): "A lease is released twice only if its client is closed while its token settles.",
     (
+        "claim.py",
+        "if kept_until > objects.clock.boot() and not objects.knows_time():",
+    ): "The leases that a history keeps are renewed more often than a Date is too old to be carried.",
+    (
         "renewal.py",
         "for held in self.held:",
     ): "A lease outlasts the exit bound of its client only if the store does not answer its release.",

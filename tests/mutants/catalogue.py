@@ -60,13 +60,14 @@ WRITE: Final = f"{_OBJECTS}.write"
 _CLAIM: Final = "asynclock.protocol.claim:Claim"
 RECOGNISE: Final = f"{_CLAIM}.recognise"
 FREE: Final = f"{_CLAIM}.free"
-RELEASE_ATTEMPT: Final = "asynclock.protocol.claim:_release"
+RELEASE_ATTEMPT: Final = f"{_CLAIM}._release"
 RELEASED: Final = "asynclock.record:LockRecord.released"
 
 # Acquiring.
 _ACQUISITION: Final = "asynclock.protocol.acquire:Acquisition"
 ACQUISITION: Final = f"{_ACQUISITION}.__init__"
 GIVE_UP: Final = f"{_ACQUISITION}._give_up"
+CLEAN_UP: Final = f"{_ACQUISITION}._clean_up"
 READ_AND_ADOPT: Final = f"{_ACQUISITION}._read_and_adopt"
 TAKE: Final = f"{_ACQUISITION}._take"
 ATTEMPT_ON: Final = f"{_ACQUISITION}._attempt_on"
@@ -115,6 +116,7 @@ POLL_INTERVAL: Final = "asynclock.protocol.waiting:Fairness.poll_interval"
 # What users hold in their hands.
 ACQUIRE: Final = "asynclock.lock:Lock._acquire"
 CANCEL_BODY: Final = "asynclock.lock:Hold._cancel"
+PENDING: Final = "asynclock.inflight:InFlight.pending"
 PROGRESS: Final = "asynclock.inflight:InFlight.progress"
 CLOSE_CLIENT: Final = "asynclock.client:LockClient._close"
 DROP_LEASE: Final = "asynclock.lease:Lease.__del__"
@@ -224,8 +226,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "leave what may still land",
-        GIVE_UP,
-        "self._reap($last)",
+        CLEAN_UP,
+        "self._reap($claim, $last)",
         "asyncio.sleep(0)",
         LEFT,
         "cancellations",
@@ -612,6 +614,14 @@ MUTANTS: Final = (
         "$mine is not None",
         HEAD,
         "hudi-endings",
+        also=(
+            Change(
+                ROUND,
+                "if ($away := self._known.fairness.away_for($now)) > 0: return $away, $seen",
+                "if ($away := self._known.fairness.away_for($now)) > 0 and self._claim.last() is None: "
+                "return $away, $seen",
+            ),
+        ),
     ),
     Mutant(
         "keep a loss found at release to oneself",
@@ -732,6 +742,14 @@ MUTANTS: Final = (
         PROGRESS,
         "if not self.pending or $now >= $until: return False",
         "return False",
+        LEFT,
+        "endings",
+    ),
+    Mutant(
+        "leave behind at an exit what an acquisition may have written",
+        PENDING,
+        "$stands or self.closed is not None",
+        "self.closed is not None",
         LEFT,
         "endings",
     ),

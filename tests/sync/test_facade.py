@@ -45,6 +45,8 @@ ASYNC_ONLY = {
     "valid_until_ms",
     "keep",
     "released",
+    "refuse_nested",
+    "note_body",
 }
 """Public to the rest of the package, no part of the pinned surface."""
 
@@ -215,6 +217,27 @@ def test_a_call_under_a_running_loop_names_the_async_one(name: str) -> None:
 
     asyncio.run(main())
     assert held.lease.held
+    client.aclose()
+
+
+def test_a_with_under_a_running_loop_names_its_own_call() -> None:
+    """Not a call that the statement makes: what to write in its place is said."""
+    client = sync.connect("memory://")
+
+    async def main() -> None:
+        with (
+            pytest.raises(RuntimeError, match=r"sync\.connect would .* async with asynclock\.connect$"),
+            client,
+        ):
+            client.lock("orders").acquire()
+        for statement in (client.lock("orders").hold(), client.lock("orders")):
+            with (
+                pytest.raises(RuntimeError, match=r"Lock\.hold would .* async with asynclock\.Lock\.hold$"),
+                statement,
+            ):
+                raise AssertionError
+
+    asyncio.run(main())
     client.aclose()
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, assert_type
+from typing import TYPE_CHECKING, Any, assert_type
 
 import asynclock
 from asynclock import (
     Backend,
+    BackendOptions,
     Clock,
     FencedObject,
     Lease,
@@ -62,6 +63,8 @@ async def asynchronous() -> None:
     assert_type(await lock.status(), LockStatus)
     assert_type(await lock.break_lock(await lock.status(), force=True), LockStatus)
     assert_type(await client.list("a"), list[LockStatus])
+    async with lock as held:
+        assert_type(held, Lease)
     async with client, lock.hold(timeout=3) as lease:
         assert_type(lease, Lease)
         assert_type(lease.held, bool)
@@ -96,6 +99,8 @@ def blocking() -> None:
         assert_type(lock.hold(), AbstractContextManager[sync.Lease])
         assert_type(client.list(), list[LockStatus])
         assert_type(lock.lead(lambda lease: lease.fencing_token), int)
+        with lock as held:
+            assert_type(held, sync.Lease)
         with lock.hold() as lease:
             assert_type(lease.remaining(), float)
             assert_type(sync.FencedObject(client, "pointer").write(b"", lease=lease), FencedValue)
@@ -109,3 +114,19 @@ def wrong(client: LockClient, lock: Lock, status: LockStatus) -> None:
     lock.hold(3)  # type: ignore[call-arg]
     status.owner = "me"  # type: ignore[misc]
     LeaseSettings(60)  # type: ignore[call-arg]
+    asynclock.connect("s3://bucket/locks", regoin="eu-west-1")  # type: ignore[call-arg]
+    asynclock.connect("s3://bucket/locks", path_style="yes")  # type: ignore[arg-type]
+    sync.connect("gs://bucket/locks", user_projekt="me")  # type: ignore[call-arg]
+    options: BackendOptions = {"acces_key_id": "me"}  # type: ignore[typeddict-unknown-key]
+    asynclock.connect("s3://bucket/locks", **options)
+
+
+async def options_of_backends(own: dict[str, Any]) -> None:
+    """Give options by name, in a typed dictionary, and, for a backend of another package, in any."""
+    assert_type(asynclock.__version__, str)
+    options: BackendOptions = {"region": "eu-west-1", "path_style": True, "min_write_interval": 1}
+    assert_type(asynclock.connect("s3://bucket/locks", holder="me", **options), LockClient)
+    assert_type(sync.connect("s3://bucket/locks", **options), sync.LockClient)
+    assert_type(asynclock.connect("az://box", sas_token=None, credential=object()), LockClient)
+    assert_type(await asynclock.probe("file:///tmp/locks", fsync=False), asynclock.ProbeReport)
+    assert_type(asynclock.connect("mystore://place", **own), LockClient)

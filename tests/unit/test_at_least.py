@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import asynclock
-from asynclock import ConfigError, LeaseTakenOverError
+from asynclock import ConfigError, LeaseSettings, LeaseTakenOverError
 from asynclock.testing.faulty import Fault
 from tests.unit.kit import SETTINGS, World, faulty, in_virtual_time
 
@@ -15,9 +15,11 @@ NO_LONGER = SETTINGS.takeover_bound(0.0) - SETTINGS.validity
 """Seconds on top of what a record promises, within which a watching waiter has the lock."""
 
 
-async def took_after(world: World, began: float, *, seconds: float = 200.0) -> float:
+async def took_after(
+    world: World, began: float, *, seconds: float = 200.0, settings: LeaseSettings = SETTINGS
+) -> float:
     """Return how long after ``began`` another client gets the lock."""
-    async with world.client() as other, other.lock("orders").hold(timeout=seconds):
+    async with world.client(settings) as other, other.lock("orders").hold(timeout=seconds):
         return world.now - began
 
 
@@ -104,6 +106,18 @@ async def test_a_release_whose_answer_is_lost_keeps_it(world: World, fault: Faul
         assert lease.lost is None
 
     assert await took_after(world, began) >= 40.0
+
+
+@in_virtual_time
+async def test_a_kept_record_can_be_judged_where_the_last_date_is_old(world: World) -> None:
+    """A lease so long that store time is not carried from one renewal to the next asks for it first."""
+    settings = LeaseSettings(validity=36_000.0, max_clock_skew=1.0)
+    async with world.client(settings) as client, client.lock("orders").hold(at_least=1020.0):
+        began = world.now
+        await asyncio.sleep(1000.0)
+
+    took = await took_after(world, began, settings=settings)
+    assert 1020.0 <= took <= 1020.0 + settings.takeover_bound(0.0) - settings.validity + 0.5
 
 
 @in_virtual_time

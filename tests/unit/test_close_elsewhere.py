@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 import asynclock
-from asynclock import ConfigError, Lease, LockClient
+from asynclock import ConfigError, Lease, LeaseTakenOverError, LockClient, LockStatus
 from asynclock.backends.local import LocalBackend
+from tests.unit.kit import FAST
 from tests.unit.programs import record, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from asynclock.backend import Written
+    from asynclock.events import Event
 
 
 @pytest.fixture
@@ -56,6 +61,82 @@ def test_a_client_whose_loop_was_closed_releases_on_another(
     assert not lease.held
     with pytest.raises(ConfigError, match="it was closed"):
         asyncio.run(held(client))
+
+
+def test_a_lock_that_is_kept_is_kept_from_there_too(tmp_path: Path, loop: asyncio.AbstractEventLoop) -> None:
+    """Its record promises what is left, by the store's time, so that every reader can judge it (rule 21)."""
+    client = connected(tmp_path)
+    lease = loop.run_until_complete(client.lock("orders").acquire(at_least=60.0))
+    loop.close()
+
+    asyncio.run(client.aclose())
+
+    async def status() -> LockStatus:
+        async with connected(tmp_path) as other:
+            return await other.lock("orders").status()
+
+    kept = asyncio.run(status())
+    assert not lease.held
+    assert kept.state == "held"
+    assert kept.remaining == pytest.approx(60.0 + client.settings.max_clock_skew, abs=5.0)
+    assert record(tmp_path).valid_until_ms / 1000 == pytest.approx(time.time() + kept.remaining, abs=5.0)
+
+
+def test_a_loss_that_is_found_there_is_a_loss(tmp_path: Path, loop: asyncio.AbstractEventLoop) -> None:
+    """Where another's record stands, the lease was lost, and the end of its client says so (rule 6)."""
+    events: list[Event] = []
+    client = asynclock.connect(f"file://{tmp_path}", renewal="loop", events=events.append)
+    lease = loop.run_until_complete(held(client))
+    loop.close()
+
+    async def break_it() -> None:
+        async with connected(tmp_path) as operator:
+            lock = operator.lock("orders")
+            await lock.break_lock(await lock.status(), force=True)
+
+    asyncio.run(break_it())
+    asyncio.run(client.aclose())
+
+    assert isinstance(lease.lost, LeaseTakenOverError)
+    assert [event.kind for event in events] == ["acquired", "lost"]
+
+
+class Hanging(LocalBackend):
+    """Answers no write."""
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Take for ever."""
+        del key, body, version
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+def test_nothing_is_under_way_after_a_close_that_got_no_answer(
+    tmp_path: Path, loop: asyncio.AbstractEventLoop
+) -> None:
+    """What could not be released in time is cut off before the backend is closed, and told (rule 18)."""
+    events: list[Event] = []
+    client = LockClient(
+        url=f"file://{tmp_path}",
+        backend=LocalBackend(tmp_path),
+        settings=FAST,
+        renewal="loop",
+        events=events.append,
+        reopen=lambda: Hanging(tmp_path),
+    )
+    lease = loop.run_until_complete(held(client))
+    loop.close()
+
+    async def close() -> None:
+        began = time.monotonic()
+        await client.aclose()
+        assert time.monotonic() - began < 4 * client.exit_bound
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(close())
+
+    assert not lease.held
+    assert [event.kind for event in events] == ["acquired", "release_unconfirmed"]
 
 
 def test_a_client_whose_loop_has_stopped_says_that_nothing_was_released(

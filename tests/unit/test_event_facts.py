@@ -15,7 +15,9 @@ from tests.unit.kit import (
     ALWAYS,
     BELIEF,
     World,
+    clock_of,
     faulty,
+    hudi_record,
     in_virtual_time,
     our_record,
     until_lost,
@@ -135,6 +137,64 @@ async def test_an_acquisition_that_ends_without_the_lock_is_reported(world: Worl
     ended = [event for event in world.events if event.kind == "not_acquired"]
     assert [event.reason for event in ended] == ["held", "AcquireTimeoutError", "CancelledError"]
     assert ended[1].duration == pytest.approx(2.0, abs=0.1)
+
+
+@in_virtual_time
+async def test_one_try_names_the_reason_why_it_got_nothing(world: World) -> None:
+    """That this client makes way, that no Date was usable, or that another client wrote in between."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        faulty(client).inject(Fault.DELETED, operation="put_if_match")
+        world.put(our_record(valid_until=world.now, expired=True))
+        assert await lock.try_acquire() is None
+        await client.release_all(loss="a signal")
+        assert await lock.try_acquire() is None
+        await asyncio.sleep(30.0)
+        faulty(client).inject(Fault.NO_DATE, times=ALWAYS)
+        await asyncio.sleep(600.0)
+        assert await lock.try_acquire() is None
+
+    ended = [event.reason for event in world.events if event.kind == "not_acquired"]
+    assert ended == ["PreconditionFailedError", "makes_way", "BackendUnavailableError"]
+
+
+@in_virtual_time
+async def test_a_try_whose_answers_come_too_late_names_the_store(world: World) -> None:
+    """Nothing was left of the lease when it was confirmed: nobody else holds the lock."""
+    async with world.client() as client:
+        trying = asyncio.create_task(client.lock("orders").try_acquire())
+        await asyncio.sleep(0.03)
+        clock_of(client).step(BELIEF)
+        assert await trying is None
+
+    assert one(world, "not_acquired").reason == "BackendUnavailableError"
+
+
+@pytest.mark.parametrize("after", [0.1, 1.0])
+@in_virtual_time
+async def test_a_lock_that_is_not_handed_out_was_never_acquired(world: World, after: float) -> None:
+    """A call that ends while its token settles is counted once: it did not acquire (rule 11)."""
+    world.put(hudi_record(world.now - 60.0, expired=True))
+    async with world.client() as client:
+        with pytest.raises(AcquireTimeoutError):
+            await client.lock("orders").acquire(timeout=after)
+        await asyncio.sleep(5.0)
+
+    assert world.record().expired
+    assert [kind for kind in world.told() if kind != "renewed"] == ["not_acquired"]
+
+
+@in_virtual_time
+async def test_a_lock_that_is_lost_before_it_is_handed_out_is_no_loss(world: World) -> None:
+    """The call goes on, and acquires once."""
+    world.put(hudi_record(world.now - 60.0, expired=True))
+    async with world.client() as client:
+        acquiring = asyncio.create_task(client.lock("orders").acquire())
+        await asyncio.sleep(0.1)
+        await client.release_all(loss="a signal")
+        await (await acquiring).release()
+
+    assert [kind for kind in world.told() if kind != "renewed"] == ["acquired", "released"]
 
 
 @in_virtual_time

@@ -92,6 +92,24 @@ async def test_an_acquisition_is_waited_for_only_once_the_client_is_closed(in_fl
         await acquiring
 
 
+async def test_an_acquisition_is_waited_for_while_a_write_of_it_may_stand(in_flight: InFlight) -> None:
+    """An exit leaves no record to expire that the acquisition is about to adopt or to free."""
+
+    async def acquire() -> None:
+        with in_flight.until_closed():
+            in_flight.note(stands=True)
+            await asyncio.sleep(0.01)
+            in_flight.note(stands=False)
+            await asyncio.sleep(30)
+
+    acquiring = asyncio.create_task(acquire())
+    await asyncio.sleep(0)
+
+    assert await in_flight.progress(soon())
+    assert not await in_flight.progress(soon())
+    acquiring.cancel()
+
+
 async def test_nothing_is_acquired_after_the_end(in_flight: InFlight) -> None:
     """A closed client says so at once."""
     in_flight.close(CLOSED)

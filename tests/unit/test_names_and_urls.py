@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import pickle
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import asynclock
 import asynclock.backends
-from asynclock import BackendNotInstalledError, ConfigError, LeaseSettings, hudi, sync
+from asynclock import ConfigError, LeaseSettings, hudi, sync
 from asynclock.client import LockClient
 
 BAD_NAMES = {
@@ -227,21 +229,24 @@ async def test_a_bad_timeout_is_refused(timeout: object) -> None:
         assert await client.list() == []
 
 
-def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("url", "sdk", "extra"),
+    [
+        ("s3://bucket/locks", "aiobotocore", "s3"),
+        ("gs://bucket/locks", "gcloud", "gcs"),
+        ("abfss://box@account.dfs.core.windows.net", "azure", "azure"),
+    ],
+)
+def test_a_missing_package_names_its_extra(url: str, sdk: str, extra: str) -> None:
     """A scheme whose SDK is not installed says what to install."""
+    program = f"import sys\nsys.modules[{sdk!r}] = None\nimport asynclock\nasynclock.connect({url!r})"
 
-    class Point:
-        name = "s3"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
-        def load(self) -> None:
-            raise ModuleNotFoundError("No module named 'aiobotocore'")
-
-    monkeypatch.setattr(asynclock.backends, "entry_points", lambda group: [Point()])  # noqa: ARG005
-
-    with pytest.raises(BackendNotInstalledError) as caught:
-        asynclock.connect("s3://bucket/locks")
-
-    assert (caught.value.scheme, caught.value.extra) == ("s3", "s3")
+    scheme = url.partition(":")[0]
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"asynclock.errors.BackendNotInstalledError: {scheme}://"), done.stderr
+    assert last.endswith(f"pip install 'asynclock[{extra}]'")
 
 
 @pytest.mark.parametrize("thing", ["client", "lock", "lease", "sync client", "sync lock", "sync lease"])

@@ -14,7 +14,7 @@ import pytest
 import asynclock
 from asynclock import Lease, LeaseLostError, LeaseSettings
 from asynclock.testing.faulty import Fault
-from tests.unit.kit import FAST, KEY, STEADY, World, faulty, hudi_record, in_virtual_time
+from tests.unit.kit import FAST, KEY, STEADY, World, faulty, hudi_record, in_virtual_time, our_record
 from tests.unit.programs import SYNC_HELD, record, signalled
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
 LONG = LeaseSettings(validity=300.0, max_clock_skew=2.0, poll_interval=0.25)
+SELDOM = LeaseSettings(validity=300.0, max_clock_skew=1.0, poll_interval=5.0)
+"""Its waits between two tries are longer than an exit may take."""
 SIGNALLED = "a signal told its process to end"
 
 
@@ -283,3 +285,49 @@ async def test_a_lock_that_waits_to_be_handed_on_is_freed_when_the_process_ends(
 
         assert world.record().expired
         receiving.cancel()
+
+
+@in_virtual_time
+async def test_a_receiver_that_waits_for_its_next_try_frees_the_lock_when_the_process_ends(
+    world: World,
+) -> None:
+    """It does not sleep beyond the exit, with a lock that was handed over to it (rule 18)."""
+    async with world.client(SELDOM) as client:
+        lock = client.lock("orders")
+        giver = await lock.acquire()
+        receiving = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0.1)
+        faulty(client).inject(Fault.UNAVAILABLE, operation="put_if_match")
+        faulty(client).inject(Fault.UNAVAILABLE, operation="get")
+        releasing = asyncio.create_task(giver.release())
+        await asyncio.sleep(0.1)
+
+        await client.release_all(loss=SIGNALLED)
+
+        assert world.record().expired
+        receiving.cancel()
+        await asyncio.gather(receiving, releasing, return_exceptions=True)
+
+
+@pytest.mark.parametrize("reading", [Fault.SLOW, Fault.UNAVAILABLE], ids=["reads", "waits to read again"])
+@pytest.mark.parametrize("writing", [Fault.REPLY_LOST, Fault.LATE], ids=["landed", "may land"])
+@in_virtual_time
+async def test_an_acquisition_that_does_not_know_what_it_wrote_frees_it_when_the_process_ends(
+    world: World, writing: Fault, reading: Fault
+) -> None:
+    """A write whose answer was lost does not hold the lock for its validity after the end (rule 18)."""
+    world.put(our_record(valid_until=world.now, expired=True))
+    async with world.client(SELDOM) as client:
+        faulty(client).delay = (0.5, 0.5)
+        faulty(client).inject(writing, operation="put_if_match")
+        faulty(client).inject(reading, operation="get", nth=2)
+        acquiring = asyncio.create_task(client.lock("orders").acquire())
+        await asyncio.sleep(0.1)
+
+        await client.release_all(loss=SIGNALLED)
+
+        when_it_ended = world.record()
+        await asyncio.sleep(1.0)
+        assert when_it_ended.expired
+        assert world.record().expired
+        acquiring.cancel()
