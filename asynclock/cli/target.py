@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
@@ -48,7 +48,7 @@ def full_target(target: str) -> str:
     return f"{url.rstrip('/')}/{target}" if not url.endswith("://") else url + target
 
 
-def with_environment(url: str, options: Mapping[str, object]) -> dict[str, object]:
+def with_environment(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options together with those of the environment, which only the store of ``ASYNCLOCK_URL`` gets.
 
     Raises:
