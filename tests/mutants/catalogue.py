@@ -805,7 +805,7 @@ MUTANTS: Final = (
     Mutant(
         "let the body of hold() run on after a loss",
         CANCEL_BODY,
-        "self._task.cancel($reason)",
+        "task.cancel($reason)",
         "pass",
         Invariant.LOSS_ENDS_BODY,
         "clock-chaos",
