@@ -151,6 +151,8 @@ def cost_command(
     if as_json:
         print_json(cost)
         return DONE
+    held = f"{locks:g} locks held all day, renewed every {settings.renew_interval:g} s"
+    click.echo(f"{held}; {waiting:g} clients waiting; {acquired:g} acquisitions a day")
     click.echo(f"a day, paid to {cost.provider}:")
     click.echo(f"  writes  {cost.writes:>13,}  ${cost.writes * cost.dollars_per_million_writes / 1e6:.3f}")
     click.echo(f"  reads   {cost.reads:>13,}  ${cost.reads * cost.dollars_per_million_reads / 1e6:.3f}")

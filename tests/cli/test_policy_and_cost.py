@@ -123,6 +123,7 @@ def test_more_locks_shorter_leases_and_slower_looks_count() -> None:
 
     assert cost["writes"] == 10 * 1440 + 2 * 5
     assert cost["reads"] == pytest.approx(2 * 22_900, rel=0.01)
+    assert "10 locks held all day, renewed every 60 s; " in text
     assert "a day, paid to Google Cloud Storage:" in text
     assert f"${cost['dollars']:.3f}" in text
     assert cost["source"] in text
