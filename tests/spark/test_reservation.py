@@ -129,7 +129,10 @@ def test_a_reservation_at_any_step_of_a_batch_finds_and_leaves_the_table_quiet(
     assert job.nothing_happened()
     report = running.result().streams[0]
     assert report.reservation_wait_seconds > 1
-    assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0, 1, 2]
+    assert report.rows == 3
+    # A query that is stopped after its source has noted a file gives it to the next one, with another file.
+    commits = [commit.batch_id for commit in pipeline.timeline(spec).commits]
+    assert commits in ([0, 1, 2], [0, 1])
     assert [tuple(row) for row in read(spec, pipeline.spark).select("k", "x").collect()] == [("N1", 2)]
 
 
