@@ -24,6 +24,7 @@ from tests.cli.command import COMMAND
 from tests.spark.pipeline_kit import Pipeline, two_streams
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -38,11 +39,11 @@ NO_MATCH = f"{MERGE} AND t.a__x < 0 WHEN NOT MATCHED THEN"
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
+def pipeline(tmp_path: Path, spark: SparkSession) -> Iterator[Pipeline]:
     """A table of two streams that is in the catalog as ``fleet`` and ``fleet_stored``."""
+    yield two_streams(tmp_path / "ab", spark)
     spark.sql("DROP VIEW IF EXISTS fleet")
     spark.sql("DROP TABLE IF EXISTS fleet_stored")
-    return two_streams(tmp_path / "ab", spark)
 
 
 @pytest.fixture
