@@ -24,7 +24,7 @@ _DEFAULT_AGE: Final = 7 * _DAY
 def _clock(epoch_ms: int) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch_ms / 1000))
-    except (OverflowError, ValueError, OSError):  # whoever may write a file may write any number
+    except (OverflowError, ValueError, OSError):  # the file may hold any number
         return str(epoch_ms)
 
 

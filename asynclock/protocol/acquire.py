@@ -357,7 +357,7 @@ class Acquisition:
         """Free in the background what was handed over, and what was written over it or by itself."""
         given = self._given
         if given is not None and last.version is not None and not last.spent:
-            given.written_over()  # by a write of ours
+            given.written_over()  # by this acquisition
             given = None
         free = self._reap(self._claim, last) if given is None else given.release()
         return self._objects.in_flight.spawn(free)

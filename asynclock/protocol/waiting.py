@@ -114,7 +114,7 @@ class Fairness:
             self._woken.set()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so long, or until this client is told to keep away."""
+        """Wait for so many seconds, or until this client has to keep away."""
         self._woken.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

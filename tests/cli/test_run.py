@@ -109,7 +109,7 @@ def test_standard_input_reaches_the_command(target: str, tmp_path: Path) -> None
 
 
 def test_held_lock_is_75_and_runs_nothing(started: Start, folder: Path, target: str, tmp_path: Path) -> None:
-    """A lock that is not had in time gives 75, says who holds it, and CMD is not run."""
+    """If the lock is not acquired in time, run exits with 75, says who holds it, and does not run CMD."""
     holder = holds(started, folder, "sleep", "60")
 
     ran = asynclock("run", target, "--wait", "0.2", *VALIDITY, "--", "touch", str(tmp_path / "ran"))

@@ -211,7 +211,7 @@ async def test_gcs_tokens_come_by_the_chain(
 async def test_a_gcs_lease_outlives_a_refresh_gone_wrong(
     fake_gcs: Server, machine: Machine, mood: Mood
 ) -> None:
-    """While the present token serves, renewals bear it and go on beside its refresh, however that ends."""
+    """While the present token is valid, renewals send it and go on beside its refresh, however that ends."""
     async with MetadataServer(Google()) as metadata, TapProxy(fake_gcs.endpoint) as proxy:
         service_account(machine, metadata.url)
         async with Token(scopes=["storage"]) as token:

@@ -51,7 +51,7 @@ async def store(backend: Backend, *files: tuple[str, bytes]) -> None:
 
 
 def test_hostile_file_names_are_escaped_in_findings() -> None:
-    """Whoever may write to the folder of the trail sends no escape sequences to a terminal."""
+    """A file that others can write to the trail sends no escape sequences to a terminal."""
     name = "1_\x1b]0;owned\x07\u202e.jsonl"
     report = AuditReport("FAILED", 2, ((name, name),), (name,), (name,), (name,))
 
