@@ -533,6 +533,41 @@ def test_a_registration_that_cannot_be_right_is_refused(
         register(spec, spark, name="third")
 
 
+def test_a_table_is_registered_under_the_name_of_its_folder(tmp_path: Path, spark: SparkSession) -> None:
+    """Under its default name, too, a registered table is read, written by its streams and changed by SQL."""
+    made = two_streams(tmp_path / "wagons", spark)
+    spec = made.spec({'path = "table"': 'path = "wagons"'})
+    made.run(spec)
+    try:
+        register(spec, spark)
+        made.deliver("a", {"k": "N9", "at": 11, "x": 9, "note": "streamed"})
+        made.run(spec)
+        spark.sql("UPDATE wagons_stored SET a__note = 'changed' WHERE k = 'N1'")
+        register(spec, spark)
+
+        rows = spark.sql("SELECT k, note FROM wagons").collect()
+        assert {row.k: row.note for row in rows} == {
+            **{f"N{i}": "streamed" for i in (0, 2, 3, 9)},
+            "N1": "changed",
+        }
+        assert set(read(spec, spark).select("k", "note").collect()) == set(rows)
+    finally:
+        spark.sql("DROP VIEW IF EXISTS wagons")
+        spark.sql("DROP TABLE IF EXISTS wagons_stored")
+
+
+def test_a_view_is_not_named_like_the_table_itself(tmp_path: Path, spark: SparkSession) -> None:
+    """Hudi looks its own name of a table up in the catalog, and every read would fail if that were a view."""
+    made = two_streams(tmp_path / "wagons", spark)
+    spec = made.spec()
+    made.run(spec)
+
+    with pytest.raises(ConfigError, match="the table itself has this name"):
+        register(spec, spark, name="table_splice")
+
+    assert read(spec, spark).count() == 4
+
+
 def test_the_command_prints_the_statements(pipeline: Pipeline, spec: Spec) -> None:
     """They are those that a registration runs, with every option of a write, and need no session."""
     command = [*COMMAND, "pipeline", "sql", str(pipeline.folder / "spec.toml"), "--name", "fleet"]

@@ -10,6 +10,7 @@ from asynclock.hudi import hoodie
 from asynclock.spark.hudi.guard import guard, is_guarded
 from asynclock.spark.hudi.locks import CREATION_LOCK, refuse_other_locks
 from asynclock.spark.hudi.options import sql_options
+from asynclock.spark.hudi.options.table import folder_name
 from asynclock.spark.hudi.session import SQL_EXTENSION
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import unread
@@ -50,8 +51,8 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
         name: Name of the view: letters, digits and ``_``; default: that of the table's folder.
 
     Raises:
-        ConfigError: The session lacks the extension, or the catalog has another table of that name. Nothing
-            was changed.
+        ConfigError: The session lacks the extension, or the catalog has another table of that name, or the
+            name is Hudi's own for the table. Nothing was changed.
         SpecError: The table is a plain one, nothing is committed to it yet, or its path has a character
             that the catalog cannot name.
     """
@@ -68,6 +69,10 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
     timeline.refresh()
     if timeline.any_commit() is None:
         raise unread(spec, "nothing is committed yet" if timeline.exists() else "there is no table yet")
+    # A read would find our view under the name by which Hudi looks for the table in the catalog.
+    if timeline.properties().get(hoodie.TABLE_NAME) == view:
+        reason = "the table itself has this name, and could not be read beside a view of it; choose another"
+        raise ConfigError(setting="name", value=view, reason=reason)
     refuse_other_locks(spec, spark)
     if not is_guarded(spec, timeline.properties()):
         with spec.locks.connect() as client, client.lock(CREATION_LOCK).hold():
@@ -125,8 +130,7 @@ def ddl(spec: Spec, *, name: str | None = None, columns: Collection[str] | None 
 
 
 def _view_name(spec: Spec, name: str | None) -> str:
-    folder = spec.table.path.rstrip("/").rpartition("/")[2]
-    view = re.sub(r"\W", "_", folder) if name is None else name
+    view = folder_name(spec.table.path) if name is None else name
     if not _NAME.fullmatch(view):
         reason = "a name in the catalog has letters, digits and _ only; give another one"
         raise ConfigError(setting="name", value=view, reason=reason)

@@ -25,12 +25,12 @@ def table(spec: TableSpec, use: Use, name: str | None) -> Iterator[Option]:
     Args:
         spec: The table.
         use: What the options are for.
-        name: The name in the existing table's ``hoodie.properties``; None: named as its folder.
+        name: The name in the existing table's ``hoodie.properties``; None: that of a new table.
     """
     if use != "read":
         yield from _layout(spec)
     if use in {"write", "sql"}:
-        yield from _creation(spec, name or folder_name(spec.path))
+        yield from _creation(spec, name or _new_name(spec))
     yield _option(
         hoodie.METADATA_ENABLE,
         "false",
@@ -49,8 +49,14 @@ def stored_properties(spec: TableSpec) -> dict[str, str]:
 
 
 def folder_name(path: str) -> str:
-    """Return the name of a new table: that of its folder, as an identifier."""
+    """Return the name of the table's folder, as an identifier."""
     return re.sub(r"\W", "_", path.rstrip("/").rpartition("/")[2])
+
+
+def _new_name(spec: TableSpec) -> str:
+    # A read looks this name up in the catalog. It fails if that is a view, and takes over the properties of a
+    # table, whichever that is. So it is neither the name of our view nor that of our table in the catalog.
+    return folder_name(spec.path) + ("_splice" if spec.kind == "splice" else "")
 
 
 def partition_options() -> dict[str, str]:
@@ -91,7 +97,7 @@ def _layout(spec: TableSpec) -> Iterator[Option]:
 
 
 def _creation(spec: TableSpec, name: str) -> Iterator[Option]:
-    yield _option(hoodie.TABLE_NAME, name, "Named as its folder; an existing table keeps its name.")
+    yield _option(hoodie.TABLE_NAME, name, "Hudi's own name for the table; an existing table keeps it.")
     yield _option(hoodie.DATASOURCE_WRITE_TABLE_NAME, name, "The same, for Spark's data source.")
     fields = ",".join(spec.partition_by)
     why = "The spec's partition_by." if fields else "The spec has no partition_by: one folder for all rows."
