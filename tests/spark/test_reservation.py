@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrameWriter
 
 from asynclock import sync
-from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError, LockChangedError
+from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.hudi.options import cleaning_options
 from asynclock.spark.reader.snapshot import read
@@ -22,7 +22,15 @@ from asynclock.spark.writer import reservation as reservation_module
 from asynclock.spark.writer.reservation import Gate, Reservation, reserve
 from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.stream_writer import StreamWriter
-from tests.spark.pipeline_kit import DEADLINE, Background, Pipeline, asynclock, slowly, wait_for
+from tests.spark.pipeline_kit import (
+    DEADLINE,
+    Background,
+    Pipeline,
+    asynclock,
+    break_whatever_is_renewed,
+    slowly,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -335,16 +343,6 @@ def test_the_command_runs_cmd_under_the_reservation(pipeline: Pipeline) -> None:
 
     assert (done.returncode, done.stdout) == (75, "")
     assert "reservation/table" in done.stderr
-
-
-def break_whatever_is_renewed(lock: sync.Lock) -> None:
-    """Break a lock, also where its holder renews between the look and the write."""
-    while True:
-        try:
-            lock.break_lock(lock.status(), force=True)
-        except LockChangedError:
-            continue
-        return
 
 
 def events(pipeline: Pipeline, *ats: int) -> DataFrame:
