@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asynclock.errors import ConfigError
+from asynclock.hudi import hoodie
 from asynclock.spark.errors import ChangesLostError
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.reader.changes import changes
@@ -17,6 +18,7 @@ from asynclock.spark.services.work import Cleaning, Clustering, Compaction
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.splice import Splice
+from tests.laboratory.consumer import Play
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for, waiting
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.timeout(300)
 A_ROW = "k string, at bigint, x int, note string"
 PARTITIONED = {'key = ["k"]': 'key = ["k", "day", "n"]\npartition_by = ["day"]'}
 PARTITIONED |= {'at = "bigint"': 'day = "date", n = "bigint", at = "bigint"'}
-RETAINED = {"retain_commits = 1": "retain_commits = 20"}
+COMMITS = 24
 
 
 class Consumer:
@@ -98,7 +100,8 @@ def test_a_slow_commit_that_was_requested_earlier_is_found(pipeline: Pipeline) -
     consumer = Consumer(spec, pipeline.spark)
     assert consumer.poll() == {"N1", "N2"}
     gate = pipeline.folder / "gate"
-    slow = waiting(a_frame(pipeline, ("N1", 2, 2, "slow"), ("N3", 2, 2, "slow")), gate)
+    both = a_frame(pipeline, ("N1", 2, 2, "slow"), ("N3", 2, 2, "slow"))
+    slow = waiting(both.coalesce(1), gate)  # in one task, since the session runs two
     writing = Background(lambda: Splice(spec, pipeline.spark).write(slow, "a"))
     wait_for(lambda: pipeline.timeline(spec).pending())
 
@@ -118,75 +121,68 @@ def test_a_slow_commit_that_was_requested_earlier_is_found(pipeline: Pipeline) -
 
 
 def test_keys_that_the_view_lost_are_told(pipeline: Pipeline) -> None:
-    """A row deleted by Hudi, and one whose streams all have tombstones; not one that a stream still has."""
-    spec = pipeline.spec()
-    write(pipeline, spec, *((f"N{i}", 1, i, "a") for i in range(4)))
-    write_b(pipeline, spec, *((f"N{i}", 1, 0.5, False) for i in range(1, 4)))
-    consumer = Consumer(spec, pipeline.spark)
-    consumer.poll()
+    """A row deleted by Hudi, and one whose streams all have tombstones, with any text and type of key."""
+    spec = pipeline.spec(PARTITIONED)
+    texts = ("a|b", "x:y,z", "50% +1", "Łódź/ü", '"', " ")
+    keys = [(text, dt.date(2024, 2, 1 + i % 2), 2**40 + i) for i, text in enumerate(texts)]
     splice = Splice(spec, pipeline.spark)
 
-    splice.delete([{"k": "N0"}])
-    splice.delete([{"k": "N1"}, {"k": "N2"}], stream="a")
-    write_b(pipeline, spec, ("N2", 2, None, True))
-    got = changes(spec, pipeline.spark, since=consumer.since).frame
+    def frame(columns: str, *rows: tuple[Any, ...]) -> DataFrame:
+        return pipeline.spark.createDataFrame(rows, f"k string, day date, n bigint, {columns}")
 
-    told = {row.k: (row._deleted, row.x, row.y) for row in got.collect()}
-    assert told == {"N0": (True, None, None), "N1": (False, None, 0.5), "N2": (True, None, None)}
-    assert consumer.poll() == {"N0", "N1", "N2"}
-    assert consumer.has_all()
-    write(pipeline, spec, ("N0", 1, 7, "back"))
-    assert consumer.poll() == {"N0"}
-    assert consumer.has_all()
+    def named(*keys: tuple[Any, ...]) -> list[dict[str, Any]]:
+        return [dict(zip(spec.table.key, key, strict=True)) for key in keys]
 
-
-def test_a_deleted_key_has_its_columns_back(pipeline: Pipeline) -> None:
-    """Whatever their text and type, also where one of them is the partition."""
-    spec = pipeline.spec(PARTITIONED)
-    texts = ["a|b", "x:y,z", "50% +1", "Łódź/ü", '"', " "]
-    keys = [(text, dt.date(2024, 2, 1 + i % 3), 2**40 + i) for i, text in enumerate(texts)]
-    frame = pipeline.spark.createDataFrame(
-        [(*key, 1, 1, "") for key in keys], "k string, day date, n bigint, at bigint, x int, note string"
-    )
-    Splice(spec, pipeline.spark).write(frame, "a")
+    a, b = "at bigint, x int, note string", "seen timestamp, y double, deleted boolean"
+    splice.write(frame(a, *((*key, 1, 1, "a") for key in keys)), "a")
+    splice.write(frame(b, *((*key, dt.datetime(2024, 5, 1), 0.5, False) for key in keys[1:3])), "b")  # noqa: DTZ001
     consumer = Consumer(spec, pipeline.spark)
     assert consumer.poll() == set(keys)
 
-    gone = [dict(zip(spec.table.key, key, strict=True)) for key in keys]
-    Splice(spec, pipeline.spark).delete(gone)
+    splice.delete(named(keys[0], *keys[3:]))
+    splice.delete(named(*keys[1:3]), stream="a")
+    splice.write(frame(b, (*keys[2], dt.datetime(2024, 5, 2), None, True)), "b")  # noqa: DTZ001
     got = changes(spec, pipeline.spark, since=consumer.since).frame
 
     assert got.dtypes == [*read(spec, pipeline.spark).dtypes, ("_deleted", "boolean")]
-    assert {(row.k, row.day, row.n) for row in got.collect() if row._deleted} == set(keys)
-    consumer.poll()
-    assert consumer.rows == {}
+    told = {(row.k, row.day, row.n): (row._deleted, row.at, row.x, row.y) for row in got.collect()}
+    assert told == dict.fromkeys(keys, (True, None, None, None)) | {keys[1]: (False, None, None, 0.5)}
+    splice.write(frame(a, (*keys[0], 1, 7, "back")), "a")
+    assert consumer.poll() == set(keys)
+    assert consumer.has_all()
+    assert set(consumer.rows) == set(keys[:2])
 
 
-def test_compaction_cleaning_and_archival_in_the_range_hide_nothing(pipeline: Pipeline) -> None:
-    """Commits are found on the archived timeline too; once their files are gone the consumer starts anew."""
-    spec = pipeline.spec(RETAINED)
+def test_archival_compaction_and_cleaning_in_the_range(pipeline: Pipeline) -> None:
+    """They hide nothing for as long as the files are there; after that the consumer starts anew."""
+    spec = pipeline.spec()
     write(pipeline, spec, ("N0", 1, 1, "a"))
-    first, second = Consumer(spec, pipeline.spark), Consumer(spec, pipeline.spark)
-    first.poll()
-    second.poll()
-    for number in range(1, 6):
+    consumer = Consumer(spec, pipeline.spark)
+    consumer.poll()
+    start = consumer.since
+    for number in range(1, 5):
         write(pipeline, spec, (f"N{number}", 1, number, "a"), ("N0", number, number, "a"))
-        write_b(pipeline, spec, (f"N{number}", number, 0.5, number % 2 == 0))
-        Compaction(spec, pipeline.spark).step()
-        Cleaning(spec, pipeline.spark).step()
+    Cleaning(spec, pipeline.spark).step()
     active = {one.requested for one in pipeline.timeline(spec).instants()}
-    assert not {one.requested for one in pipeline.timeline(spec).commits} <= active
+    archived = [one.completed for one in pipeline.timeline(spec).commits if one.requested not in active]
+    assert max(archived) > str(start)
+    compaction = Compaction(spec, pipeline.spark)
+    compaction.step()
+    assert compaction.done
+    write_b(pipeline, spec, ("N1", 1, 0.5, False))
 
-    assert first.poll() == {f"N{number}" for number in range(6)}
-    assert first.has_all()
-    eager = pipeline.spec({}, name="eager.toml")
-    for number in range(6, 8):
-        write(pipeline, eager, (f"N{number}", 1, number, "a"))
-        write(pipeline, eager, (f"N{number}", 2, number, "a"))
-        Compaction(eager, pipeline.spark).step()
-        Cleaning(eager, pipeline.spark).step()
+    assert consumer.poll() == {f"N{number}" for number in range(5)}
+    assert consumer.has_all()
+    write(pipeline, spec, ("N0", 9, 9, "a"))
+    compaction.step()
+    Cleaning(spec, pipeline.spark).step()
     with pytest.raises(ChangesLostError, match=r"is cleaned away\. Start anew with since=None"):
-        second.poll()
+        changes(spec, pipeline.spark, since=start)
+    assert consumer.poll() == {"N0"}
+    newest = consumer.since
+    Cleaning(spec, pipeline.spark).step()
+    assert consumer.poll() == set()
+    assert consumer.since == newest
 
 
 def test_after_a_restore_the_consumer_starts_anew(pipeline: Pipeline) -> None:
@@ -219,27 +215,29 @@ def test_after_a_restore_the_consumer_starts_anew(pipeline: Pipeline) -> None:
     assert consumer.has_all()
 
 
-def test_nothing_has_changed(pipeline: Pipeline) -> None:
-    """The frame is empty and has its columns, and the instant stays, also after table services."""
-    spec = pipeline.spec()
-    write(pipeline, spec, ("N1", 1, 1, "a"))
-    write(pipeline, spec, ("N1", 2, 1, "a"))
-    whole = changes(spec, pipeline.spark)
-
-    for _ in range(2):
-        got = changes(spec, pipeline.spark, since=whole.until)
-        assert (got.until, got.frame.dtypes, got.frame.count()) == (whole.until, whole.frame.dtypes, 0)
-        Compaction(spec, pipeline.spark).step()
-        Cleaning(spec, pipeline.spark).step()
-    assert whole.frame.dtypes == [*read(spec, pipeline.spark).dtypes, ("_deleted", "boolean")]
-
-
-def test_until_leaves_later_commits_out(pipeline: Pipeline) -> None:
-    """The rows are those of then, and the next call goes on from there."""
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tuple[Pipeline, Spec, list[str]]:
+    """A table of three commits, and their completion times."""
+    pipeline = Pipeline(tmp_path_factory.mktemp("three"), spark)
     spec = pipeline.spec()
     for number in range(3):
         write(pipeline, spec, ("N1", number, number, "a"), (f"M{number}", 1, number, "a"))
-    times = [commit.completed for commit in pipeline.timeline(spec).commits]
+    return pipeline, spec, [commit.completed for commit in pipeline.timeline(spec).commits]
+
+
+def test_nothing_has_changed(three: tuple[Pipeline, Spec, list[str]]) -> None:
+    """The frame is empty and has its columns, and the instant stays."""
+    pipeline, spec, times = three
+
+    got = changes(spec, pipeline.spark, since=times[-1])
+
+    assert (got.until, got.frame.count()) == (times[-1], 0)
+    assert got.frame.dtypes == [*read(spec, pipeline.spark).dtypes, ("_deleted", "boolean")]
+
+
+def test_until_leaves_later_commits_out(three: tuple[Pipeline, Spec, list[str]]) -> None:
+    """The rows are those of then, and the next call goes on from there."""
+    pipeline, spec, times = three
 
     got = changes(spec, pipeline.spark, since=times[0], until=times[1])
     rest = changes(spec, pipeline.spark, since=got.until)
@@ -250,21 +248,35 @@ def test_until_leaves_later_commits_out(pipeline: Pipeline) -> None:
     assert changes(spec, pipeline.spark, until=times[0]).frame.count() == 2
 
 
-def test_wrong_instants_are_refused(pipeline: Pipeline) -> None:
-    """One sentence each: no instant, in the future, in the wrong order, of another table."""
-    spec = pipeline.spec()
-    write(pipeline, spec, ("N1", 1, 1, "a"))
-    [commit] = pipeline.timeline(spec).commits
-    for wrong in ("yesterday", "20240231120000000", "2024050112", "", "٢٠٢٤٠٥٠١١٢٠٠٠٠"):
-        with pytest.raises(ConfigError, match=r"since=.*: this is no instant time"):
-            changes(spec, pipeline.spark, since=wrong)
-    with pytest.raises(ConfigError, match=rf"until=.*: this is before since, {commit.completed}"):
-        changes(spec, pipeline.spark, since=commit.completed, until="20240501120000000")
-    for setting in ("since", "until"):
-        with pytest.raises(ConfigError, match=rf"{setting}=.*: this lies in the future"):
-            changes(spec, pipeline.spark, **{setting: "20990101000000000"})
-    with pytest.raises(ConfigError, match=r"until=.*: what was committed by then is archived"):
-        changes(spec, pipeline.spark, until="20200101000000000")
+WRONG = [
+    *(({"since": wrong}, r"since=.*: this is no instant time") for wrong in ("yesterday", "2024050112", "")),
+    *(
+        ({"until": wrong}, r"until=.*: this is no instant")
+        for wrong in ("20240231120000000", "٢٠٢٤٠٥٠١١٢٠٠٠٠")
+    ),
+    (
+        {"since": "20250101000000", "until": "20240501120000"},
+        r"until=.*: this is before since, 20250101000000",
+    ),
+    ({"since": "20990101000000000"}, r"since=.*: this lies in the future"),
+    ({"until": "20990101000000000"}, r"until=.*: this lies in the future"),
+    ({"until": "20200101000000000"}, r"until=.*: what was committed by then is archived"),
+]
+
+
+@pytest.mark.parametrize(("given", "sentence"), WRONG)
+def test_wrong_instants_are_refused(
+    three: tuple[Pipeline, Spec, list[str]], given: dict[str, str], sentence: str
+) -> None:
+    """One sentence each: no instant, in the future, in the wrong order, before the table."""
+    pipeline, spec, _ = three
+    with pytest.raises(ConfigError, match=sentence):
+        changes(spec, pipeline.spark, **given)
+
+
+def test_an_instant_before_the_table_is_lost(three: tuple[Pipeline, Spec, list[str]]) -> None:
+    """The consumer may have read another table at the path."""
+    pipeline, spec, _ = three
     with pytest.raises(ChangesLostError, match="no commit from then or before"):
         changes(spec, pipeline.spark, since="20200101000000000")
 
@@ -292,7 +304,7 @@ COW, MOR = 'type = "cow"\nbuckets = 0', 'type = "mor"\nbuckets = 2'
     ids=["cow", "mor"],
 )
 def test_plain_tables_tell_their_changes(pipeline: Pipeline, table: str, services: str) -> None:
-    """Rows written, hidden by ``deleted`` and deleted by Hudi, across clustering or compaction."""
+    """Rows written, hidden and deleted by Hudi, across clustering or compaction; no replaced files."""
     path = pipeline.folder / "plain.toml"
     path.write_text(PLAIN.format(table=table, services=services))
     spec, spark = load_spec(path), pipeline.spark
@@ -310,29 +322,30 @@ def test_plain_tables_tell_their_changes(pipeline: Pipeline, table: str, service
     service.step()
     assert consumer.poll() == {"N1", "N2", "N5"}
     assert consumer.has_all()
-    options = write_options(spec) | {"hoodie.datasource.write.operation": "delete"}
-    stored = spark.read.format("hudi").load(spec.table.path).where("k = 'N3'")
-    stored.select(RECORD_KEY, *columns.replace(",", "").split()[::2]).write.format("hudi").options(
-        **options
-    ).mode("append").save(spec.table.path)
+
+    def hudi_write(operation: str, key: str) -> None:
+        stored = spark.read.format("hudi").load(spec.table.path).where(f"k = '{key}'")
+        rows = stored.select(RECORD_KEY, "k", "at", "x", "note", "deleted")
+        options = write_options(spec) | {hoodie.DATASOURCE_WRITE_OPERATION: operation}
+        rows.write.format("hudi").options(**options).mode("append").save(spec.table.path)
+
+    hudi_write("delete", "N3")
     plain_write(("N6", 2, 7, "b", False))
     assert consumer.poll() == {"N3", "N6"}
     assert consumer.has_all()
+    if table is COW:
+        hudi_write("insert_overwrite", "N1")
+        with pytest.raises(ChangesLostError, match="has replaced whole files"):
+            consumer.poll()
 
 
-def test_replaced_files_are_not_passed_over(pipeline: Pipeline) -> None:
-    """INSERT OVERWRITE takes rows away without naming their keys."""
-    path = pipeline.folder / "plain.toml"
-    path.write_text(PLAIN.format(table=COW, services=""))
-    spec, spark = load_spec(path), pipeline.spark
-    columns = "k string, at bigint, x int, note string, deleted boolean"
-    rows = [(f"N{i}", 1, i, "a", False) for i in range(3)]
-    Splice(spec, spark).write(spark.createDataFrame(rows, columns), "a")
-    whole = changes(spec, spark)
-    stored = spark.read.format("hudi").load(spec.table.path).where("k = 'N1'")
-    stored = stored.select(RECORD_KEY, *columns.replace(",", "").split()[::2])
-    options = write_options(spec) | {"hoodie.datasource.write.operation": "insert_overwrite"}
-    stored.write.format("hudi").options(**options).mode("append").save(spec.table.path)
+def test_a_consumer_beside_three_streams_has_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
+    """A short form of ``make changes``."""
+    play = Play(tmp_path, spark, seed=3, say=lambda _: None)
 
-    with pytest.raises(ChangesLostError, match="has replaced whole files"):
-        changes(spec, spark, since=whole.until)
+    play.play(COMMITS)
+
+    assert play.done.differences == []
+    assert play.done.commits == COMMITS
+    assert play.done.polls > 1
+    assert play.done.keys > 0
