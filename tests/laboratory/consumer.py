@@ -162,7 +162,8 @@ class Play:
         found = {}
         for row in view.collect():
             values = row.asDict()
-            found[values.pop("shop"), values.pop("number")] = tuple(values.values())
+            key = values.pop("shop"), values.pop("number")
+            found[key] = tuple(values.values())
         self.done.keys, self.done.columns = len(found), len(view.columns)
         for key in sorted(found.keys() | self._copy.keys()):
             if found.get(key) != self._copy.get(key):

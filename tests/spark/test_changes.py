@@ -6,13 +6,14 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
 from asynclock.spark.errors import ChangesLostError
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.reader.changes import changes
-from asynclock.spark.reader.snapshot import read
+from asynclock.spark.reader.snapshot import read, snapshot
 from asynclock.spark.services.savepoints import restore, savepoint
 from asynclock.spark.services.work import Cleaning, Clustering, Compaction
 from asynclock.spark.spec.load import load_spec
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.timeout(300)
 A_ROW = "k string, at bigint, x int, note string"
 PARTITIONED = {'key = ["k"]': 'key = ["k", "day", "n"]\npartition_by = ["day"]'}
 PARTITIONED |= {'at = "bigint"': 'day = "date", n = "bigint", at = "bigint"'}
-COMMITS = 24
+COMMITS = 12
 
 
 class Consumer:
@@ -349,3 +350,20 @@ def test_a_consumer_beside_three_streams_has_the_same_table(spark: SparkSession,
     assert play.done.commits == COMMITS
     assert play.done.polls > 1
     assert play.done.keys > 0
+
+
+def test_rows_in_several_log_files_are_all_told(pipeline: Pipeline) -> None:
+    """A large batch fills several blocks and log files of a bucket."""
+    spec, spark = pipeline.spec(), pipeline.spark
+    write(pipeline, spec, ("N0", 1, 1, "a"))
+    consumer = Consumer(spec, spark)
+    consumer.poll()
+    stored = snapshot(spec, spark).crossJoin(spark.range(400))
+    key = F.when(F.lit(True), F.concat(F.lit("R"), "id"))  # may be null, as far as its type says
+    rows = stored.withColumns({"k": key, RECORD_KEY: key}).drop("id")
+    small = {"hoodie.logfile.data.block.max.size": "2000", "hoodie.logfile.max.size": "2000"}
+    rows.write.format("hudi").options(**write_options(spec) | small).mode("append").save(spec.table.path)
+
+    newest = max(one.requested for one in pipeline.timeline(spec).instants())
+    assert len(list((pipeline.folder / "table").glob(f".*_{newest}.log.*"))) > 2
+    assert consumer.poll() == {f"R{number}" for number in range(400)}

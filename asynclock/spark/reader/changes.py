@@ -21,7 +21,7 @@ from asynclock.spark.hudi.changed import ChangedFiles, changed_files
 from asynclock.spark.hudi.instants import CLUSTERED, COMPACTED, DELTA_COMMIT, RESTORE
 from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.reader.snapshot import earlier_snapshot, pinned_snapshot, shown
+from asynclock.spark.reader.snapshot import NOT_YET, earlier_snapshot, pinned_snapshot, shown, unread
 from asynclock.spark.source.files import frame_of
 from asynclock.spark.spec.keys import record_key
 from asynclock.spark.spec.model import RECORD_KEY
@@ -79,12 +79,15 @@ def changes(
             would rename a column of the view.
     """
     _check_instants(since, until)
-    stored, pinned = pinned_snapshot(spec, spark)
     timeline = Timeline(spark, spec.table.path)
+    commits = _row_times(spec, timeline.instants())  # before the snapshot, so that it has all of them
+    stored, pinned = pinned_snapshot(spec, spark)
     timeline.refresh()
     check_names(spec, timeline.columns(), timeline.view_names())
     _refuse_future(pinned, since=since, until=until)
-    commits = [time for time in _row_times(spec, timeline.instants()) if time <= (until or pinned)]
+    if not commits:
+        raise unread(spec, NOT_YET)
+    commits = [time for time in commits if until is None or time <= until]
     if not commits:
         reason = "what was committed by then is archived, so the table cannot be shown as of it"
         raise ConfigError(setting="until", value=until, reason=reason)

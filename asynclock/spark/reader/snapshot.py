@@ -32,7 +32,7 @@ _HUDI_COLUMNS: Final = (
     "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path",
     "_hoodie_file_name",
 )  # fmt: skip
-_NOT_YET: Final = "nothing is committed yet"
+NOT_YET: Final = "nothing is committed yet"
 # What Hudi says when it refuses to read an earlier state, and what that means.
 _REFUSED: Final = {
     "first incomplete commit": "a write that began before then is still in flight; try again when it has "
@@ -106,7 +106,7 @@ def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataF
         raise unread(spec, "there is no table yet")
     # Before its first commit is complete a table has no columns to read.
     if not any(instant.completed and instant.action in WRITES for instant in timeline.instants()):
-        raise unread(spec, "nothing is committed yet")
+        raise unread(spec, NOT_YET)
     timeline.refresh()
     columns = timeline.columns()
     stored = stored_rows(spec, spark, timeline, as_of=as_of)
