@@ -23,7 +23,7 @@ _WRITES: Final = frozenset(
     {"UPSERT", "UPSERT_PREPPED", "INSERT", "INSERT_PREPPED", "BULK_INSERT", "BULK_INSERT_PREPPED", "DELETE",
      "DELETE_PREPPED"}
 )  # fmt: skip
-_NONE: Final = frozenset({"", "null"})
+_NONE: Final = frozenset({None, "", "null"})
 """What the first version of a base file has for the one before it."""
 
 
@@ -117,7 +117,7 @@ class _Written:
         for group, bases in self._bases.items():
             newest = self._below(bases[-1]["path"])
             found.append(ChangedFile(path=newest, role="base", group=group))
-            before = str(bases[0]["previous"])
+            before = bases[0]["previous"]
             if before not in _NONE and any(base["deletes"] for base in bases):
                 found.append(ChangedFile(path=newest, role="after", group=group))
                 if (path := self._before(bases[0], before)) is not None:
