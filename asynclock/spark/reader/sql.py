@@ -152,18 +152,19 @@ def _select(spec: Spec, view: ViewSpec, present: Collection[str], stored: str) -
     columns = dict(_view_columns(spec, streams, present))
     alive = [_alive(stream, present) for stream in streams]
     rows = {"full": " OR ".join(alive), "inner": " AND ".join(alive), "left": alive[0], "right": alive[-1]}
-    shown = ",\n".join(f"  {value} AS `{name}`" for name, value in columns.items())
-    select = f"SELECT\n{shown}\nFROM `{stored}`\nWHERE {rows[view.join]}"
+    shown = [f"  {value} AS `{name}`" for name, value in columns.items()]
+    if view.top is not None:
+        # By their values, because the alias of a column may be the name of another one in the table.
+        groups = ", ".join(columns[name] for name in view.top.per)
+        first = f"{columns[view.top.by]} {'ASC' if view.top.ascending else 'DESC'} NULLS LAST"
+        order = ", ".join([first, *(f"`{name}`" for name in spec.table.shared_columns)])
+        window = f"OVER ({f'PARTITION BY {groups} ' if groups else ''}ORDER BY {order})"
+        shown.append(f"  row_number() {window} AS {_RANK}")
+    select = "SELECT\n" + ",\n".join(shown) + f"\nFROM `{stored}`\nWHERE {rows[view.join]}"
     if view.top is None:
         return select
-    # By their values, because the alias of a column may be the name of another one in the table.
-    groups = ", ".join(columns[name] for name in view.top.per)
-    first = f"{columns[view.top.by]} {'ASC' if view.top.ascending else 'DESC'} NULLS LAST"
-    order = ", ".join([first, *(f"`{name}`" for name in spec.table.shared_columns)])
-    window = f"OVER ({f'PARTITION BY {groups} ' if groups else ''}ORDER BY {order})"
-    ranked = select.replace("SELECT\n", f"SELECT\n  row_number() {window} AS {_RANK},\n", 1)
     names = ", ".join(f"`{name}`" for name in columns)
-    return f"SELECT {names} FROM (\n{ranked}\n)\nWHERE {_RANK} <= {view.top.n}"  # noqa: S608  names of a checked spec
+    return f"SELECT {names} FROM (\n{select}\n)\nWHERE {_RANK} <= {view.top.n}"  # noqa: S608  checked names
 
 
 def _view_columns(
