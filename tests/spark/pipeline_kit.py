@@ -161,15 +161,6 @@ def asynclock(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def slowly(frame: DataFrame, milliseconds: int = 20) -> DataFrame:
-    """The frame, which takes so long for each of its rows."""
-    sleep = f"java_method('java.lang.Thread', 'sleep', {milliseconds}L + 0 * monotonically_increasing_id())"
-    first, *others = frame.columns
-    slow = frame.selectExpr(f"{sleep} AS slept", *frame.columns)
-    # What the method returns is text for Spark, also where it returns nothing.
-    return slow.selectExpr(f"IF(slept = 'never', NULL, {first}) AS {first}", *others)
-
-
 def waiting(frame: DataFrame, gate: Path) -> DataFrame:
     """The frame, whose rows wait until the file ``gate`` exists."""
     path = str(gate)

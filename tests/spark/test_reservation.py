@@ -28,8 +28,8 @@ from tests.spark.pipeline_kit import (
     Pipeline,
     asynclock,
     break_whatever_is_renewed,
-    slowly,
     wait_for,
+    waiting,
 )
 
 if TYPE_CHECKING:
@@ -310,8 +310,8 @@ def test_a_write_under_the_own_reservation_is_refused(pipeline: Pipeline) -> Non
 def test_a_write_that_loses_its_lease_is_cancelled(pipeline: Pipeline) -> None:
     """``Splice.write`` under a lease of its own cancels its jobs when that is lost, and commits nothing."""
     spec = pipeline.spec({"validity = 5.0": "validity = 2.0"})
-    slow = slowly(pipeline.spark.range(100_000).selectExpr("'N1' AS k", "id AS at", "1 AS x", "'' AS note"))
-    writing = Background(lambda: Splice(spec, pipeline.spark).write(slow, "a"))
+    gate = pipeline.folder / "gate"
+    writing = Background(lambda: Splice(spec, pipeline.spark).write(waiting(events(pipeline, 1), gate), "a"))
     tracker = pipeline.spark.sparkContext.statusTracker()
     wait_for(tracker.getActiveJobsIds)
 
@@ -322,6 +322,7 @@ def test_a_write_that_loses_its_lease_is_cancelled(pipeline: Pipeline) -> None:
 
     assert not pipeline.timeline(spec).commits
     wait_for(lambda: not tracker.getActiveJobsIds())
+    gate.touch()  # ends the tasks, which outlive their job
 
 
 def test_the_command_runs_cmd_under_the_reservation(pipeline: Pipeline) -> None:
