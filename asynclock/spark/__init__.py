@@ -24,7 +24,9 @@ from asynclock.spark.spec.load import load_spec as load_spec
 from asynclock.spark.spec.model import Spec as Spec
 
 if TYPE_CHECKING:
+    from asynclock.spark.hudi.instants import Instant as Instant
     from asynclock.spark.hudi.running import session_for as session_for
+    from asynclock.spark.reader.history import timeline as timeline
     from asynclock.spark.reader.snapshot import read as read
     from asynclock.spark.reader.sql import register as register
     from asynclock.spark.reader.validation import validate as validate
@@ -41,6 +43,7 @@ __all__ = [
     "BadRowsError",
     "ClusteringPlanError",
     "Explanation",
+    "Instant",
     "Spec",
     "Splice",
     "StrayFilesError",
@@ -61,10 +64,12 @@ __all__ = [
     "session",
     "session_conf",
     "session_for",
+    "timeline",
     "validate",
 ]
 
 _NEEDS_SPARK: Final = {
+    "Instant": "hudi.instants",
     "Splice": "writer.splice",
     "read": "reader.snapshot",
     "register": "reader.sql",
@@ -76,6 +81,7 @@ _NEEDS_SPARK: Final = {
     "run": "writer.streams",
     "run_services": "services.leaders",
     "session_for": "hudi.running",
+    "timeline": "reader.history",
     "validate": "reader.validation",
 }
 

@@ -82,19 +82,29 @@ public final class Commits implements Closeable {
   }
 
   private void write(String requested, GenericRecord entry) {
-    ByteBuffer buffer = (ByteBuffer) entry.get("metadata");
-    byte[] bytes = new byte[buffer.remaining()];
-    buffer.duplicate().get(bytes);
-    String completed = entry.get("completionTime").toString();
-    HoodieInstant instant = table.getInstantGenerator().createNewInstant(
-        HoodieInstant.State.COMPLETED, entry.get("action").toString(), requested, completed);
+    HoodieInstant instant = archivedInstant(table, requested, entry);
     try {
-      HoodieCommitMetadata metadata = table.getCommitMetadataSerDe().deserialize(
-          instant, new ByteArrayInputStream(bytes), () -> bytes.length == 0, HoodieCommitMetadata.class);
-      write(requested, completed, metadata);
+      write(requested, instant.getCompletionTime(), metadata(table, instant, entry));
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }
+  }
+
+  /** Returns the instant of an entry of the archived timeline. */
+  static HoodieInstant archivedInstant(HoodieTableMetaClient table, String requested, GenericRecord entry) {
+    return table.getInstantGenerator().createNewInstant(
+        HoodieInstant.State.COMPLETED, entry.get("action").toString(), requested,
+        entry.get("completionTime").toString());
+  }
+
+  /** Returns the metadata of a commit in the archived timeline. */
+  static HoodieCommitMetadata metadata(HoodieTableMetaClient table, HoodieInstant instant, GenericRecord entry)
+      throws IOException {
+    ByteBuffer buffer = (ByteBuffer) entry.get("metadata");
+    byte[] bytes = new byte[buffer.remaining()];
+    buffer.duplicate().get(bytes);
+    return table.getCommitMetadataSerDe().deserialize(
+        instant, new ByteArrayInputStream(bytes), () -> bytes.length == 0, HoodieCommitMetadata.class);
   }
 
   // Hudi reads archived files in parallel.
