@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
+from asynclock.spark.hudi.time_travel import in_digits
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import pinned_snapshot, snapshot
 from asynclock.spark.spec.keys import as_stored
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import Spec
 
 _INSTANT: Final = re.compile(r"\d{14}(\d{3})?")
-# What Hudi says when it refuses to read an earlier state, and what that means.
-_REFUSED: Final = {
-    "first incomplete commit": "a write that began before then is still in flight; validate again when it "
-    "has ended (the cleaning service ends those of dead writers), or as of an earlier instant",
-    "Cleaner cleaned up": "the files of then are cleaned away; validate as of a later instant",
-}
 
 
 class State:
@@ -54,6 +47,7 @@ class State:
         times = sorted(one.completed for one in self.timeline.instants() if one.completed)
         self._times = times
         self._frame: DataFrame | None = None
+        as_of = as_of and in_digits(as_of)
         if as_of is not None and not (times and _INSTANT.fullmatch(as_of) and times[0] <= as_of):
             first = f"the active timeline begins at {times[0]}" if times else "there is no instant yet"
             reason = f"nothing was committed by then, or it is archived: {first}"
@@ -61,7 +55,7 @@ class State:
         self.as_of: str | None = None
         if as_of is not None and as_of < times[-1]:
             self.as_of = max(time for time in times if time <= as_of)
-            self._frame = self._as_of(self.as_of)
+            self._frame = snapshot(spec, spark, as_of=self.as_of)
         elif times:
             self._frame, self.as_of = pinned_snapshot(spec, spark)
         self.timeline.refresh()
@@ -112,18 +106,10 @@ class State:
         if not earlier:  # archived, for the first commit of a table is neither stale nor repeated
             return False
         try:
-            changed = self._as_of(commit.completed).exceptAll(self._as_of(earlier[-1]))
+            before, after = (
+                snapshot(self._spec, self._spark, as_of=time) for time in (earlier[-1], commit.completed)
+            )
         except ConfigError:
             return False
+        changed = after.exceptAll(before)
         return not changed.isEmpty()
-
-    def _as_of(self, instant: str) -> DataFrame:
-        try:
-            frame = snapshot(self._spec, self._spark, as_of=instant)
-            frame.inputFiles()
-        except (Py4JJavaError, PySparkException) as error:
-            for what, reason in _REFUSED.items():
-                if what in str(error):
-                    raise ConfigError(setting="as_of", value=instant, reason=reason) from error
-            raise
-        return frame
