@@ -27,6 +27,7 @@ from asynclock.cli.pipeline import pipeline_group
 from asynclock.cli.policy import policy_command
 from asynclock.cli.prune import prune_command
 from asynclock.cli.run import run_locked_command
+from asynclock.cli.timeline import timeline_command
 from asynclock.cli.watch import watch_command
 from asynclock.errors import AsyncLockError
 
@@ -70,6 +71,7 @@ for each in (
     pipeline_group,
 ):
     command.add_command(each)
+pipeline_group.add_command(timeline_command)
 
 
 def _without_secrets(complaint: str, words: Sequence[str]) -> str:

@@ -25,9 +25,11 @@ from asynclock.spark.spec.load import load_spec as load_spec
 from asynclock.spark.spec.model import Spec as Spec
 
 if TYPE_CHECKING:
+    from asynclock.spark.hudi.instants import Instant as Instant
     from asynclock.spark.hudi.running import session_for as session_for
     from asynclock.spark.reader.changes import Changes as Changes
     from asynclock.spark.reader.changes import changes as changes
+    from asynclock.spark.reader.history import timeline as timeline
     from asynclock.spark.reader.snapshot import read as read
     from asynclock.spark.reader.sql import register as register
     from asynclock.spark.reader.validation import validate as validate
@@ -46,6 +48,7 @@ __all__ = [
     "ChangesLostError",
     "ClusteringPlanError",
     "Explanation",
+    "Instant",
     "Spec",
     "Splice",
     "StrayFilesError",
@@ -67,11 +70,13 @@ __all__ = [
     "session",
     "session_conf",
     "session_for",
+    "timeline",
     "validate",
 ]
 
 _NEEDS_SPARK: Final = {
     "Changes": "reader.changes",
+    "Instant": "hudi.instants",
     "Splice": "writer.splice",
     "changes": "reader.changes",
     "read": "reader.snapshot",
@@ -84,6 +89,7 @@ _NEEDS_SPARK: Final = {
     "run": "writer.streams",
     "run_services": "services.leaders",
     "session_for": "hudi.running",
+    "timeline": "reader.history",
     "validate": "reader.validation",
 }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors.exceptions.captured import NumberFormatException
 
-from asynclock.spark.hudi import timeline
+from asynclock.spark.hudi import table
 from asynclock.spark.services.work import Cleaning
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Pipeline
@@ -92,6 +92,6 @@ def test_a_manifest_that_is_being_written_is_waited_for(
     history.mkdir(exist_ok=True)
     torn = history / "manifest_1.9a30a4c4-dea7-4c4d-9f1e-d6585672be63"
     torn.write_bytes(b"")
-    monkeypatch.setattr(timeline.time, "sleep", lambda _: torn.unlink(missing_ok=True))
+    monkeypatch.setattr(table.time, "sleep", lambda _: torn.unlink(missing_ok=True))
 
     assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0]

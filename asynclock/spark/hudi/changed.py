@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.hadoop import HadoopFiles
-from asynclock.spark.hudi.timeline import again
+from asynclock.spark.hudi.table import again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

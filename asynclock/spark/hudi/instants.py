@@ -28,17 +28,39 @@ WRITES: Final = frozenset({DELTA_COMMIT, COMPACTED})
 class Instant:
     """One action on the timeline.
 
+    What a commit has done is None where only the timeline's listing was read, of other actions, and while the
+    action is pending.
+
     Attributes:
-        requested: Hudi's instant time of the request, which identifies the instant.
+        requested: Hudi's instant time of the request, which identifies the action; a savepoint has that of
+            the commit that it keeps.
         completed: Instant time of the completion; None while pending.
-        action: For example ``deltacommit``, ``compaction``, ``clean``, ``rollback``.
+        action: For example ``deltacommit``, ``compaction``, ``clean``, ``rollback``. A compaction completes
+            as ``commit``, a clustering as ``replacecommit``.
         state: ``REQUESTED``, ``INFLIGHT`` or ``COMPLETED``.
+        stream: The stream that committed; ``__deletes`` for a delete of the pipeline. None: a table service,
+            SQL, or a session without asynclock.
+        batch: Number of the batch in the stream's query; None for a write without one.
+        token: Fencing token of the lease under which it was written.
+        rows: Inserts, updates and deletes that the commit wrote, by Hudi's write statistics: a row that is
+            only copied into a new base file does not count, and of a batch only the newest event of a key.
+            Hudi counts what a compaction merges as inserts or updates.
+        bytes: Size of the files, or of the blocks appended to logs, that the commit wrote.
+        latency: Seconds from request to completion; None while pending, and of a savepoint.
+        archived: Whether it was read from the archived timeline.
     """
 
     requested: str
     completed: str | None
     action: str
     state: str
+    stream: str | None = None
+    batch: int | None = None
+    token: int | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    latency: float | None = None
+    archived: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

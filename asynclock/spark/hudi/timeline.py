@@ -7,30 +7,24 @@ them does not grow with their number: the last batch of each stream and query, a
 
 from __future__ import annotations
 
-import json
-import tempfile
-import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors.exceptions.captured import CapturedException
 
 from asynclock.spark.errors import ClusteringPlanError, StrayFilesError
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.columns import Stored, stored_columns, union
 from asynclock.spark.hudi.instants import CLUSTERING, DELETES, METADATA_PREFIX, WRITES, BatchCommit, Instant
 from asynclock.spark.hudi.ranges import Ranges
+from asynclock.spark.hudi.table import again, dumped, meta_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-_PAUSES: Final = (0.0, 0.1, 0.2, 0.4)
-_Read = TypeVar("_Read")
 REPAIR_COPY: Final = ".hoodie/asynclock-repair"
 """Where a repair keeps rows while it moves them, below the table; there until it is done."""
 
@@ -63,6 +57,7 @@ class Timeline:
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
         self._restored = ("", "")
+        self._archived_until = ""
 
     @property
     def commits(self) -> list[BatchCommit]:
@@ -82,6 +77,10 @@ class Timeline:
             if METADATA_PREFIX + "stream" in metadata
         }
         return list(found.values())
+
+    def archived_until(self) -> str:
+        """Return the latest completion time of a known commit that is archived; empty if none is."""
+        return self._archived_until
 
     def any_commit(self) -> BatchCommit | None:
         """Return one of the commits, or None if there is none."""
@@ -177,6 +176,33 @@ class Timeline:
     def newest_completion(self) -> str | None:
         """Return the latest completion time of an instant now; None if nothing is completed."""
         return max((instant.completed for instant in self.instants() if instant.completed), default=None)
+
+    def restores(self) -> list[tuple[str, str | None]]:
+        """Return the oldest instant that each restore has dropped, and its completion time; None: pending."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        active = meta.reloadActiveTimeline()
+        found: list[tuple[str, str | None]] = []
+        for instant in active.getRestoreTimeline().getInstants():
+            completed = instant.getCompletionTime()
+            dropped = active.readRestoreMetadata(instant).getRestoreInstantInfo() if completed else ()
+            found.append((min((one.getCommitTime() for one in dropped), default=completed or ""), completed))
+        return found
+
+    def cleaned_by_versions(self) -> list[str]:
+        """Return the cleans that removed files without regard to commits, as another session may run them."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        cleaner = self._spark._jvm.org.apache.hudi.common.util.CleanerUtils  # noqa: SLF001
+        cleans = meta.reloadActiveTimeline().getCleanerTimeline().filterCompletedInstants().getInstants()
+        done = ((clean.requestedTime(), cleaner.getCleanerMetadata(meta, clean)) for clean in cleans)
+        return [
+            requested
+            for requested, metadata in done
+            if metadata.getTotalFilesDeleted() and not metadata.getEarliestCommitToRetain()
+        ]
 
     def refuse_clustering(self) -> None:
         """Make sure that there is no clustering plan, with which every write of a bucket table fails.
@@ -277,6 +303,7 @@ class Timeline:
         settled = self._pending - pending
         if unseen_archived or any(not active.containsInstant(instant) for instant in settled):
             for requested, done, metadata in self._archived(meta):
+                self._archived_until = max(self._archived_until, done)
                 self._add(requested, done, metadata)
         if newest_completed:
             completed = completed.findInstantsModifiedAfterByCompletionTime(newest_completed)
@@ -336,37 +363,19 @@ class Timeline:
         return self._spark._jvm.io.asynclock.hudi.Commits  # noqa: SLF001
 
     def _dump(self, write: Callable[[str], object]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-        with tempfile.TemporaryDirectory(prefix="asynclock-timeline-") as folder:
-            file = Path(folder) / "commits"
-            write(str(file))
-            schemas: list[str] = []
-            with file.open(encoding="utf-8") as lines:
-                for line in lines:
-                    commit = json.loads(line)
-                    metadata = commit["metadata"]
-                    schema = metadata.get("schema")
-                    if isinstance(schema, str):
-                        schemas.append(schema)
-                    elif schema is not None:
-                        metadata["schema"] = schemas[schema]
-                    yield commit["requested"], commit["completed"], metadata
+        schemas: list[str] = []
+        for commit in dumped(write):
+            metadata = commit["metadata"]
+            schema = metadata.get("schema")
+            if isinstance(schema, str):
+                schemas.append(schema)
+            elif schema is not None:
+                metadata["schema"] = schemas[schema]
+            yield commit["requested"], commit["completed"], metadata
 
     def _meta_client(self) -> Any:  # noqa: ANN401  py4j
         if self._meta is None:
-            jvm = self._spark._jvm  # noqa: SLF001  the only way to Hudi's classes
-            configuration = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
-            # While the properties are rewritten there is only their copy, which Hudi then reads.
-            names = ("hoodie.properties", "hoodie.properties.backup")
-            if not any(HadoopFiles(self._spark).exists(f"{self._path}/.hoodie/{name}") for name in names):
-                return None
-            storage = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
-            builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
-            try:
-                self._meta = builder.setConf(storage).setBasePath(self._path).build()
-            except Py4JJavaError as error:
-                if not error.java_exception.getClass().getName().endswith(".TableNotFoundException"):
-                    raise
-                return None  # the file exists, but its first writer has not filled it yet
+            self._meta = meta_client(self._spark, self._path)
         return self._meta
 
 
@@ -385,16 +394,3 @@ def _instant(found: Any) -> Instant:  # noqa: ANN401  py4j
         action=found.getAction(),
         state=found.getState().toString(),
     )
-
-
-def again(read: Callable[[], _Read]) -> _Read:
-    """Read once more if Hudi fails: an instant may be archived between the listing and its reading.
-
-    It also stumbles over the temporary file of a manifest that is just being written.
-    """
-    for pause in _PAUSES:
-        try:
-            return read()
-        except (Py4JJavaError, CapturedException):
-            time.sleep(pause)
-    return read()

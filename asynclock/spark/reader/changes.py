@@ -21,7 +21,7 @@ from asynclock.spark.hudi.changed import ChangedFiles, changed_files
 from asynclock.spark.hudi.instants import CLUSTERED, COMPACTED, DELTA_COMMIT, RESTORE
 from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.reader.snapshot import NOT_YET, earlier_snapshot, pinned_snapshot, shown, unread
+from asynclock.spark.reader.snapshot import NOT_YET, pinned_snapshot, shown, snapshot, unread
 from asynclock.spark.source.files import frame_of
 from asynclock.spark.spec.keys import record_key
 from asynclock.spark.spec.model import RECORD_KEY
@@ -93,7 +93,10 @@ def changes(
         raise ConfigError(setting="until", value=until, reason=reason)
     end = max(commits)
     if until is not None and until < pinned:
-        stored = earlier_snapshot(spec, spark, end, setting="until")
+        try:
+            stored = snapshot(spec, spark, as_of=end)
+        except ConfigError as error:
+            raise ConfigError(setting="until", value=until, reason=error.reason) from error
     view = shown(spec, stored)
     if since is None:
         return Changes(frame=view.withColumn(DELETED, F.lit(False)), until=end)

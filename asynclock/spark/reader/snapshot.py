@@ -10,12 +10,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.errors import ConfigError
 from asynclock.spark.hudi.columns import is_behind, is_wider
 from asynclock.spark.hudi.fit import check_properties
 from asynclock.spark.hudi.instants import WRITES
 from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.options import read_options
+from asynclock.spark.hudi.time_travel import gone, instant_time, query_time
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import ORDERING, RECORD_KEY, TOMBSTONE
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from asynclock.errors import SpecError
+    from asynclock.spark.hudi.instants import Instant
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 _AS_OF: Final = "as.of.instant"
@@ -33,15 +34,12 @@ _HUDI_COLUMNS: Final = (
     "_hoodie_file_name",
 )  # fmt: skip
 NOT_YET: Final = "nothing is committed yet"
-# What Hudi says when it refuses to read an earlier state, and what that means.
-_REFUSED: Final = {
-    "first incomplete commit": "a write that began before then is still in flight; try again when it has "
-    "ended (the cleaning service ends those of dead writers), or take an earlier instant",
-    "Cleaner cleaned up": "the files of then are cleaned away; take a later instant",
-}
+_CLEANED: Final = ("Cleaner cleaned up", "Please ensure sufficient commits are retained")
+_IN_FLIGHT: Final = "first incomplete commit"
+"""What Hudi says when it refuses to show an earlier state."""
 
 
-def read(spec: Spec, spark: SparkSession) -> DataFrame:
+def read(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> DataFrame:
     """Return the rows of the table under the names of the view.
 
     A name that one stream has stays plain, one of several streams is ``<stream>__<name>``, and the ``as`` of
@@ -51,16 +49,21 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
 
     Args:
         spec: The table and its streams.
-        spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
+        spark: A session with Hudi and the merger, as ``asynclock.spark.session`` makes it.
+        as_of: Show the table as it was at the completion time of an instant, ``completed`` of what
+            :func:`~asynclock.spark.timeline` returns: with what was complete then, and nothing that was
+            requested before and completed later. Columns that came later are null. None: as it is.
 
     Returns:
-        A lazy frame: each action reads the table as of its newest commit.
+        A lazy frame: each action reads the table as of its newest commit, or all as of that instant.
 
     Raises:
         SpecError: There is no such table, it is another one, nothing is committed to it yet, or the spec
             would rename a column of the view.
+        ConfigError: No instant was completed at ``as_of``, its files are cleaned away, a restore has dropped
+            commits of then, or a write was in flight that Hudi cannot leave out.
     """
-    table, timeline = _snapshot(spec, spark, None)
+    table, timeline = _snapshot(spec, spark) if as_of is None else _past(spec, spark, instant_time(as_of))
     check_names(spec, timeline.columns(), timeline.view_names())
     return shown(spec, table)
 
@@ -97,19 +100,57 @@ def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> Da
         spark: A session with Hudi and the merger.
         as_of: Merge only what was committed up to this completion time of an instant.
     """
-    return _snapshot(spec, spark, as_of)[0]
+    return (_snapshot(spec, spark) if as_of is None else _past(spec, spark, as_of))[0]
 
 
-def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataFrame, Timeline]:
+def _snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, Timeline]:
+    timeline, _ = _timeline(spec, spark)
+    return _shown(spec, timeline, stored_rows(spec, spark, timeline)), timeline
+
+
+def _past(spec: Spec, spark: SparkSession, as_of: str) -> tuple[DataFrame, Timeline]:
+    """Return the table as of an instant, with its files listed, so that what follows changes no row."""
+    timeline, instants = _timeline(spec, spark)
+    if timeline.newest_completion() == as_of:
+        frame, newest = pinned_snapshot(spec, spark)
+        if newest == as_of:
+            return frame, timeline
+    time = ""
+    for _ in range(_PINS):
+        before, time = time, query_time(timeline, instants, as_of, spec.table.type)
+        if time == before:
+            return frame, timeline
+        try:
+            frame = _shown(spec, timeline, stored_rows(spec, spark, timeline, as_of=time))
+            frame.inputFiles()
+        except (Py4JJavaError, PySparkException) as error:
+            if any(words in str(error) for words in _CLEANED):
+                raise gone(as_of) from error
+            if _IN_FLIGHT not in str(error):
+                raise
+            time = ""
+        # A write takes its time a moment before it is on the timeline. What was there stays in the list, also
+        # if it is archived meanwhile.
+        listed = {(one.requested, one.action): one for one in (*instants, *timeline.instants())}
+        instants = list(listed.values())
+    raise unread(spec, f"{_PINS} times in a row a write began while the files were listed")
+
+
+def _timeline(spec: Spec, spark: SparkSession) -> tuple[Timeline, list[Instant]]:
+    """Return the timeline, and the active instants from before it was read."""
     timeline = Timeline(spark, spec.table.path)
     if not timeline.exists():
         raise unread(spec, "there is no table yet")
+    instants = timeline.instants()
     # Before its first commit is complete a table has no columns to read.
-    if not any(instant.completed and instant.action in WRITES for instant in timeline.instants()):
+    if not any(instant.completed and instant.action in WRITES for instant in instants):
         raise unread(spec, NOT_YET)
     timeline.refresh()
+    return timeline, instants
+
+
+def _shown(spec: Spec, timeline: Timeline, stored: DataFrame) -> DataFrame:
     columns = timeline.columns()
-    stored = stored_rows(spec, spark, timeline, as_of=as_of)
     present = set(stored.columns)
     if RECORD_KEY not in present:
         raise unread(spec, f"the table is not a {spec.table.kind} table of asynclock")
@@ -120,7 +161,7 @@ def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataF
         if name in columns and is_wider(columns[name].declared, kind):
             kind = columns[name].declared  # noqa: PLW2901
         cells.append((F.col(name) if name in present else F.lit(None)).cast(kind).alias(name))
-    return stored.select(*cells), timeline
+    return stored.select(*cells)
 
 
 def stored_rows(
@@ -132,14 +173,15 @@ def stored_rows(
         spec: The table and its streams.
         spark: A session with Hudi and the merger.
         timeline: The timeline of the table, refreshed.
-        as_of: Merge only what was committed up to this completion time of an instant.
+        as_of: Merge only what was requested up to this instant time.
     """
     reader = spark.read.format("hudi").options(**read_options(spec))
     columns = timeline.columns()
     if as_of is not None:
         reader = reader.option(_AS_OF, as_of)
-    elif columns and is_behind(timeline.present_columns(), columns):
-        # Hudi would read the table without what a change of its columns has just brought.
+    if columns and (as_of is not None or is_behind(timeline.present_columns(), columns)):
+        # Hudi would read the table without what a change of its columns has just brought; and an earlier
+        # state with the columns of one of its commits, which need not be all.
         types = dict.fromkeys((*_HUDI_COLUMNS, RECORD_KEY), "string")
         types |= {name: stored.kind for name, stored in columns.items()}
         reader = reader.schema(", ".join(f"`{name}` {kind}" for name, kind in types.items()))
@@ -150,8 +192,7 @@ def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
     """Return the snapshot of what is committed now, and the newest completion time in it.
 
     The frame shows the same rows however late it is read, while others commit and compact; the cleaning keeps
-    its files for as long as those of any reader. Hudi's own time travel is refused as soon as a write is in
-    flight that was requested before the instant.
+    its files for as long as those of any reader. Unlike time travel it needs nothing of the writes in flight.
     """
     timeline = Timeline(spark, spec.table.path)
     for _ in range(_PINS):
@@ -161,30 +202,6 @@ def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
         if newest is not None and timeline.newest_completion() == newest:
             return frame, newest
     raise unread(spec, f"{_PINS} times in a row something was committed while the files were listed")
-
-
-def earlier_snapshot(spec: Spec, spark: SparkSession, as_of: str, *, setting: str) -> DataFrame:
-    """Return the snapshot as of an instant.
-
-    Args:
-        spec: The table and its streams.
-        spark: A session with Hudi and the merger.
-        as_of: Completion time of the instant.
-        setting: What the caller calls it.
-
-    Raises:
-        ConfigError: Hudi cannot show it: a write that began before then is in flight, or its files are
-            cleaned away.
-    """
-    try:
-        frame = snapshot(spec, spark, as_of=as_of)
-        frame.inputFiles()
-    except (Py4JJavaError, PySparkException) as error:
-        for what, reason in _REFUSED.items():
-            if what in str(error):
-                raise ConfigError(setting=setting, value=as_of, reason=reason) from error
-        raise
-    return frame
 
 
 def physical_columns(spec: Spec) -> list[str]:

@@ -12,8 +12,9 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
+from asynclock.spark.hudi.time_travel import in_digits
 from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.reader.snapshot import earlier_snapshot, pinned_snapshot
+from asynclock.spark.reader.snapshot import pinned_snapshot, snapshot
 from asynclock.spark.spec.keys import as_stored
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class State:
         times = sorted(one.completed for one in self.timeline.instants() if one.completed)
         self._times = times
         self._frame: DataFrame | None = None
+        as_of = as_of and in_digits(as_of)
         if as_of is not None and not (times and _INSTANT.fullmatch(as_of) and times[0] <= as_of):
             first = f"the active timeline begins at {times[0]}" if times else "there is no instant yet"
             reason = f"nothing was committed by then, or it is archived: {first}"
@@ -53,7 +55,7 @@ class State:
         self.as_of: str | None = None
         if as_of is not None and as_of < times[-1]:
             self.as_of = max(time for time in times if time <= as_of)
-            self._frame = self._as_of(self.as_of)
+            self._frame = snapshot(spec, spark, as_of=self.as_of)
         elif times:
             self._frame, self.as_of = pinned_snapshot(spec, spark)
         self.timeline.refresh()
@@ -104,10 +106,10 @@ class State:
         if not earlier:  # archived, for the first commit of a table is neither stale nor repeated
             return False
         try:
-            changed = self._as_of(commit.completed).exceptAll(self._as_of(earlier[-1]))
+            before, after = (
+                snapshot(self._spec, self._spark, as_of=time) for time in (earlier[-1], commit.completed)
+            )
         except ConfigError:
             return False
+        changed = after.exceptAll(before)
         return not changed.isEmpty()
-
-    def _as_of(self, instant: str) -> DataFrame:
-        return earlier_snapshot(self._spec, self._spark, instant, setting="as_of")

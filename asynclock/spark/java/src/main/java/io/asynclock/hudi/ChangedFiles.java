@@ -113,9 +113,10 @@ public final class ChangedFiles implements Closeable {
   }
 
   private void write(String requested, GenericRecord entry) {
+    HoodieInstant instant = Commits.archivedInstant(table, requested, entry);
     try {
-      HoodieCommitMetadata metadata = Commits.metadata(table, requested, entry);
-      write(requested, entry.get("completionTime").toString(), entry.get("action").toString(), metadata);
+      HoodieCommitMetadata metadata = Commits.metadata(table, instant, entry);
+      write(requested, instant.getCompletionTime(), instant.getAction(), metadata);
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }

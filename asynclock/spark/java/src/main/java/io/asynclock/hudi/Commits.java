@@ -82,29 +82,34 @@ public final class Commits implements Closeable {
     return ACTIONS.contains(entry.get("action").toString());
   }
 
-  /** The metadata of a commit on the archived timeline. */
-  static HoodieCommitMetadata metadata(HoodieTableMetaClient table, String requested, GenericRecord entry)
+  private void write(String requested, GenericRecord entry) {
+    HoodieInstant instant = archivedInstant(table, requested, entry);
+    try {
+      write(requested, instant.getCompletionTime(), metadata(table, instant, entry));
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+
+  /** Returns the instant of an entry of the archived timeline. */
+  static HoodieInstant archivedInstant(HoodieTableMetaClient table, String requested, GenericRecord entry) {
+    return table.getInstantGenerator().createNewInstant(
+        HoodieInstant.State.COMPLETED, entry.get("action").toString(), requested,
+        entry.get("completionTime").toString());
+  }
+
+  /** Returns the metadata of a commit in the archived timeline. */
+  static HoodieCommitMetadata metadata(HoodieTableMetaClient table, HoodieInstant instant, GenericRecord entry)
       throws IOException {
     ByteBuffer buffer = (ByteBuffer) entry.get("metadata");
     byte[] bytes = new byte[buffer.remaining()];
     buffer.duplicate().get(bytes);
-    String action = entry.get("action").toString();
-    HoodieInstant instant = table.getInstantGenerator().createNewInstant(
-        HoodieInstant.State.COMPLETED, action, requested, entry.get("completionTime").toString());
     Class<? extends HoodieCommitMetadata> kind =
-        HoodieTimeline.REPLACE_COMMIT_ACTION.equals(action)
+        HoodieTimeline.REPLACE_COMMIT_ACTION.equals(instant.getAction())
             ? HoodieReplaceCommitMetadata.class
             : HoodieCommitMetadata.class;
     return table.getCommitMetadataSerDe().deserialize(
         instant, new ByteArrayInputStream(bytes), () -> bytes.length == 0, kind);
-  }
-
-  private void write(String requested, GenericRecord entry) {
-    try {
-      write(requested, entry.get("completionTime").toString(), metadata(table, requested, entry));
-    } catch (IOException error) {
-      throw new UncheckedIOException(error);
-    }
   }
 
   // Hudi reads archived files in parallel.

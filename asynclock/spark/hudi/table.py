@@ -1,0 +1,62 @@
+"""Hudi's own view of a table, in the driver's JVM, and what is read through it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+
+from asynclock.spark.hadoop import HadoopFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+_PAUSES: Final = (0.0, 0.1, 0.2, 0.4)
+_Read = TypeVar("_Read")
+
+
+def meta_client(spark: SparkSession, path: str) -> Any:  # noqa: ANN401  py4j objects have no types
+    """Return Hudi's ``HoodieTableMetaClient`` of the table at a path; None if there is no table."""
+    jvm = spark._jvm  # noqa: SLF001  the only way to Hudi's classes
+    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+    # While the properties are rewritten there is only their copy, which Hudi then reads.
+    names = ("hoodie.properties", "hoodie.properties.backup")
+    if not any(HadoopFiles(spark).exists(f"{path}/.hoodie/{name}") for name in names):
+        return None
+    storage = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
+    builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
+    try:
+        return builder.setConf(storage).setBasePath(path).build()
+    except Py4JJavaError as error:
+        if not error.java_exception.getClass().getName().endswith(".TableNotFoundException"):
+            raise
+        return None  # the file exists, but its first writer has not filled it yet
+
+
+def dumped(write: Callable[[str], object]) -> Iterator[dict[str, Any]]:
+    """Yield the objects that ``write``, given the path of a file, writes there as lines of JSON."""
+    with tempfile.TemporaryDirectory(prefix="asynclock-timeline-") as folder:
+        file = Path(folder) / "lines"
+        write(str(file))
+        with file.open(encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+
+
+def again(read: Callable[[], _Read]) -> _Read:
+    """Read once more if Hudi fails: an instant may be archived between the listing and its reading.
+
+    It also stumbles over the temporary file of a manifest that is just being written.
+    """
+    for pause in _PAUSES:
+        try:
+            return read()
+        except (Py4JJavaError, CapturedException):
+            time.sleep(pause)
+    return read()

@@ -1,0 +1,90 @@
+"""The timeline of a table as data: once, or as it grows."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from asynclock.spark.hudi.history import History, in_order
+from asynclock.spark.reader.snapshot import unread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.hudi.instants import Instant
+    from asynclock.spark.spec.model import Spec
+
+log = logging.getLogger(__name__)
+
+_INTERVAL: Final = 2.0
+
+
+def timeline(spec: Spec, spark: SparkSession, *, archived: bool = False) -> list[Instant]:
+    """Return the instants of the table: commits, compactions, cleans, rollbacks, savepoints and others.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session with Hudi and asynclock's jar, as ``asynclock.spark.session`` makes it.
+        archived: Return those of the archived timeline as well.
+
+    Returns:
+        The instants in the order of completion; pending ones last, in the order of their requests. Their
+        ``completed`` is what ``read`` and ``validate`` take as ``as_of``.
+
+    Raises:
+        SpecError: There is no such table.
+    """
+    return _first(_history(spec, spark), archived=archived)
+
+
+def follow(
+    spec: Spec, spark: SparkSession, *, archived: bool = False, interval: float = _INTERVAL
+) -> Iterator[list[Instant]]:
+    """Yield what ``timeline`` returns, and then, without an end, what is new or has changed.
+
+    A timeline that cannot be read for a while is a warning in the log.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session.
+        archived: Begin with the archived timeline.
+        interval: Seconds between two looks.
+
+    Raises:
+        SpecError: There is no such table.
+    """
+    history = _history(spec, spark)
+    yield _first(history, archived=archived)
+    failing = False
+    while True:
+        time.sleep(interval)
+        try:
+            if news := history.news():
+                yield news
+            failing = False
+        except (Py4JError, PySparkException) as error:
+            if not failing:
+                log.warning("the timeline cannot be read, trying again: %s", error)
+            failing = True
+
+
+def _history(spec: Spec, spark: SparkSession) -> History:
+    history = History(spark, spec.table.path)
+    if not history.exists:
+        raise unread(spec, "there is no table yet")
+    return history
+
+
+def _first(history: History, *, archived: bool) -> list[Instant]:
+    active = history.news()
+    if not archived:
+        return active
+    # The archived ones last: what is archived meanwhile is then seen twice instead of never.
+    listed = {(one.requested, one.action): one for one in (*history.archived(), *active)}
+    return in_order(listed.values())
