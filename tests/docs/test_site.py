@@ -19,6 +19,7 @@ from asynclock.backends import azure, gcs, local, memory, s3
 from asynclock.cli.app import command
 from asynclock.settings import LeaseSettings
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.joins import ViewSpec
 from asynclock.spark.spec.load import _STREAM_KEYS
 from asynclock.spark.spec.model import TableSpec
 from asynclock.spark.spec.spark import SparkSpec
@@ -113,6 +114,7 @@ def test_every_key_of_a_spec_is_in_the_reference(inventory: dict[str, set[str]])
         *(f"{stream}.{name}" for name in _STREAM_KEYS if name != "csv"),
         *(f"{stream}.csv.{field.name}" for field in fields(CsvDialect)),
         *(f"services.{key}" for key in _service_keys()),
+        *(f"views.NAME.{field.name}" for field in fields(ViewSpec) if field.name != "name"),
     }
 
     assert inventory["std:confval"] == expected

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.errors import LockChangedError
 from asynclock.hudi import hoodie
 from asynclock.spark.hudi.guard import guard_properties
 from asynclock.spark.hudi.timeline import Timeline
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from asynclock import sync
     from asynclock.spark.report import RunReport
     from asynclock.spark.spec.model import Spec
 
@@ -159,15 +161,6 @@ def asynclock(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def slowly(frame: DataFrame, milliseconds: int = 20) -> DataFrame:
-    """The frame, which takes so long for each of its rows."""
-    sleep = f"java_method('java.lang.Thread', 'sleep', {milliseconds}L + 0 * monotonically_increasing_id())"
-    first, *others = frame.columns
-    slow = frame.selectExpr(f"{sleep} AS slept", *frame.columns)
-    # What the method returns is text for Spark, also where it returns nothing.
-    return slow.selectExpr(f"IF(slept = 'never', NULL, {first}) AS {first}", *others)
-
-
 def waiting(frame: DataFrame, gate: Path) -> DataFrame:
     """The frame, whose rows wait until the file ``gate`` exists."""
     path = str(gate)
@@ -212,6 +205,16 @@ def two_streams(folder: Path, spark: SparkSession) -> Pipeline:
     made.deliver("a", *({"k": f"N{i}", "at": 10, "x": i, "note": "streamed"} for i in range(4)))
     made.deliver("b", {"k": "N0", "seen": "2024-05-01T12:00:00Z", "y": 0.5})
     return made
+
+
+def break_whatever_is_renewed(lock: sync.Lock) -> None:
+    """Break a lock, also where its holder renews between the look and the write."""
+    while True:
+        try:
+            lock.break_lock(lock.status(), force=True)
+        except LockChangedError:
+            continue
+        return
 
 
 def wait_for(condition: Callable[[], Any]) -> None:

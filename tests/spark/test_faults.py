@@ -27,7 +27,7 @@ from asynclock.spark.writer import splice
 from asynclock.spark.writer.reservation import acquire_until
 from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.streams import run
-from tests.spark.pipeline_kit import Background, Pipeline, wait_for
+from tests.spark.pipeline_kit import Background, Pipeline, break_whatever_is_renewed, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -259,8 +259,7 @@ def test_a_wait_for_the_next_attempt_ends_at_once(
         running.result()
     else:
         with sync.connect(spec.locks.url, settings=spec.locks.settings) as client:
-            lock = client.lock("stream/a")
-            lock.break_lock(lock.status(), force=True)
+            break_whatever_is_renewed(client.lock("stream/a"))
         with pytest.raises(LeaseLostError):
             running.result()
 

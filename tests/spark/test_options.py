@@ -79,7 +79,7 @@ def test_an_existing_table_keeps_its_name() -> None:
     """A table whose folder was renamed is still the same table to Hudi."""
     spec = table_spec("file:///data/new-name")
 
-    assert write_options(spec)[hoodie.TABLE_NAME] == "new_name"
+    assert write_options(spec)[hoodie.TABLE_NAME] == "new_name_splice"
     assert write_options(spec, name="old")[hoodie.TABLE_NAME] == "old"
 
 

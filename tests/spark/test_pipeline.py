@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import sync
-from asynclock.errors import ConfigError, LeaseLostError, LockChangedError, SpecError
+from asynclock.errors import ConfigError, LeaseLostError, SpecError
 from asynclock.spark import cancel
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.hudi.options import write_options
@@ -28,7 +28,7 @@ from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer import stream_writer
 from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.streams import run
-from tests.spark.pipeline_kit import Background, Pipeline, wait_for
+from tests.spark.pipeline_kit import Background, Pipeline, break_whatever_is_renewed, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -223,16 +223,6 @@ def test_a_table_that_is_being_created_is_not_there_yet(pipeline: Pipeline) -> N
     (folder / "hoodie.properties").touch()
 
     assert not Timeline(pipeline.spark, spec.table.path).exists()
-
-
-def break_whatever_is_renewed(lock: sync.Lock) -> None:
-    """Break a lock, also where its holder renews between the look and the write."""
-    while True:
-        try:
-            lock.break_lock(lock.status(), force=True)
-        except LockChangedError:
-            continue
-        return
 
 
 def test_lost_lease_cancels_the_batch_and_ends_the_run(pipeline: Pipeline) -> None:

@@ -128,6 +128,40 @@ def test_a_repair_that_dies_is_finished_by_the_next_one(
     assert not (pipeline.folder / "table" / ".hoodie" / "asynclock-repair").exists()
 
 
+def test_no_sql_while_a_repair_is_interrupted(
+    pipeline: Pipeline, spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that is deleted meanwhile would come back with the rows that the repair has still to append."""
+    spark = pipeline.spark
+    register(spec, spark, name="mended")
+    write_plainly(pipeline, spec, "('N0', 'N0', 11, 100)")
+
+    def die(*_: object) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as dying:
+        dying.setattr(_Repair, "_append", die)
+        with pytest.raises(InterruptedError):
+            repair(spec, spark=spark)
+    try:
+        for statement in (
+            "DELETE FROM mended_stored WHERE k = 'N0'",
+            "DELETE FROM mended_stored",
+            "UPDATE mended_stored SET a__x = 1 WHERE k = 'N1'",
+            "INSERT INTO mended_stored (k, a__ts, a__x) VALUES ('N7', 12, 1)",
+        ):
+            with pytest.raises(Exception, match="asynclock pipeline repair SPEC"):
+                spark.sql(statement)
+        repair(spec, spark=spark)
+        assert rows(spec, spark)[0] == ("N0", 11, 100, 0.5)
+
+        spark.sql("DELETE FROM mended_stored WHERE k = 'N0'")
+        assert "N0" not in {row[0] for row in rows(spec, spark)}
+    finally:
+        spark.sql("DROP VIEW IF EXISTS mended")
+        spark.sql("DROP TABLE IF EXISTS mended_stored")
+
+
 def test_a_spec_of_another_table_puts_no_guard_into_this_one(pipeline: Pipeline, spec: Spec) -> None:
     """With another number of buckets its guard would send the rows of every statement astray."""
     pipeline.unguard(spec)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrameWriter
 
 from asynclock import sync
-from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError, LockChangedError
+from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.hudi.options import cleaning_options
 from asynclock.spark.reader.snapshot import read
@@ -22,7 +22,15 @@ from asynclock.spark.writer import reservation as reservation_module
 from asynclock.spark.writer.reservation import Gate, Reservation, reserve
 from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.stream_writer import StreamWriter
-from tests.spark.pipeline_kit import DEADLINE, Background, Pipeline, asynclock, slowly, wait_for
+from tests.spark.pipeline_kit import (
+    DEADLINE,
+    Background,
+    Pipeline,
+    asynclock,
+    break_whatever_is_renewed,
+    wait_for,
+    waiting,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -302,8 +310,8 @@ def test_a_write_under_the_own_reservation_is_refused(pipeline: Pipeline) -> Non
 def test_a_write_that_loses_its_lease_is_cancelled(pipeline: Pipeline) -> None:
     """``Splice.write`` under a lease of its own cancels its jobs when that is lost, and commits nothing."""
     spec = pipeline.spec({"validity = 5.0": "validity = 2.0"})
-    slow = slowly(pipeline.spark.range(100_000).selectExpr("'N1' AS k", "id AS at", "1 AS x", "'' AS note"))
-    writing = Background(lambda: Splice(spec, pipeline.spark).write(slow, "a"))
+    gate = pipeline.folder / "gate"
+    writing = Background(lambda: Splice(spec, pipeline.spark).write(waiting(events(pipeline, 1), gate), "a"))
     tracker = pipeline.spark.sparkContext.statusTracker()
     wait_for(tracker.getActiveJobsIds)
 
@@ -314,6 +322,7 @@ def test_a_write_that_loses_its_lease_is_cancelled(pipeline: Pipeline) -> None:
 
     assert not pipeline.timeline(spec).commits
     wait_for(lambda: not tracker.getActiveJobsIds())
+    gate.touch()  # ends the tasks, which outlive their job
 
 
 def test_the_command_runs_cmd_under_the_reservation(pipeline: Pipeline) -> None:
@@ -335,16 +344,6 @@ def test_the_command_runs_cmd_under_the_reservation(pipeline: Pipeline) -> None:
 
     assert (done.returncode, done.stdout) == (75, "")
     assert "reservation/table" in done.stderr
-
-
-def break_whatever_is_renewed(lock: sync.Lock) -> None:
-    """Break a lock, also where its holder renews between the look and the write."""
-    while True:
-        try:
-            lock.break_lock(lock.status(), force=True)
-        except LockChangedError:
-            continue
-        return
 
 
 def events(pipeline: Pipeline, *ats: int) -> DataFrame:

@@ -19,6 +19,7 @@ from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.sql import ddl
 from asynclock.spark.services.leaders import run_services
+from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.splice import Splice
 from tests.cli.command import COMMAND
 from tests.spark.pipeline_kit import Pipeline, two_streams
@@ -566,6 +567,54 @@ def test_a_view_is_not_named_like_the_table_itself(tmp_path: Path, spark: SparkS
         register(spec, spark, name="table_splice")
 
     assert read(spec, spark).count() == 4
+
+
+VIEWS = """
+[views.both]
+join = "inner"
+[views.of_a]
+join = "left"
+[views.of_b]
+join = "right"
+[views.any]
+[views.first]
+top = { n = 2, by = "x", per = ["note"] }
+[views.least]
+streams = ["a"]
+top = { n = 1, by = "at", ascending = true }
+"""
+
+
+def test_the_views_of_a_spec_are_joins_of_its_streams(tmp_path: Path, spark: SparkSession) -> None:
+    """They show what Spark's own joins of the streams by the key show, and the first rows of each group."""
+    made = two_streams(tmp_path / "ab", spark)
+    made.deliver("b", {"k": "N1", "deleted": True, "seen": "2024-05-01T12:00:00Z"})
+    made.deliver("b", {"k": "N8", "seen": "2024-05-01T12:00:00Z", "y": 8.0})
+    spec = made.spec()
+    spec.path.write_text(spec.path.read_text() + VIEWS)
+    spec = load_spec(spec.path)
+    made.run(spec)
+    try:
+        register(spec, spark, name="trips")
+        rows = {name: spark.table(f"trips_{name}").orderBy("k") for name in ("both", "of_a", "of_b", "any")}
+        a = spark.createDataFrame([(f"N{i}", i) for i in range(4)], "k string, x int")
+        b = spark.createDataFrame([("N0", 0.5), ("N8", 8.0)], "k string, y double")
+        for name, how in (("both", "inner"), ("of_a", "left"), ("of_b", "right"), ("any", "full")):
+            joined = a.join(b, "k", how).orderBy("k").collect()
+            assert rows[name].select("k", "x", "y").collect() == joined, name
+
+        assert rows["any"].columns == spark.table("trips").columns
+        first = spark.table("trips_first").collect()
+        assert sorted((row.note, row.k) for row in first if row.note) == [
+            ("streamed", "N2"),
+            ("streamed", "N3"),
+        ]
+        assert [(row.k, row.at) for row in spark.table("trips_least").collect()] == [("N0", 10)]
+        assert spark.table("trips_least").columns == ["k", "at", "x", "note"]
+    finally:
+        for view in ("", *(f"_{view.name}" for view in spec.views)):
+            spark.sql(f"DROP VIEW IF EXISTS trips{view}")
+        spark.sql("DROP TABLE IF EXISTS trips_stored")
 
 
 def test_the_command_prints_the_statements(pipeline: Pipeline, spec: Spec) -> None:

@@ -21,7 +21,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from asynclock.spark.errors import ClusteringPlanError, StrayFilesError
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.columns import Stored, stored_columns, union
-from asynclock.spark.hudi.instants import CLUSTERING, METADATA_PREFIX, WRITES, BatchCommit, Instant
+from asynclock.spark.hudi.instants import CLUSTERING, DELETES, METADATA_PREFIX, WRITES, BatchCommit, Instant
 from asynclock.spark.hudi.ranges import Ranges
 
 if TYPE_CHECKING:
@@ -317,10 +317,11 @@ class Timeline:
             self._view[column] = min(self._view.get(column, (completed, name)), (completed, name))
         if commit.locks and (self._locked is None or completed > self._locked.completed):
             self._locked = commit
-        query = self._queries.setdefault(commit.stream, {}).setdefault(commit.query_id, _Query())
-        query.batches.add(commit.batch_id)
-        if query.last is None or completed > query.last.completed:
-            query.last = commit
+        if commit.stream != DELETES:  # each of those has a query of its own, which nothing asks for
+            query = self._queries.setdefault(commit.stream, {}).setdefault(commit.query_id, _Query())
+            query.batches.add(commit.batch_id)
+            if query.last is None or completed > query.last.completed:
+                query.last = commit
 
     def _active(self, meta: Any, commits: Any) -> Iterator[tuple[str, str, Mapping[str, str]]]:  # noqa: ANN401
         """Yield request, completion and metadata of the completed commits of an active timeline."""

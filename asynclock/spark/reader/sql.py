@@ -1,4 +1,4 @@
-"""Put a splice table into Spark's catalog: a view to read, and the stored table to change."""
+"""Put a splice table into Spark's catalog: views to read, and the stored table to change."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from asynclock.spark.hudi.options.table import folder_name
 from asynclock.spark.hudi.session import SQL_EXTENSION
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import unread
+from asynclock.spark.spec.joins import ViewSpec
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import ORDERING, TOMBSTONE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Iterator
 
     from pyspark.sql import SparkSession
 
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 STORED: Final = "_stored"
+_RANK: Final = "_asynclock_rank"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _ENCODED: Final = re.compile(r"""[\s%<>\[\]{}|\\^`"#?]""")
@@ -41,9 +43,10 @@ _NOT_STATED: Final = frozenset({
 def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> None:
     """Put the table into the catalog of the session, in its current database.
 
-    The view ``<name>`` has the rows and names of :func:`~asynclock.spark.read`. The table ``<name>_stored``
-    has the physical columns; INSERT, UPDATE, MERGE and DELETE of it append to the logs and are merged like a
-    stream's events, beside running streams. After a change of the spec register it again.
+    The view ``<name>`` has the rows and names of :func:`~asynclock.spark.read`, and each of the spec's views
+    is ``<name>_<its name>``. The table ``<name>_stored`` has the physical columns; INSERT, UPDATE, MERGE and
+    DELETE of it append to the logs and are merged like a stream's events, beside running streams. After a
+    change of the spec register it again.
 
     Args:
         spec: The table and its streams.
@@ -80,17 +83,18 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
     stored = view + STORED
     if spark.catalog.tableExists(stored):
         _refuse_another(spec, spark, stored)
-    if spark.catalog.tableExists(view) and f"`{stored}`" not in _described(spark, view, "View Text"):
-        reason = "the catalog has something else of this name; choose another name"
-        raise ConfigError(setting="name", value=view, reason=reason)
-    create_table, create_view = ddl(spec, name=name, columns=timeline.columns().keys())
+    for shown in (view, *(f"{view}_{joined.name}" for joined in spec.views)):
+        if spark.catalog.tableExists(shown) and f"`{stored}`" not in _described(spark, shown, "View Text"):
+            reason = "the catalog has something else of this name; choose another name"
+            raise ConfigError(setting="name", value=shown, reason=reason)
+    statements = ddl(spec, name=name, columns=timeline.columns().keys())
     spark.sql(f"DROP TABLE IF EXISTS `{stored}`")  # the catalog keeps columns and options; the data stays
-    spark.sql(create_table)
-    spark.sql(create_view)
+    for statement in statements:
+        spark.sql(statement)
 
 
-def ddl(spec: Spec, *, name: str | None = None, columns: Collection[str] | None = None) -> tuple[str, str]:
-    """Return the statements that put the table and the view into a catalog.
+def ddl(spec: Spec, *, name: str | None = None, columns: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return the statements that put the table, its view and the spec's views into a catalog, in this order.
 
     Args:
         spec: The table and its streams.
@@ -123,10 +127,15 @@ def ddl(spec: Spec, *, name: str | None = None, columns: Collection[str] | None 
         f"LOCATION {_literal(spec.table.path)}"
     )
     present = spec.physical_types().keys() if columns is None else columns
-    shown = ",\n".join(f"  {column}" for column in _view_columns(spec, present))
-    alive = " OR ".join(_alive(stream, present) for stream in spec.streams)
-    create_view = f"CREATE OR REPLACE VIEW `{view}` AS SELECT\n{shown}\nFROM `{view}{STORED}`\nWHERE {alive}"
-    return create_table, create_view
+    view_of_all = ViewSpec(name="all", streams=tuple(stream.name for stream in spec.streams))
+    return (
+        create_table,
+        f"CREATE OR REPLACE VIEW `{view}` AS {_select(spec, view_of_all, present, f'{view}{STORED}')}",
+        *(
+            f"CREATE OR REPLACE VIEW `{view}_{one.name}` AS {_select(spec, one, present, f'{view}{STORED}')}"
+            for one in spec.views
+        ),
+    )
 
 
 def _view_name(spec: Spec, name: str | None) -> str:
@@ -137,17 +146,39 @@ def _view_name(spec: Spec, name: str | None) -> str:
     return view
 
 
-def _view_columns(spec: Spec, present: Collection[str]) -> list[str]:
+def _select(spec: Spec, view: ViewSpec, present: Collection[str], stored: str) -> str:
+    """Return the query of a view, which joins its streams over the key: the table is their full join."""
+    streams = [spec.stream(name) for name in view.streams]
+    columns = dict(_view_columns(spec, streams, present))
+    alive = [_alive(stream, present) for stream in streams]
+    rows = {"full": " OR ".join(alive), "inner": " AND ".join(alive), "left": alive[0], "right": alive[-1]}
+    shown = [f"  {value} AS `{name}`" for name, value in columns.items()]
+    if view.top is not None:
+        # By their values, because the alias of a column may be the name of another one in the table.
+        groups = ", ".join(columns[name] for name in view.top.per)
+        first = f"{columns[view.top.by]} {'ASC' if view.top.ascending else 'DESC'} NULLS LAST"
+        order = ", ".join([first, *(f"`{name}`" for name in spec.table.shared_columns)])
+        window = f"OVER ({f'PARTITION BY {groups} ' if groups else ''}ORDER BY {order})"
+        shown.append(f"  row_number() {window} AS {_RANK}")
+    select = "SELECT\n" + ",\n".join(shown) + f"\nFROM `{stored}`\nWHERE {rows[view.join]}"
+    if view.top is None:
+        return select
+    names = ", ".join(f"`{name}`" for name in columns)
+    return f"SELECT {names} FROM (\n{select}\n)\nWHERE {_RANK} <= {view.top.n}"  # noqa: S608  checked names
+
+
+def _view_columns(
+    spec: Spec, streams: Iterable[StreamSpec], present: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the names of a view's columns and their values as SQL."""
     types = spec.physical_types()
     names = spec.view_names()
-    columns = [f"`{name}`" for name in spec.table.shared_columns]
-    for stream in spec.streams:
+    yield from ((name, f"`{name}`") for name in spec.table.shared_columns)
+    for stream in streams:
         for physical in map(stream.physical, stream.owned(spec.table)):
-            if physical not in names:
-                continue
-            value = f"`{physical}`" if physical in present else f"CAST(NULL AS {types[physical]})"
-            columns.append(f"CASE WHEN {_alive(stream, present)} THEN {value} END AS `{names[physical]}`")
-    return columns
+            if physical in names:
+                value = f"`{physical}`" if physical in present else f"CAST(NULL AS {types[physical]})"
+                yield names[physical], f"CASE WHEN {_alive(stream, present)} THEN {value} END"
 
 
 def _alive(stream: StreamSpec, present: Collection[str]) -> str:

@@ -18,6 +18,7 @@ from asynclock.settings import LeaseSettings
 from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.environment import FromEnvironment, from_environment
+from asynclock.spark.spec.joins import TopRows, ViewSpec
 from asynclock.spark.spec.kinds import DEFAULTS
 from asynclock.spark.spec.locks import LocksSpec
 from asynclock.spark.spec.model import (
@@ -26,16 +27,17 @@ from asynclock.spark.spec.model import (
     Spec,
     StreamSpec,
     TableSpec,
-    check_stream_name,
 )
 from asynclock.spark.spec.place import beside
 from asynclock.spark.spec.services import ServicesSpec
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import Keys, Section, SpecFile, unknown_name
+from asynclock.spark.spec.view import check_stream_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from asynclock.spark.spec.joins import Join
     from asynclock.spark.spec.kinds import Concurrency, Markers, Merge, TableKind, TableType
     from asynclock.spark.spec.model import BadRowPolicy
     from asynclock.spark.spec.services import ServicesMode
@@ -66,7 +68,7 @@ def load_spec(path: str | Path) -> Spec:
 
 def parse_spec(file: SpecFile) -> Spec:
     """Check the text of a spec; see ``load_spec``."""
-    root = file.root(("table", "locks", "services", "streams", "spark"))
+    root = file.root(("table", "locks", "services", "streams", "views", "spark"))
     streams = root.section("streams")
     folder = file.path.parent
     with file.locating():
@@ -78,6 +80,7 @@ def parse_spec(file: SpecFile) -> Spec:
             services=_read_services(root, table),
             spark=_read_spark(root),
             streams=tuple(_read_stream(streams, name, folder, table) for name in streams.values),
+            views=tuple(_read_views(root, tuple(streams.values))),
         )
     for stream in spec.streams:
         if problem := missing_source(stream.source):
@@ -268,6 +271,32 @@ def _read_stream(streams: Section, name: str, folder: Path, table: TableSpec) ->
             as_={key: renamed.required(key, str) for key in renamed.values},
             whole_rows=table.kind == "plain",
         )
+
+
+def _read_views(root: Section, streams: tuple[str, ...]) -> Iterator[ViewSpec]:
+    views = root.section("views")
+    for name in views.values:
+        section = views.section(name, ("streams", "join", "top"))
+        top = section.section("top", [field.name for field in fields(TopRows)])
+        with section.locating("top"):
+            first = (
+                TopRows(
+                    n=top.required("n", int),
+                    by=top.required("by", str),
+                    per=top.names("per") or (),
+                    ascending=top.value("ascending", bool, TopRows.ascending),
+                )
+                if "top" in section.values
+                else None
+            )
+        named = section.names("streams")
+        with section.locating():
+            yield ViewSpec(
+                name=name,
+                streams=streams if named is None else named,
+                join=cast("Join", section.value("join", str, ViewSpec.join)),
+                top=first,
+            )
 
 
 def _read_format(stream: Section, source: str) -> SourceFormat:

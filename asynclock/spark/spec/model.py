@@ -15,12 +15,13 @@ from asynclock.backends._url import refuse_credentials
 from asynclock.errors import ConfigError
 from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.joins import ViewSpec, check_views
 from asynclock.spark.spec.kinds import CHOICES, check_combination, check_whole_rows
 from asynclock.spark.spec.place import beside
 from asynclock.spark.spec.services import ServicesSpec, check_at_least
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
-from asynclock.spark.spec.view import COLUMN_NAME, check_renamed, view_names
+from asynclock.spark.spec.view import COLUMN_NAME, check_renamed, check_stream_name, view_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,7 +41,6 @@ KEY_TYPES: Final = ("string", "int", "bigint", "date")
 TOMBSTONE: Final = "deleted"
 ORDERING: Final = "ts"
 
-_STREAM_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 URL: Final = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 
 
@@ -219,6 +219,7 @@ class Spec:
 
     Attributes:
         path: The spec's file; relative paths in the spec start from its folder.
+        views: Joins of the streams, which a registration puts into the catalog.
     """
 
     path: Path
@@ -227,6 +228,7 @@ class Spec:
     services: ServicesSpec
     streams: tuple[StreamSpec, ...]
     spark: SparkSpec = field(default_factory=SparkSpec)
+    views: tuple[ViewSpec, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.streams:
@@ -236,7 +238,7 @@ class Spec:
         self._check_owners()
         if self.table.kind == "plain":
             self._check_rows()
-        self.view_names()
+        self._check_views()
         self._check_services()
 
     def stream(self, name: str) -> StreamSpec:
@@ -333,6 +335,14 @@ class Spec:
             buckets=self.table.buckets,
         )
 
+    def _check_views(self) -> None:
+        names = self.view_names()
+        columns = {
+            stream.name: [names.get(stream.physical(column), "") for column in stream.owned(self.table)]
+            for stream in self.streams
+        }
+        check_views(self.views, columns, self.table.shared_columns, self.table.kind)
+
     def _check_services(self) -> None:
         columns = [stream.physical(column) for stream in self.streams for column in stream.owned(self.table)]
         try:
@@ -359,17 +369,6 @@ class Spec:
                 if name in self.table.shared_columns:
                     reason = "a key or partition column keeps its name in the view; drop it from as"
                     raise _wrong(f"streams.{stream.name}.as.{name}", stream.as_[name], reason)
-
-
-def check_stream_name(name: str) -> None:
-    """Refuse a stream name that would make the names of physical columns ambiguous.
-
-    Raises:
-        ConfigError: The name is refused; the setting is empty, for the caller to fill in.
-    """
-    if not _STREAM_NAME.fullmatch(name) or "__" in name or name.endswith("_"):
-        reason = "stream names are a-z, 0-9 and single inner _, the first a letter; rename the stream"
-        raise _wrong("", name, reason)
 
 
 def _check_shared_column(setting: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The names that the columns of the streams have in the view."""
+"""The names of streams, and those that their columns have in the view."""
 
 from __future__ import annotations
 
@@ -12,10 +12,22 @@ from asynclock.spark.spec.toml import unknown_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+_STREAM_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 COLUMN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 OwnColumn = tuple[str, str]
 """A stream and one of its columns."""
+
+
+def check_stream_name(name: str) -> None:
+    """Refuse a stream name that would make the names of physical columns ambiguous.
+
+    Raises:
+        ConfigError: The name is refused; the setting is empty, for the caller to fill in.
+    """
+    if not _STREAM_NAME.fullmatch(name) or "__" in name or name.endswith("_"):
+        reason = "stream names are a-z, 0-9 and single inner _, the first a letter; rename the stream"
+        raise ConfigError(setting="", value=name, reason=reason)
 
 
 def check_renamed(renamed: Mapping[str, str], columns: Iterable[str]) -> None:

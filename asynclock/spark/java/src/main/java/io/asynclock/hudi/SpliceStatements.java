@@ -8,6 +8,8 @@ import static org.apache.spark.sql.functions.lit;
 import static org.apache.spark.sql.functions.raise_error;
 import static org.apache.spark.sql.functions.when;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -16,6 +18,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.stream.Collectors;
+import org.apache.hadoop.fs.Path;
 import org.apache.hudi.common.table.HoodieTableConfig;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.Column;
@@ -32,6 +35,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.LeftOuter$;
 import org.apache.spark.sql.catalyst.plans.logical.Assignment;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.DropTable;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.InsertAction;
@@ -73,6 +77,8 @@ import scala.collection.immutable.Map$;
  */
 final class SpliceStatements extends Rule<LogicalPlan> {
 
+  /** Where a repair keeps rows while it moves them, as asynclock/spark/hudi/timeline.py says. */
+  private static final String REPAIR_COPY = ".hoodie/asynclock-repair";
   private static final String MATCHED = "_asynclock_matched";
   private static final String STREAMS_DO_IT =
       "Nothing was changed. Change the spec of the pipeline instead, from which its streams and services work.";
@@ -94,12 +100,25 @@ final class SpliceStatements extends Rule<LogicalPlan> {
     if (plan instanceof MergeIntoTable && plan.resolved()) {
       return merge((MergeIntoTable) plan);
     }
+    if (plan instanceof DeleteFromTable && plan.resolved()) {
+      changed(((DeleteFromTable) plan).table());
+    }
     refuse(plan);
     return plan;
   }
 
+  /** The splice table that a statement changes; null if it is none. */
+  private Table changed(LogicalPlan relation) {
+    Table table = Table.of(session, relation);
+    if (table != null && table.isHalfRepaired()) {
+      throw refused("A repair of the splice table " + table.name + " was interrupted and has rows still to append."
+          + " Nothing was changed. Finish it first: asynclock pipeline repair SPEC.");
+    }
+    return table;
+  }
+
   private LogicalPlan insert(InsertIntoHoodieTableCommand insert) {
-    Table table = Table.of(session, insert.logicalRelation());
+    Table table = changed(insert.logicalRelation());
     if (table == null) {
       return insert;
     }
@@ -115,7 +134,7 @@ final class SpliceStatements extends Rule<LogicalPlan> {
   }
 
   private LogicalPlan update(UpdateTable update) {
-    Table table = Table.of(session, update.table());
+    Table table = changed(update.table());
     if (table == null) {
       return update;
     }
@@ -127,7 +146,7 @@ final class SpliceStatements extends Rule<LogicalPlan> {
   }
 
   private LogicalPlan merge(MergeIntoTable merge) {
-    Table table = Table.of(session, merge.targetTable());
+    Table table = changed(merge.targetTable());
     if (table == null) {
       return merge;
     }
@@ -280,6 +299,16 @@ final class SpliceStatements extends Rule<LogicalPlan> {
       HoodieTableConfig config = hudi.tableConfig();
       String key = config.getProps().getString(SpliceKeyGenerator.KEY_COLUMNS, "");
       return key.isEmpty() ? null : new Table(session, hudi, relation, key);
+    }
+
+    /** Whether a repair was interrupted; a key that is deleted now would come back with its rows. */
+    boolean isHalfRepaired() {
+      Path copy = new Path(hudi.tableLocation(), REPAIR_COPY);
+      try {
+        return copy.getFileSystem(session.sessionState().newHadoopConf()).exists(copy);
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      }
     }
 
     /** The record key, encoded as asynclock/spark/spec/keys.py does. */

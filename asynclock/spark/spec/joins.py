@@ -1,0 +1,103 @@
+"""Views that join some of the streams, and show the first rows of each group."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from asynclock.errors import ConfigError
+from asynclock.spark.spec.toml import unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+Join = Literal["full", "inner", "left", "right"]
+
+_JOINS: Final = get_args(Join)
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
+_TAKEN: Final = frozenset({"stored", "splice"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopRows:
+    """The rows of each group that come first.
+
+    Attributes:
+        n: Rows of a group.
+        by: The column of the view whose greatest values come first; rows without one come last.
+        per: The columns of the view whose values make a group; none: all rows are one group.
+        ascending: The least values come first instead.
+    """
+
+    n: int
+    by: str
+    per: tuple[str, ...] = ()
+    ascending: bool = False
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ConfigError(setting="n", value=self.n, reason="must be a whole number, 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewSpec:
+    """A join of streams over the key, read from the wide table.
+
+    Attributes:
+        name: Its name in the catalog is ``<name of the table's view>_<name>``.
+        streams: The streams, in the order of the join.
+        join: Which rows are shown: ``full``: those with an event of any of the streams; ``inner``: of all of
+            them; ``left``: of the first one; ``right``: of the last one.
+        top: Show only some rows of each group; None: all.
+    """
+
+    name: str
+    streams: tuple[str, ...]
+    join: Join = "full"
+    top: TopRows | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            reason = "names of views are a-z, 0-9 and _, the first a letter; rename the view"
+            raise ConfigError(setting="", value=self.name, reason=reason)
+        if self.name in _TAKEN:
+            raise ConfigError(setting="", value=self.name, reason="the table has this name; rename the view")
+        if self.join not in _JOINS:
+            raise ConfigError(setting="join", value=self.join, reason=unknown_name(self.join, _JOINS))
+        if len(set(self.streams)) < len(self.streams) or not self.streams:
+            reason = "name at least one stream, and each once"
+            raise ConfigError(setting="streams", value=list(self.streams), reason=reason)
+
+
+def check_views(
+    views: Iterable[ViewSpec], columns: Mapping[str, Collection[str]], shared: Collection[str], kind: str
+) -> None:
+    """Refuse views of streams and columns that the table does not have.
+
+    Args:
+        views: The views.
+        columns: The names in the view of each stream's columns, by the stream.
+        shared: The key and partition columns.
+        kind: The kind of the table.
+
+    Raises:
+        ConfigError: A stream or a column is unknown, or the table has no streams to join.
+    """
+    for view in views:
+        setting = f"views.{view.name}"
+        if kind == "plain":
+            reason = "a plain table has no columns of streams to join; remove the view"
+            raise ConfigError(setting=setting, value=view.name, reason=reason)
+        for stream in view.streams:
+            if stream not in columns:
+                reason = unknown_name(stream, columns)
+                raise ConfigError(setting=f"{setting}.streams", value=stream, reason=reason)
+        if view.top is None:
+            continue
+        known = [*shared, *filter(None, (name for stream in view.streams for name in columns[stream]))]
+        for key, names in (("by", (view.top.by,)), ("per", view.top.per)):
+            for name in names:
+                if name not in known:
+                    reason = unknown_name(name, known)
+                    raise ConfigError(setting=f"{setting}.top.{key}", value=name, reason=reason)
