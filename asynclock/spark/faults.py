@@ -43,11 +43,13 @@ _LASTING: Final = frozenset({
 })  # fmt: skip
 # Spark says only in words that a task failed because its executor, or what it had stored, was lost.
 _LOST: Final = ("ExecutorLostFailure", "FetchFailed(", "MetadataFetchFailedException")
-# Each says that another writer has committed, or is about to, and that nothing of this write can be read.
+# Each says that another writer has committed, or is about to, and that nothing of this write can be read. The
+# last one: it has brought a column, which a further attempt has too.
 _CONFLICTS: Final = (
     "HoodieWriteConflictException",
     "HoodieEarlyConflictDetectionException",
     "HoodieClusteringUpdateException",
+    "MissingSchemaFieldException",
 )
 _SHOWN: Final = 500
 _DEPTH: Final = 50  # causes may form a circle

@@ -309,6 +309,36 @@ def test_late_commit_of_an_old_spec_takes_no_column_away(
     assert raced(new, pipeline) == RACED
 
 
+@pytest.mark.parametrize("work", ["write", "delete"])
+def test_column_that_joins_while_another_writes_costs_it_an_attempt(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    """Hudi refuses what lacks a column of the table; the next attempt has it."""
+    spark = pipeline.spark
+    old = pipeline.spec({STORED: '{ at = "int", x = "int" }'})
+    new = pipeline.spec({STORED: '{ at = "int", x = "int", z = "int" }'})
+    writer, other = Splice(old, spark), Splice(new, spark)
+    writer.write(spark.createDataFrame([("N1", 1, 1)], "k string, at int, x int"), "a")
+    append, others = writer._append, iter(["first"])
+
+    def beaten(*arguments: Any) -> None:  # noqa: ANN401  as the original
+        for _ in others:
+            other.write(spark.createDataFrame([("N2", 1, 2, 3)], "k string, at int, x int, z int"), "a")
+        append(*arguments)
+
+    monkeypatch.setattr(writer, "_append", beaten)
+    if work == "write":
+        assert writer.write(event_of_b(pipeline), "b")
+    else:
+        writer.delete([{"k": "N1"}], stream="a", up_to=5)
+
+    first = {"a__ts": 1, "a__x": 1, "b__ts": 1, "b__y": 0.5}
+    assert stored(new, spark) == {
+        "N1": first if work == "write" else {"a__ts": 5, "a__deleted": True},
+        "N2": {"a__ts": 1, "a__x": 2, "a__z": 3},
+    }
+
+
 def test_change_that_was_killed_before_its_end_is_whole_for_readers_and_services(
     pipeline: Pipeline,
     old: Spec,

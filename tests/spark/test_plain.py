@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import random
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,11 +21,12 @@ from asynclock.spark.services.leaders import run_services
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.conflicts import until_no_conflict
+from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.streams import run
 from tests.spark.pipeline_kit import EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -123,6 +126,23 @@ def merged(merge: str, events: Iterable[Event]) -> dict[str, tuple[Any, ...]]:
     return {key: tuple(row.get(name) for name in NAMES[1:]) for key, row in rows.items()}
 
 
+@contextmanager
+def together() -> Iterator[None]:
+    """Two streams begin their first writes at the same moment."""
+    met = threading.Event()
+    both = threading.Barrier(2, action=met.set)
+    append = Splice._append
+
+    def meet_and_append(splice: Splice, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  as the original
+        if not met.is_set():
+            both.wait()
+        append(splice, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Splice, "_append", meet_and_append)
+        yield
+
+
 @pytest.mark.parametrize(("table", "concurrency"), CASES)
 def test_streams_that_write_the_same_rows_at_the_same_time_lose_nothing(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, table: str, concurrency: str
@@ -150,7 +170,8 @@ def test_streams_that_write_the_same_rows_at_the_same_time_lose_nothing(
             ]
             plain.deliver(stream, *events)
     caplog.set_level(logging.INFO, "asynclock.spark.writer.conflicts")
-    plain.run()
+    with together():
+        plain.run()
 
     assert plain.rows() == plain.expected()
     assert any(

@@ -68,9 +68,8 @@ class Splice:
     """Writes batches of events to the table of a spec.
 
     In a splice table a batch is appended to the logs with the stream's own columns, those of other streams
-    null; Hudi merges where records meet. In a plain table it is an upsert of whole rows, written again after
-    a conflict with another writer. Events with equal ordering values keep their order of arrival, also within
-    a batch.
+    null; Hudi merges where records meet. In a plain table it is an upsert of whole rows. A conflict with
+    another writer costs a further attempt. Events with equal ordering values keep their order of arrival.
     Other drivers may add columns and streams and widen types meanwhile: what the table has is written along.
 
     Not thread-safe: each stream and thread needs its own.
@@ -104,8 +103,7 @@ class Splice:
     def table_id(self) -> str | None:
         """Return the id of the table, or None if nothing is committed yet."""
         self._timeline.refresh()
-        commit = self._timeline.any_commit()
-        return commit.table_id if commit else None
+        return commit.table_id if (commit := self._timeline.any_commit()) else None
 
     def committed(self, stream: str, batch_id: int, *, query_id: str | None = None) -> bool:
         """Return whether that batch is on the timeline, the archived one included."""
@@ -162,8 +160,6 @@ class Splice:
                 # neither would see a commit to compare its number of buckets with.
                 held.enter_context(self._creation(lease, stop))
             query_id = query_id or self._query_id()
-            if self._spec.table.concurrency == "nbcc":
-                return self._write(df, spec, batch_id, query_id, lease, offset=offset)
             write = partial(self._write, df, spec, batch_id, query_id, lease, offset=offset)
             return until_no_conflict(write, lease, f"stream {stream}")
 
@@ -202,33 +198,40 @@ class Splice:
         refuse_if_held(self._spec.table.path)
         frame = key_frame(self._spec, self._spark, keys)
         with working(self._spec, self._spark, DELETE_LOCK, "a delete") as lease:
-            self._check_table()
-            first = self._timeline.any_commit()
-            if first is None:
-                reason = "nothing is committed to the table yet, so there is nothing to delete"
-                raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
-            shared = [f"{self._fit(name)} AS {quoted(name)}" for name in self._spec.table.shared_columns]
+            self._first_commit()
+            shared = (f"{self._fit(name)} AS {quoted(name)}" for name in self._spec.table.shared_columns)
             with deletion.found(frame.selectExpr(*shared)) as (deletes, report):
                 if report.delete_id is not None:
-                    table = self._timeline.columns()
-                    columns = columns_to_delete(self._spec, table)
-                    commit = dataclasses.replace(
-                        first,
-                        stream=DELETES,
-                        query_id=report.delete_id,
-                        batch_id=0,
-                        fencing_token=lease.fencing_token,
-                        owner=lease.owner,
-                        columns=(),
-                        floats=tuple(sorted(floats_among(columns))),
-                        locks=self._spec.locks.url,
-                        view=carried_names(self._spec, self._timeline.view_names()),
-                    )
-                    wide = self._wide(deletes, deletion.values(), columns)
-                    self._append(wide, commit, lease, deletion.options)
-                    if is_behind(table, columns):
-                        declare_columns(self._spec, self._spark, self._timeline)
+                    append = partial(self._append_deletes, deletes, deletion, report.delete_id, lease)
+                    until_no_conflict(append, lease, "a delete")
         return report
+
+    def _append_deletes(self, deletes: DataFrame, deletion: Deletion, query: str, lease: sync.Lease) -> None:
+        first = self._first_commit()
+        columns = columns_to_delete(self._spec, table := self._timeline.columns())
+        commit = dataclasses.replace(
+            first,
+            stream=DELETES,
+            query_id=query,
+            batch_id=0,
+            fencing_token=lease.fencing_token,
+            owner=lease.owner,
+            columns=(),
+            floats=tuple(sorted(floats_among(columns))),
+            locks=self._spec.locks.url,
+            view=carried_names(self._spec, self._timeline.view_names()),
+        )
+        self._append(self._wide(deletes, deletion.values(), columns), commit, lease, deletion.options)
+        if is_behind(table, columns):
+            declare_columns(self._spec, self._spark, self._timeline)
+
+    def _first_commit(self) -> BatchCommit:
+        """Check the table and return one of its commits, since there must be something to delete."""
+        self._check_table()
+        if commit := self._timeline.any_commit():
+            return commit
+        reason = "nothing is committed to the table yet, so there is nothing to delete"
+        raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
 
     @contextlib.contextmanager
     def _creation(self, own: sync.Lease, stop: threading.Event | None) -> Iterator[None]:
@@ -291,9 +294,9 @@ class Splice:
     def _append(
         self, wide: DataFrame, commit: BatchCommit, lease: sync.Lease, more: Mapping[str, str] | None = None
     ) -> None:
-        options = {**self._options(), **commit.metadata(), **(more or {})}
+        write = wide.write.format("hudi").options(**self._options() | commit.metadata() | dict(more or {}))
         lease.check()
-        wide.write.format("hudi").options(**options).mode("append").save(self._spec.table.path)
+        write.mode("append").save(self._spec.table.path)
 
     def _newest(self, df: DataFrame, stream: StreamSpec) -> DataFrame:
         """Return one row per key, with its newest event as the struct ``_GROUP``.
