@@ -6,6 +6,7 @@ SEEDS ?=
 KILLS ?= 200
 CUTS ?= 300
 FILES ?= 20000
+COMMITS ?= 200
 ONLY ?=
 FROM ?=
 COMMIT ?=
@@ -21,7 +22,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation
 
-.PHONY: help demo test test-all jar simulate attack mutants soak-kill soak-cut fuzz-data mutants-data guided restarts proof-numbers bench docs lint lock dist clean
+.PHONY: help demo test test-all jar simulate attack mutants soak-kill soak-cut fuzz-data mutants-data guided changes restarts proof-numbers bench docs lint lock dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
@@ -36,6 +37,7 @@ help:
 	@echo "make fuzz-data [FILES=n] generated source files through a pipeline: no value changed, no row lost"
 	@echo "make mutants-data        mends of the reading taken out one by one, which fuzz-data must find"
 	@echo "make restarts [KILLS=n]  a pipeline under kill -9, restores and schema changes, against an oracle"
+	@echo "make changes [COMMITS=n] a consumer that polls what changed while three streams write, against the view"
 	@echo "make guided              histories bred to reach each branch of the protocol"
 	@echo "make proof-numbers       run all of these, results to docs/proof.md; ONLY=a,b these; FROM=logs [COMMIT=id] none"
 	@echo "make bench [ONLY=name]   benchmarks beside their references"
@@ -78,6 +80,9 @@ mutants-data: $(VENV)/ready $(JAR)
 restarts: KILLS = 40
 restarts: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m tests.laboratory.restarts --kills $(KILLS)
+
+changes: $(VENV)/ready $(JAR)
+	@$(BIN)/python -m tests.laboratory.consumer --commits $(COMMITS)
 
 guided: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.guided

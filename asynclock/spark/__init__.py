@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.errors import BadRowsError as BadRowsError
+from asynclock.spark.errors import ChangesLostError as ChangesLostError
 from asynclock.spark.errors import ClusteringPlanError as ClusteringPlanError
 from asynclock.spark.errors import StrayFilesError as StrayFilesError
 from asynclock.spark.errors import StreamFailedError as StreamFailedError
@@ -25,6 +26,8 @@ from asynclock.spark.spec.model import Spec as Spec
 
 if TYPE_CHECKING:
     from asynclock.spark.hudi.running import session_for as session_for
+    from asynclock.spark.reader.changes import Changes as Changes
+    from asynclock.spark.reader.changes import changes as changes
     from asynclock.spark.reader.snapshot import read as read
     from asynclock.spark.reader.sql import register as register
     from asynclock.spark.reader.validation import validate as validate
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadRowsError",
+    "Changes",
+    "ChangesLostError",
     "ClusteringPlanError",
     "Explanation",
     "Spec",
@@ -47,6 +52,7 @@ __all__ = [
     "StreamFailedError",
     "TableBusyError",
     "UnfinishedRestoreError",
+    "changes",
     "delete_savepoint",
     "explain",
     "load_spec",
@@ -65,7 +71,9 @@ __all__ = [
 ]
 
 _NEEDS_SPARK: Final = {
+    "Changes": "reader.changes",
     "Splice": "writer.splice",
+    "changes": "reader.changes",
     "read": "reader.snapshot",
     "register": "reader.sql",
     "repair": "services.repair",

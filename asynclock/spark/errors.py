@@ -80,6 +80,27 @@ class UnfinishedRestoreError(AsyncLockError):
         )  # fmt: skip
 
 
+class ChangesLostError(AsyncLockError):
+    """What changed in a table since an instant cannot be known any more; nothing was returned.
+
+    A consumer starts anew: it takes all rows of ``changes`` without ``since``, in place of what it has.
+
+    Attributes:
+        path: The table.
+        since: The instant.
+        reason: Why not.
+    """
+
+    _fields = ("path", "since", "reason")
+
+    def __init__(self, *, path: str, since: str, reason: str) -> None:
+        super().__init__(
+            f"what changed in the table {path} since {since} cannot be known any more: {reason}. Start anew "
+            "with since=None, and put its rows in place of those of earlier calls",
+            path=path, since=since, reason=reason,
+        )  # fmt: skip
+
+
 class ClusteringPlanError(AsyncLockError):
     """The table has a clustering plan, with which every write fails; nothing was written.
 

@@ -29,6 +29,8 @@ LINES: Final = {
     "mutants-data": "mutants-data: 24 mutants, 24 found, 0 survived",
     "restarts": "restarts: 40 kills, 3 schema changes, 2 restores, 200 keys x 13 columns compared, "
     "0 differences",
+    "changes": "changes: 200 commits of streams, 20 late, 9 deletes, 170 archived, 30 compactions, 90 polls, "
+    "1500 rows told, 12 of them deleted, 200 keys x 13 columns compared, 0 differences",
 }
 FAILED: Final = (
     "simulate: 25000 histories, 5300000 store operations, 1 violations (seeds 0..24999)",

@@ -135,6 +135,14 @@ PROGRAMS: Final = (
         "make restarts KILLS={n}",
         _DATA,
     ),
+    Program(
+        "changes",
+        "changes",
+        r"(?P<n>\d+) commits of streams, \d+ late, \d+ deletes, \d+ archived, \d+ compactions, \d+ polls, "
+        r"\d+ rows told, \d+ of them deleted, \d+ keys x \d+ columns compared, (?P<bad>\d+) differences",
+        "make changes COMMITS={n}",
+        _DATA,
+    ),
 )
 TARGETS: Final = tuple(dict.fromkeys(program.target for program in PROGRAMS))
 

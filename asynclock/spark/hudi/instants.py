@@ -18,6 +18,7 @@ COMPACTED: Final = "commit"
 CLUSTERING: Final = "clustering"
 CLUSTERED: Final = "replacecommit"
 CLEAN: Final = "clean"
+RESTORE: Final = "restore"
 SAVEPOINT: Final = "savepoint"
 WRITES: Final = frozenset({DELTA_COMMIT, COMPACTED})
 """Actions of a batch: a compaction, which completes as ``commit``, has no batch in its metadata."""

@@ -70,7 +70,7 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return []
-        return sorted(_again(lambda: self._all(meta)), key=lambda commit: commit.completed)
+        return sorted(again(lambda: self._all(meta)), key=lambda commit: commit.completed)
 
     def _all(self, meta: Any) -> list[BatchCommit]:  # noqa: ANN401  py4j objects have no types
         # The archived ones last: what is archived meanwhile is then seen twice instead of never.
@@ -260,7 +260,7 @@ class Timeline:
         """
         meta = self._meta_client()
         if meta is not None:
-            _again(lambda: self._read(meta))
+            again(lambda: self._read(meta))
 
     def _read(self, meta: Any) -> None:  # noqa: ANN401  py4j objects have no types
         active = meta.reloadActiveTimeline()
@@ -387,7 +387,7 @@ def _instant(found: Any) -> Instant:  # noqa: ANN401  py4j
     )
 
 
-def _again(read: Callable[[], _Read]) -> _Read:
+def again(read: Callable[[], _Read]) -> _Read:
     """Read once more if Hudi fails: an instant may be archived between the listing and its reading.
 
     It also stumbles over the temporary file of a manifest that is just being written.

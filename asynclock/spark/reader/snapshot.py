@@ -6,8 +6,11 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.errors import ConfigError
 from asynclock.spark.hudi.columns import is_behind, is_wider
 from asynclock.spark.hudi.fit import check_properties
 from asynclock.spark.hudi.instants import WRITES
@@ -29,7 +32,13 @@ _HUDI_COLUMNS: Final = (
     "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path",
     "_hoodie_file_name",
 )  # fmt: skip
-_NOT_YET: Final = "nothing is committed yet"
+NOT_YET: Final = "nothing is committed yet"
+# What Hudi says when it refuses to read an earlier state, and what that means.
+_REFUSED: Final = {
+    "first incomplete commit": "a write that began before then is still in flight; try again when it has "
+    "ended (the cleaning service ends those of dead writers), or take an earlier instant",
+    "Cleaner cleaned up": "the files of then are cleaned away; take a later instant",
+}
 
 
 def read(spec: Spec, spark: SparkSession) -> DataFrame:
@@ -53,9 +62,19 @@ def read(spec: Spec, spark: SparkSession) -> DataFrame:
     """
     table, timeline = _snapshot(spec, spark, None)
     check_names(spec, timeline.columns(), timeline.view_names())
+    return shown(spec, table)
+
+
+def shown(spec: Spec, table: DataFrame) -> DataFrame:
+    """Return the rows of the view.
+
+    Args:
+        spec: The table and its streams.
+        table: A snapshot.
+    """
     if spec.table.kind == "plain":
-        shown = table.where(_undeleted(spec, TOMBSTONE))
-        return shown.select(*spec.table.shared_columns, *spec.view_names())
+        undeleted = table.where(_undeleted(spec, TOMBSTONE))
+        return undeleted.select(*spec.table.shared_columns, *spec.view_names())
     alive = reduce(or_, (_alive(spec, stream) for stream in spec.streams))
     plain = [F.col(name) for name in spec.table.shared_columns]
     names = spec.view_names()
@@ -87,7 +106,7 @@ def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataF
         raise unread(spec, "there is no table yet")
     # Before its first commit is complete a table has no columns to read.
     if not any(instant.completed and instant.action in WRITES for instant in timeline.instants()):
-        raise unread(spec, "nothing is committed yet")
+        raise unread(spec, NOT_YET)
     timeline.refresh()
     columns = timeline.columns()
     stored = stored_rows(spec, spark, timeline, as_of=as_of)
@@ -95,13 +114,13 @@ def _snapshot(spec: Spec, spark: SparkSession, as_of: str | None) -> tuple[DataF
     if RECORD_KEY not in present:
         raise unread(spec, f"the table is not a {spec.table.kind} table of asynclock")
     check_properties(spec, timeline.properties())
-    shown = []
+    cells = []
     for name, kind in spec.physical_types().items():
         # An older spec shows the wider type that the table has by now.
         if name in columns and is_wider(columns[name].declared, kind):
             kind = columns[name].declared  # noqa: PLW2901
-        shown.append((F.col(name) if name in present else F.lit(None)).cast(kind).alias(name))
-    return stored.select(*shown), timeline
+        cells.append((F.col(name) if name in present else F.lit(None)).cast(kind).alias(name))
+    return stored.select(*cells), timeline
 
 
 def stored_rows(
@@ -142,6 +161,30 @@ def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
         if newest is not None and timeline.newest_completion() == newest:
             return frame, newest
     raise unread(spec, f"{_PINS} times in a row something was committed while the files were listed")
+
+
+def earlier_snapshot(spec: Spec, spark: SparkSession, as_of: str, *, setting: str) -> DataFrame:
+    """Return the snapshot as of an instant.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session with Hudi and the merger.
+        as_of: Completion time of the instant.
+        setting: What the caller calls it.
+
+    Raises:
+        ConfigError: Hudi cannot show it: a write that began before then is in flight, or its files are
+            cleaned away.
+    """
+    try:
+        frame = snapshot(spec, spark, as_of=as_of)
+        frame.inputFiles()
+    except (Py4JJavaError, PySparkException) as error:
+        for what, reason in _REFUSED.items():
+            if what in str(error):
+                raise ConfigError(setting=setting, value=as_of, reason=reason) from error
+        raise
+    return frame
 
 
 def physical_columns(spec: Spec) -> list[str]:

@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
 from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.reader.snapshot import pinned_snapshot, snapshot
+from asynclock.spark.reader.snapshot import earlier_snapshot, pinned_snapshot
 from asynclock.spark.spec.keys import as_stored
 
 if TYPE_CHECKING:
@@ -28,12 +26,6 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import Spec
 
 _INSTANT: Final = re.compile(r"\d{14}(\d{3})?")
-# What Hudi says when it refuses to read an earlier state, and what that means.
-_REFUSED: Final = {
-    "first incomplete commit": "a write that began before then is still in flight; validate again when it "
-    "has ended (the cleaning service ends those of dead writers), or as of an earlier instant",
-    "Cleaner cleaned up": "the files of then are cleaned away; validate as of a later instant",
-}
 
 
 class State:
@@ -118,12 +110,4 @@ class State:
         return not changed.isEmpty()
 
     def _as_of(self, instant: str) -> DataFrame:
-        try:
-            frame = snapshot(self._spec, self._spark, as_of=instant)
-            frame.inputFiles()
-        except (Py4JJavaError, PySparkException) as error:
-            for what, reason in _REFUSED.items():
-                if what in str(error):
-                    raise ConfigError(setting="as_of", value=instant, reason=reason) from error
-            raise
-        return frame
+        return earlier_snapshot(self._spec, self._spark, instant, setting="as_of")

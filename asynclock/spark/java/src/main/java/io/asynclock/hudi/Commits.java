@@ -18,6 +18,7 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.apache.avro.generic.GenericRecord;
 import org.apache.hudi.common.model.HoodieCommitMetadata;
+import org.apache.hudi.common.model.HoodieReplaceCommitMetadata;
 import org.apache.hudi.common.model.HoodieWriteStat;
 import org.apache.hudi.common.table.HoodieTableMetaClient;
 import org.apache.hudi.common.table.timeline.ArchivedTimelineLoader;
@@ -81,17 +82,26 @@ public final class Commits implements Closeable {
     return ACTIONS.contains(entry.get("action").toString());
   }
 
-  private void write(String requested, GenericRecord entry) {
+  /** The metadata of a commit on the archived timeline. */
+  static HoodieCommitMetadata metadata(HoodieTableMetaClient table, String requested, GenericRecord entry)
+      throws IOException {
     ByteBuffer buffer = (ByteBuffer) entry.get("metadata");
     byte[] bytes = new byte[buffer.remaining()];
     buffer.duplicate().get(bytes);
-    String completed = entry.get("completionTime").toString();
+    String action = entry.get("action").toString();
     HoodieInstant instant = table.getInstantGenerator().createNewInstant(
-        HoodieInstant.State.COMPLETED, entry.get("action").toString(), requested, completed);
+        HoodieInstant.State.COMPLETED, action, requested, entry.get("completionTime").toString());
+    Class<? extends HoodieCommitMetadata> kind =
+        HoodieTimeline.REPLACE_COMMIT_ACTION.equals(action)
+            ? HoodieReplaceCommitMetadata.class
+            : HoodieCommitMetadata.class;
+    return table.getCommitMetadataSerDe().deserialize(
+        instant, new ByteArrayInputStream(bytes), () -> bytes.length == 0, kind);
+  }
+
+  private void write(String requested, GenericRecord entry) {
     try {
-      HoodieCommitMetadata metadata = table.getCommitMetadataSerDe().deserialize(
-          instant, new ByteArrayInputStream(bytes), () -> bytes.length == 0, HoodieCommitMetadata.class);
-      write(requested, completed, metadata);
+      write(requested, entry.get("completionTime").toString(), metadata(table, requested, entry));
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }

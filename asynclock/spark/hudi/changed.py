@@ -1,0 +1,151 @@
+"""The files that the commits of a range of completion times have written."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from asynclock.spark.hadoop import HadoopFiles
+from asynclock.spark.hudi.timeline import again
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+_MOVES: Final = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
+"""Operations that write rows again and change none."""
+_WRITES: Final = frozenset(
+    {"UPSERT", "UPSERT_PREPPED", "INSERT", "INSERT_PREPPED", "BULK_INSERT", "BULK_INSERT_PREPPED", "DELETE",
+     "DELETE_PREPPED"}
+)  # fmt: skip
+_NONE: Final = frozenset({None, "", "null"})
+"""What the first version of a base file has for the one before it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangedFile:
+    """A file whose keys tell what has changed.
+
+    Attributes:
+        path: The file.
+        role: ``log``: all its keys count, those of deletes too. ``base``: those of the rows that the commits
+            wrote. ``before`` and ``after``: those that only ``before`` has, which were deleted.
+        group: The file group, within its partition.
+    """
+
+    path: str
+    role: str
+    group: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangedFiles:
+    """What the timeline says of the range.
+
+    Attributes:
+        commits: The request times of the commits that changed rows.
+        files: The files that tell their keys.
+        replaced: A commit that replaced whole files, as INSERT OVERWRITE does; None if none did.
+        missing: A file that is needed and not there any more; None if all are. Others may be missing, too.
+        reached: Whether the timeline, with its archive, has a commit from before the range.
+        restored: Whether a restore has ended after the beginning of the range.
+        restoring: Whether one is under way.
+    """
+
+    commits: tuple[str, ...]
+    files: tuple[ChangedFile, ...]
+    replaced: str | None
+    missing: str | None
+    reached: bool
+    restored: bool
+    restoring: bool
+
+
+def changed_files(spark: SparkSession, table: str, since: str, until: str) -> ChangedFiles:
+    """Return the files of the commits that completed after ``since`` and not after ``until``.
+
+    Commits on the archived timeline count as well.
+
+    Args:
+        spark: A session with Hudi.
+        table: URL of the table.
+        since: A completion time.
+        until: A completion time.
+    """
+    commits, state = again(lambda: _dump(spark, table, since, until))
+    commits = [commit for commit in commits if commit["operation"] not in _MOVES]
+    replaced = next((commit["commit"] for commit in commits if commit["operation"] not in _WRITES), None)
+    written = _Written(spark, table)
+    for commit in commits:
+        written.add(commit["files"])
+    files = written.files()
+    return ChangedFiles(
+        commits=tuple(commit["commit"] for commit in commits),
+        files=tuple(files),
+        replaced=replaced,
+        missing=written.missing,
+        **state,
+    )
+
+
+class _Written:
+    """The files of commits, which are added in the order of completion."""
+
+    def __init__(self, spark: SparkSession, table: str) -> None:
+        self.missing: str | None = None
+        self._spark = spark
+        self._table = table
+        self._logs: list[ChangedFile] = []
+        # The base files of each file group: the newest one is needed, and what was there before the first.
+        self._bases: dict[str, list[dict[str, Any]]] = {}
+
+    def add(self, files: Iterable[dict[str, Any]]) -> None:
+        for file in files:
+            group = f"{file['partition']}/{file['group']}"
+            if file["log"]:
+                self._logs.append(ChangedFile(path=self._below(file["path"]), role="log", group=group))
+            else:
+                self._bases.setdefault(group, []).append(file)
+
+    def files(self) -> list[ChangedFile]:
+        found = list(self._logs)
+        for group, bases in self._bases.items():
+            newest = self._below(bases[-1]["path"])
+            found.append(ChangedFile(path=newest, role="base", group=group))
+            before = bases[0]["previous"]
+            if before not in _NONE and any(base["deletes"] for base in bases):
+                found.append(ChangedFile(path=newest, role="after", group=group))
+                if (path := self._before(bases[0], before)) is not None:
+                    found.append(ChangedFile(path=path, role="before", group=group))
+        return found
+
+    def _before(self, base: dict[str, Any], commit: str) -> str | None:
+        """Return the path of the base file that a commit wrote earlier."""
+        folder = self._below(base["partition"]) if base["partition"] else self._table
+        wanted = re.compile(rf"{re.escape(base['group'])}_.*_{re.escape(commit)}\.[a-z]+")
+        for name in HadoopFiles(self._spark).names(folder):
+            if wanted.fullmatch(name):
+                return f"{folder}/{name}"
+        self.missing = f"{folder}/{base['group']}_*_{commit}.parquet"
+        return None
+
+    def _below(self, path: str) -> str:
+        return f"{self._table.rstrip('/')}/{path}"
+
+
+def _dump(
+    spark: SparkSession, table: str, since: str, until: str
+) -> tuple[list[dict[str, Any]], dict[str, bool]]:
+    """Return the commits in the order of completion, and what is said of the whole timeline."""
+    java: Any = spark._jvm.io.asynclock.hudi.ChangedFiles  # noqa: SLF001  the only way to Hudi's classes
+    with tempfile.TemporaryDirectory(prefix="asynclock-changes-") as folder:
+        file = Path(folder) / "commits"
+        java.write(spark._jsc.hadoopConfiguration(), table, since, until, str(file))  # noqa: SLF001
+        *lines, last = file.read_text(encoding="utf-8").splitlines()
+    commits = {commit["commit"]: commit for commit in map(json.loads, lines)}
+    return sorted(commits.values(), key=lambda commit: str(commit["completed"])), json.loads(last)
