@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 class LockEngine:
     """One lock of one client: its waiters, what is known of its object, and the lock that is held."""
 
+    _bodies: WeakKeyDictionary[object, ReferenceType[Lease]] | None = None
+
     def __init__(self, *, name: str, url: str, objects: LockObjects, renewals: Renewals) -> None:
         self.name = name
         self.key = f"{name}.json"
@@ -43,8 +45,12 @@ class LockEngine:
         self._known = Knowledge(self.key, objects, renewals)
         self._queue = WaitQueue()
         self._held: HeldLock | None = None
-        # By the task or thread that runs the body of a ``hold()``: the lease of that body.
-        self.bodies: WeakKeyDictionary[object, ReferenceType[Lease]] = WeakKeyDictionary()
+
+    @property
+    def bodies(self) -> WeakKeyDictionary[object, ReferenceType[Lease]]:
+        """By the task or thread that runs the body of a ``hold()``: the lease of that body."""
+        # Made when it is needed, since it is large. setdefault: two threads at once must get the same.
+        return self._bodies or vars(self).setdefault("_bodies", WeakKeyDictionary())
 
     async def acquire(
         self, *, timeout: float | None, once: bool = False, fencing: bool = True
@@ -97,7 +103,7 @@ class LockEngine:
                     self._queue.leave()
             if held is not None:
                 self._held = held
-                held.ended.add_done_callback(lambda _: self._note_end())
+                held.ended.add_done_callback(self._note_end)
             elif once:
                 self._note_failure(asked_at, acquisition.failure)
             else:
@@ -160,7 +166,7 @@ class LockEngine:
         self._queue.pass_on(held)
         return True
 
-    def _note_end(self) -> None:
+    def _note_end(self, _: object = None) -> None:
         """Give the next one of this client its turn, if the lock has ended and was not handed over."""
         held = self._held
         if held is None or not held.ended.done():

@@ -58,6 +58,8 @@ class Lock:
     under the client's URL.
     """
 
+    _tasks: WeakKeyDictionary[asyncio.Task[Any], Hold] | None = None
+
     def __init__(
         self,
         engine: LockEngine,
@@ -72,8 +74,11 @@ class Lock:
         self._home = loop
         self._fencing = fencing
         self._hooks = hooks
-        # By the task that entered ``async with lock``; weak, so that the body of a dropped task is collected.
-        self._entered: WeakKeyDictionary[asyncio.Task[Any], Hold] = WeakKeyDictionary()
+
+    @property
+    def _entered(self) -> WeakKeyDictionary[asyncio.Task[Any], Hold]:
+        """By the task that entered ``async with lock``; weak: the body of a dropped task is collected."""
+        return self._tasks or vars(self).setdefault("_tasks", WeakKeyDictionary())  # as ``LockEngine.bodies``
 
     async def acquire(self, *, timeout: float | None = None, at_least: float = 0.0) -> Lease:
         """Wait until this client holds the lock.

@@ -27,7 +27,9 @@ class LeaseSettings:
     Attributes:
         validity: How long the record promises the lock after each write: 0.1 s to 7 days,
             default 300. A crashed holder blocks others for about this long.
-        renew_interval: Pause between renewals, at most ``validity / 10``, which is the default.
+        renew_interval: Pause between renewals, at most ``validity / 10``, which is the default. Of more than
+            64 leases that one client acquires together, each has one shorter pause, so that their renewals
+            spread.
         safety_margin: How much earlier than ``validity`` the holder stops believing; between
             ``validity / 100`` and ``validity / 2``, default ``max(2, validity / 10)`` within these.
             Clocks may drift apart by ``safety_margin / validity``.

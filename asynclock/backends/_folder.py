@@ -98,7 +98,7 @@ class Folder:
         """
         descriptor = self._create(name, 0o644)
         try:
-            self._give_access(descriptor, stat.S_IRUSR)
+            self._give_access(descriptor, os.fstat(descriptor), stat.S_IRUSR)
             rest = memoryview(body)
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
@@ -159,31 +159,31 @@ class Folder:
 
     def _lock_side_file(self, name: str) -> int:
         while True:
-            descriptor = self._open_side_file(name)
+            descriptor, status = self._open_side_file(name)
             try:
-                if os.fstat(descriptor).st_uid == os.geteuid():
+                if status.st_uid == os.geteuid():
                     # The folder's mode may have changed since the file was made.
-                    self._give_access(descriptor, stat.S_IRUSR | stat.S_IWUSR, mode=0)
+                    self._give_access(descriptor, status, stat.S_IRUSR | stat.S_IWUSR, mode=0)
                 _wait_for_flock(descriptor)
                 # Deleting an object removes its side file. A process that waited for the old file must then
                 # lock the new one.
                 with contextlib.suppress(FileNotFoundError):
-                    if os.path.samestat(self._stat(name), os.fstat(descriptor)):
+                    if os.path.samestat(self._stat(name), status):
                         return descriptor
             except BaseException:
                 _release(descriptor)
                 raise
             _release(descriptor)
 
-    def _open_side_file(self, name: str) -> int:
+    def _open_side_file(self, name: str) -> tuple[int, os.stat_result]:
         while True:
             # Without O_CREAT, which Linux refuses for files of other users in some shared folders.
             with contextlib.suppress(FileNotFoundError), _fork_lock:
-                descriptor = open_regular(name, folder=self._descriptor)
+                descriptor, status = open_regular(name, folder=self._descriptor)
                 _side_files.add(descriptor)
                 break
             self._make_side_file(name)
-        return descriptor
+        return descriptor, status
 
     def _make_side_file(self, name: str) -> None:
         # Made under another name and linked once it has its mode: a process that opens it earlier might find
@@ -191,7 +191,7 @@ class Folder:
         draft = f"{name}.{os.getpid():x}-{os.urandom(6).hex()}.tmp"
         descriptor = self._create(draft, 0o600)
         try:
-            self._give_access(descriptor, stat.S_IRUSR | stat.S_IWUSR, mode=0)
+            self._give_access(descriptor, os.fstat(descriptor), stat.S_IRUSR | stat.S_IWUSR, mode=0)
             with contextlib.suppress(FileExistsError):
                 self._link(draft, name)
         finally:
@@ -215,15 +215,18 @@ class Folder:
     def _stat(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
 
-    def _give_access(self, descriptor: int, bits: int, mode: int | None = None) -> None:
+    def _give_access(
+        self, descriptor: int, status: os.stat_result, bits: int, mode: int | None = None
+    ) -> None:
         """Give each class of users that may write in the folder the permissions ``bits`` on a file.
 
         Args:
             descriptor: The file. It also gets the owner and group of the folder, if this process may do that.
+            status: Its ``stat``.
             bits: The permissions, written as those of a file's owner (``S_IRUSR``, ``S_IWUSR``).
             mode: The mode to which these permissions are added. Default: the file's present mode.
         """
-        status, folder = os.fstat(descriptor), self._status
+        folder = self._status
         mode = stat.S_IMODE(status.st_mode) if mode is None else mode
         mode |= bits
         if folder.st_mode & stat.S_IWGRP:
@@ -241,8 +244,8 @@ class Folder:
                 os.fchmod(descriptor, mode)
 
 
-def open_regular(path: Path | str, *, folder: int | None = None) -> int:
-    """Open a file for reading and return its descriptor. Never follows a link, never blocks.
+def open_regular(path: Path | str, *, folder: int | None = None) -> tuple[int, os.stat_result]:
+    """Open a file for reading; return its descriptor and ``stat``. Never follows a link, never blocks.
 
     Raises:
         IrregularFileError: It is not a regular file.
@@ -255,9 +258,10 @@ def open_regular(path: Path | str, *, folder: int | None = None) -> int:
             raise
         kind = stat.S_IFMT(os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode)
     else:
-        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+        status = os.fstat(descriptor)
+        kind = stat.S_IFMT(status.st_mode)
         if kind == stat.S_IFREG:
-            return descriptor
+            return descriptor, status
         os.close(descriptor)
     found = _KINDS.get(kind, "no regular file")
     raise IrregularFileError(errno.EINVAL, f"{found} stands in the place of a file; remove it", path)
@@ -265,9 +269,8 @@ def open_regular(path: Path | str, *, folder: int | None = None) -> int:
 
 def read_regular(path: Path | str, limit: int, *, folder: int | None = None) -> tuple[bytes, os.stat_result]:
     """Return the first ``limit`` bytes of a file and its ``stat``; raises as ``open_regular`` does."""
-    descriptor = open_regular(path, folder=folder)
+    descriptor, status = open_regular(path, folder=folder)
     try:
-        status = os.fstat(descriptor)
         body = b""
         while len(body) < limit and (more := os.read(descriptor, limit - len(body))):
             body += more

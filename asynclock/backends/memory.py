@@ -122,7 +122,8 @@ class MemoryBackend:
         now = time.time()
         self._store.writes += 1
         version = str(self._store.writes)
-        self._store.objects[self._prefix + key] = _Object(body, version, now)
+        # Copied: what orjson returns keeps 4 KiB.
+        self._store.objects[self._prefix + key] = _Object(bytes(memoryview(body)), version, now)
         return Written(version, now)
 
     def _refused(self, operation: str, key: str, detail: str) -> PreconditionFailedError:

@@ -316,7 +316,7 @@ class Acquisition:
             given.written_over()
         left = self._timing.belief - self._objects.now().elapsed(attempt.sent)
         if left > 0:
-            attempt.spent, self._kind = True, kind
+            attempt.spent, self._kind, self._known.last = True, kind, None
             held = self._held = HeldLock(objects=self._objects, key=self._key, landed=attempt)
             if left <= self._timing.renew_interval:
                 await held.renew()

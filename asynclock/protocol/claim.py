@@ -30,7 +30,7 @@ class Claim:
         self._objects = objects
         self._key = key
         self._by_nonce: dict[str | None, Attempt] = {each.record.nonce: each for each in landed}
-        self._freeing: set[str | None] = set()
+        self._freeing: list[str | None] = []
         self.doubtful = False
 
     async def write(self, attempt: Attempt, *, timeout: float) -> BackendError | None:
@@ -106,7 +106,7 @@ class Claim:
         while True:
             await objects.pace(self._key)
             nonce = objects.fresh_nonce() if keep_token else None
-            self._freeing.add(nonce)
+            self._freeing.append(nonce)
             try:
                 attempt = await self._release(objects, head, nonce, kept_until)
                 if await objects.write(self._key, attempt) is None:

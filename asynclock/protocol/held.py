@@ -340,7 +340,9 @@ class HeldLock:
         self._emit(kind, reason=reason, since=asked_at)
 
     def note_stall(self, seconds: float) -> None:
-        """Report that this process did not run for so long."""
+        """Report that this process did not run for so long, if the lock was held all the while."""
+        if self._objects.clock.boot() - self._sent.boot < seconds:
+            return
         self._objects.events.emit("stalled", self.key, self.owner, self.fencing_token, duration=seconds)
 
     def _emit_end(self, kind: Kind, detail: str, reason: str) -> None:

@@ -129,9 +129,9 @@ class LockObjects:
         """Return a new nonce, 32 hex digits."""
         return self._rng.randbytes(16).hex()
 
-    def jittered(self, seconds: float) -> float:
-        """Return half to all of ``seconds``, so that clients never wait in step."""
-        return seconds * self._rng.uniform(0.5, 1.0)
+    def jittered(self, seconds: float, *, least: float = 0.5) -> float:
+        """Return a share of ``seconds``, ``least`` to all, so that clients never wait in step."""
+        return seconds * self._rng.uniform(least, 1.0)
 
     def promise(self, now: ClockReading, *, lease: float | None = None) -> int | None:
         """Return the ``validUntil`` to publish at ``now`` for ``lease`` seconds, or for L (rule 4).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +30,8 @@ class WaitQueue:
     def __init__(self) -> None:
         self._stranded: HeldLock | None = None
         self._busy = False
-        self._waiters: deque[asyncio.Future[HeldLock | None]] = deque()  # whose turn has not come
+        # Whose turn has not come. Each lock has one, and a deque takes 760 bytes.
+        self._waiters: list[asyncio.Future[HeldLock | None]] = []
 
     def try_enter(self) -> bool:
         """Become the head if nobody is."""
@@ -70,7 +70,7 @@ class WaitQueue:
     def pass_on(self, held: HeldLock | None) -> bool:
         """Make the next one the head and hand ``held`` over to it; False if nobody waits for it."""
         if self._waiters:
-            self._waiters.popleft().set_result(held)
+            self._waiters.pop(0).set_result(held)
             return True
         if held is None:
             self._busy = False
@@ -101,7 +101,7 @@ class Fairness:
         self._away_until = 0.0
         self._seen_owner: str | None = None
         self._changes_hands_until = -math.inf
-        self._woken = asyncio.Event()
+        self._woken: asyncio.Event | None = None  # of a ``sleep``
 
     def away_for(self, now: float) -> float:
         """Return the seconds for which this client keeps away; 0.0 or less if it need not."""
@@ -111,11 +111,12 @@ class Fairness:
         """Keep away at least until then; ends a ``sleep``."""
         if until > self._away_until:
             self._away_until = until
-            self._woken.set()
+            if self._woken is not None:
+                self._woken.set()
 
     async def sleep(self, seconds: float) -> None:
         """Wait for so many seconds, or until this client has to keep away."""
-        self._woken.clear()
+        self._woken = asyncio.Event()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()

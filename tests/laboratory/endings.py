@@ -328,8 +328,8 @@ def forked(client: LockClient, leases: list[Any]) -> tuple[LockClient, list[Any]
     """Return what a child process has of a client and some leases after the hook of a fork has run."""
     child = shallow_copy(client)
     renewals = child._renewals = shallow_copy(client._renewals)
-    copies = {held: shallow_copy(held) for held in renewals._timers}
-    renewals._timers = {copies[held]: timer for held, timer in renewals._timers.items()}
+    copies = {held: shallow_copy(held) for held in renewals.held}
+    renewals._renew_at = {copies[held]: at for held, at in renewals._renew_at.items()}
     inherited = [shallow_copy(lease) for lease in leases]
     for lease in inherited:
         held = lease._held

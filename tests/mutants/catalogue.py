@@ -89,7 +89,7 @@ BELIEVED: Final = f"{_HELD}._believed"
 RENEW: Final = f"{_HELD}._renew_once"
 SETTLE: Final = f"{_HELD}.settle"
 HELD: Final = f"{_HELD}.__init__"
-DISCARD_RENEWAL: Final = "asynclock.protocol.renewal:Renewals.discard"
+CANCEL_TIMER: Final = "asynclock.protocol.renewal:Renewals._cancel"
 
 # Judging what was seen.
 _DECISIONS: Final = "asynclock.protocol.decisions"
@@ -796,7 +796,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "leave a renewal timer behind",
-        DISCARD_RENEWAL,
+        CANCEL_TIMER,
         "$timer.cancel()",
         "pass",
         LEFT,
