@@ -219,7 +219,7 @@ def test_key_that_is_stored_twice_is_reported(pipeline: Pipeline) -> None:
     plain = snapshot(spec, pipeline.spark).where("k = 'N2'").withColumn(RECORD_KEY, F.col("k"))
     plain.write.format("hudi").options(
         **{
-            "hoodie.table.name": "table",
+            "hoodie.table.name": "table_splice",
             "hoodie.datasource.write.operation": "insert",
             "hoodie.datasource.write.recordkey.field": RECORD_KEY,
             "hoodie.datasource.write.partitionpath.field": "note",
