@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.hadoop import HadoopFiles
-from asynclock.spark.hudi.table import again
+from asynclock.spark.hudi.table import again, dumped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -143,9 +140,7 @@ def _dump(
 ) -> tuple[list[dict[str, Any]], dict[str, bool]]:
     """Return the commits in the order of completion, and what is said of the whole timeline."""
     java: Any = spark._jvm.io.asynclock.hudi.ChangedFiles  # noqa: SLF001  the only way to Hudi's classes
-    with tempfile.TemporaryDirectory(prefix="asynclock-changes-") as folder:
-        file = Path(folder) / "commits"
-        java.write(spark._jsc.hadoopConfiguration(), table, since, until, str(file))  # noqa: SLF001
-        *lines, last = file.read_text(encoding="utf-8").splitlines()
-    commits = {commit["commit"]: commit for commit in map(json.loads, lines)}
-    return sorted(commits.values(), key=lambda commit: str(commit["completed"])), json.loads(last)
+    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+    *found, state = dumped(lambda file: java.write(configuration, table, since, until, file))
+    commits = {commit["commit"]: commit for commit in found}
+    return sorted(commits.values(), key=lambda commit: str(commit["completed"])), state
