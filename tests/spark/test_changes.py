@@ -249,6 +249,16 @@ def test_until_leaves_later_commits_out(three: tuple[Pipeline, Spec, list[str]])
     assert changes(spec, pipeline.spark, until=times[0]).frame.count() == 2
 
 
+def test_instants_may_be_given_as_the_command_prints_them(three: tuple[Pipeline, Spec, list[str]]) -> None:
+    """``asynclock pipeline timeline`` writes a completion time for people."""
+    pipeline, spec, times = three
+    printed = dt.datetime.strptime(times[1], "%Y%m%d%H%M%S%f").isoformat(timespec="milliseconds")  # noqa: DTZ007
+
+    got = changes(spec, pipeline.spark, since=printed)
+
+    assert {(row.k, row.x) for row in got.frame.collect()} == {("N1", 2), ("M2", 2)}
+
+
 WRONG = [
     *(({"since": wrong}, r"since=.*: this is no instant time") for wrong in ("yesterday", "2024050112", "")),
     *(

@@ -20,6 +20,7 @@ from asynclock.spark.errors import ChangesLostError
 from asynclock.spark.hudi.changed import ChangedFiles, changed_files
 from asynclock.spark.hudi.instants import CLUSTERED, COMPACTED, DELTA_COMMIT, RESTORE
 from asynclock.spark.hudi.names import check_names
+from asynclock.spark.hudi.time_travel import in_digits
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import NOT_YET, pinned_snapshot, shown, snapshot, unread
 from asynclock.spark.source.files import frame_of
@@ -68,7 +69,8 @@ def changes(
         spec: The table and its streams.
         spark: A session with Hudi and the merger.
         since: The ``until`` of an earlier call, or another completion time of an instant; exclusive. None:
-            from the start, so that all rows of the view are returned.
+            from the start, so that all rows of the view are returned. In digits, or as
+            ``2026-11-22T20:45:39.123``.
         until: Leave out commits that completed later, and show the rows as of then; None: none are left out.
 
     Raises:
@@ -78,6 +80,7 @@ def changes(
         SpecError: There is no such table, it is another one, nothing is committed to it yet, or the spec
             would rename a column of the view.
     """
+    since, until = since and in_digits(since), until and in_digits(until)
     _check_instants(since, until)
     timeline = Timeline(spark, spec.table.path)
     commits = _row_times(spec, timeline.instants())  # before the snapshot, so that it has all of them
