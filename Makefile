@@ -22,7 +22,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation
 
-.PHONY: help demo test test-all jar simulate attack mutants soak-kill soak-cut fuzz-data mutants-data guided changes restarts proof-numbers bench docs lint lock dist clean
+.PHONY: help demo test test-all jar simulate attack mutants soak-kill soak-cut fuzz-data mutants-data guided changes restarts mechanisms proof-numbers bench docs lint lock dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
@@ -38,6 +38,7 @@ help:
 	@echo "make mutants-data        mends of the reading taken out one by one, which fuzz-data must find"
 	@echo "make restarts [KILLS=n]  a pipeline under kill -9, restores and schema changes, against an oracle"
 	@echo "make changes [COMMITS=n] a consumer that polls what changed while three streams write, against the view"
+	@echo "make mechanisms [ONLY=n,n] every part of the splicing article, shown on real flights"
 	@echo "make guided              histories bred to reach each branch of the protocol"
 	@echo "make proof-numbers       run all of these, results to docs/proof.md; ONLY=a,b these; FROM=logs [COMMIT=id] none"
 	@echo "make bench [ONLY=name]   benchmarks beside their references"
@@ -83,6 +84,9 @@ restarts: $(VENV)/ready $(JAR)
 
 changes: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m tests.laboratory.consumer --commits $(COMMITS)
+
+mechanisms: $(VENV)/ready $(JAR)
+	@$(BIN)/python -m tests.laboratory.mechanisms $(if $(ONLY),--only $(ONLY))
 
 guided: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.guided

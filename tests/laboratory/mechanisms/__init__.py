@@ -1,0 +1,1 @@
+"""The parts of the splicing article, each shown on the flights of a year."""
