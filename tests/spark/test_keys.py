@@ -82,7 +82,7 @@ def test_plain_sql_meets_the_rows_of_the_streams(pipeline: Pipeline) -> None:
         sql("DELETE FROM stored WHERE k = 'urn:a:b,c'")
         sql("UPDATE stored SET a__ts = 2, a__x = 20 WHERE k = '::,'")
         values = "k, 3L, 30, NULL, false, NULL, NULL, false"
-        sql(f"INSERT INTO stored SELECT {record_key(spec.table)}, {values} FROM VALUES ('plain') AS t(k)")  # noqa: S608
+        sql(f"INSERT INTO stored SELECT {record_key(spec.table)}, {values} FROM VALUES ('plain') AS t(k)")
     finally:
         sql("DROP TABLE stored")
     found = rows(pipeline, spec, "k", "x")

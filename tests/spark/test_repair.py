@@ -52,7 +52,7 @@ def write_plainly(pipeline: Pipeline, spec: Spec, *values: str) -> None:
     spark.sql("DROP TABLE IF EXISTS plain")
     spark.sql(f"CREATE TABLE plain USING hudi LOCATION '{spec.table.path}'")
     for value in values:
-        spark.sql(f"INSERT INTO plain (_asynclock_key, k, a__ts, a__x) VALUES {value}")  # noqa: S608
+        spark.sql(f"INSERT INTO plain (_asynclock_key, k, a__ts, a__x) VALUES {value}")
 
 
 def rows(spec: Spec, spark: SparkSession) -> list[tuple[Any, ...]]:

@@ -129,7 +129,7 @@ def test_a_row_that_the_merge_would_lose_is_refused(
     before = shown(spec, spark)
 
     with pytest.raises(Py4JJavaError, match=reason):
-        spark.sql(f"INSERT INTO fleet_stored ({columns}) VALUES ({values})")  # noqa: S608
+        spark.sql(f"INSERT INTO fleet_stored ({columns}) VALUES ({values})")
 
     assert shown(spec, spark) == before
 
@@ -180,7 +180,7 @@ def test_an_update_of_a_stream_that_the_row_lacks_is_refused(spec: Spec, spark: 
     [
         "UPDATE fleet_stored SET A__Note = 'x' WHERE K = 'N0'",
         f"{MERGE} WHEN MATCHED THEN UPDATE SET t.A__Note = 'x'",
-        f"{NO_MATCH} INSERT (K, A__TS, a__X, A__Note) VALUES (s.k, 10, 0, 'x')",  # noqa: S608
+        f"{NO_MATCH} INSERT (K, A__TS, a__X, A__Note) VALUES (s.k, 10, 0, 'x')",
     ],
 )
 def test_names_of_columns_are_found_in_any_case(spec: Spec, spark: SparkSession, statement: str) -> None:
@@ -212,7 +212,7 @@ def test_a_column_that_is_set_twice_is_refused(spec: Spec, spark: SparkSession, 
         ("UPDATE fleet_stored SET a__x = IF(k = 'N0', 'abc', NULL)", "malformed"),
         (f"{MERGE} WHEN MATCHED THEN UPDATE SET a__x = 3000000000", "overflow"),
         (
-            f"{NO_MATCH} INSERT (k, a__ts, a__x) VALUES (s.k, 11, 'abc')",  # noqa: S608
+            f"{NO_MATCH} INSERT (k, a__ts, a__x) VALUES (s.k, 11, 'abc')",
             "malformed",
         ),
     ],
@@ -246,7 +246,7 @@ def test_a_value_of_another_type_that_fits_is_written(spec: Spec, spark: SparkSe
 def test_an_update_of_the_key_is_refused(spec: Spec, spark: SparkSession, column: str) -> None:
     """Hudi would change the column and not the record key, by which nobody would find the row."""
     with pytest.raises(AnalysisException, match=f"{column} of the splice table .* cannot be set"):
-        spark.sql(f"UPDATE fleet_stored SET {column} = 'other' WHERE k = 'N1'")  # noqa: S608
+        spark.sql(f"UPDATE fleet_stored SET {column} = 'other' WHERE k = 'N1'")
 
     assert set(shown(spec, spark)) == {"N0", "N1", "N2", "N3"}
 

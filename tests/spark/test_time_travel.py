@@ -179,7 +179,7 @@ def test_sql_sees_an_earlier_state(pipeline: Pipeline) -> None:
 
     read(spec, pipeline.spark, as_of=first).createOrReplaceTempView("travelled_then")
     view = pipeline.spark.sql("SELECT k, x FROM travelled_then").collect()
-    query = f"SELECT k, a__x FROM travelled_stored TIMESTAMP AS OF '{first}'"  # noqa: S608  digits
+    query = f"SELECT k, a__x FROM travelled_stored TIMESTAMP AS OF '{first}'"
     stored = pipeline.spark.sql(query).collect()
 
     assert [tuple(row) for row in (*view, *stored)] == [("N1", 1), ("N1", 1)]
