@@ -112,7 +112,8 @@ class TapProxy:
     Args:
         upstream: Address of the server.
         seed: Of the storm's choices.
-        delay: Seconds by which every answer is late, for both ways together: a far store.
+        delay: Seconds by which every answer is late, for both ways together: a far store; or a function
+            that draws them for each answer.
         writes_every: Answers 429 to a write sooner than this many seconds after the last one, as
             Cloud Storage does for one object.
         clock_error: Seconds by which the server's clock looks ahead: they are added to the dates in
@@ -129,7 +130,7 @@ class TapProxy:
         upstream: str,
         *,
         seed: int = 0,
-        delay: float = 0.0,
+        delay: float | Callable[[], float] = 0.0,
         writes_every: float = 0.0,
         clock_error: float = 0.0,
     ) -> None:
@@ -298,8 +299,8 @@ class TapProxy:
         if plan is not None and fault in {Wire.CUT_BEFORE, Wire.LATE, Wire.SWALLOW, Wire.ANSWER}:
             return await self._withhold(tap, request, plan, writer)
         answer = await self._forward(tap, request, upstream)
-        if self._delay:
-            await asyncio.sleep(self._delay)
+        if seconds := self._delay() if callable(self._delay) else self._delay:
+            await asyncio.sleep(seconds)
         if plan is None:
             writer.write(answer.raw)
             await writer.drain()
