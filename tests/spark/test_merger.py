@@ -317,6 +317,22 @@ def test_hudis_own_columns_come_from_the_newer_record(merger: Merger) -> None:
     assert result["row"]["_hoodie_commit_time"] == "001"
 
 
+def test_a_merge_in_a_write_has_the_columns_of_the_incoming_record(merger: Merger) -> None:
+    """On copy-on-write Hudi adds its own columns to what a merge has changed, and keeps those of the rest."""
+    incoming = {**_KEY, **COLUMNS}
+    records = [
+        merger.record(_NEW, 0),
+        merger.record(_OTHER, 1, incoming),
+        merger.record(_OLD, 1, incoming),
+    ]
+
+    merged, unchanged = merger.run(records, [[0, 1, "+"], [0, 2, "+"]])
+
+    assert set(merged["row"]) == set(incoming)
+    assert _row(merged) == _expected([_NEW, _OTHER])
+    assert unchanged["is"] == 0
+
+
 def test_a_read_fetches_every_ordering_column_and_what_marks_deletes(merger: Merger) -> None:
     """A projection cannot leave out what decides the merge."""
     columns = {**_FULL, "_hoodie_is_deleted": "boolean", "_hoodie_operation": "string"}

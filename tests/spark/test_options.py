@@ -163,6 +163,14 @@ def test_each_layer_of_a_plain_table_adds_keys_of_its_own(  # noqa: PLR0917  a p
             {"type": "mor", "buckets": 2, "concurrency": "nbcc"},
             {hoodie.WRITE_CONCURRENCY_MODE: "NON_BLOCKING_CONCURRENCY_CONTROL"},
         ),
+        (
+            {"kind": "splice", "merge": "splice", "type": "cow", "buckets": 2},
+            {
+                hoodie.WRITE_RECORD_MERGE_MODE: "CUSTOM",
+                hoodie.WRITE_CONCURRENCY_MODE: "OPTIMISTIC_CONCURRENCY_CONTROL",
+                hoodie.COMPACT_INLINE: "false",
+            },
+        ),
     ],
 )
 def test_a_choice_in_the_spec_becomes_an_option(table: dict[str, Any], expected: dict[str, str]) -> None:
@@ -209,6 +217,7 @@ def test_the_services_run_inside_of_the_writes_only_where_the_spec_says_so() -> 
     [
         table_spec("file:///t", partition_by=("day",)),
         table_spec("s3a://bucket/t", **PLAIN),
+        table_spec("file:///t", type="cow", concurrency="occ"),
         table_spec("file:///t", services=ServicesSpec(cluster_every_commits=3), **PLAIN),
     ],
 )

@@ -245,13 +245,12 @@ def test_what_hudi_refuses_or_what_loses_data_is_refused_here(
 @pytest.mark.parametrize(
     ("setting", "key", "text"),
     [
-        ('type = "cow"', "table.type", "merge-on-read"),
         ('merge = "event_time"', "table.merge", "an ordering of its own"),
         ('concurrency = "occ"', "table.concurrency", "would starve"),
         ('concurrency = "occ-early"', "table.concurrency", "would starve"),
     ],
 )
-def test_a_splice_table_takes_nothing_but_the_splice(
+def test_a_splice_table_takes_no_other_merge_and_no_conflicts_on_merge_on_read(
     write_spec: Callable[[str], Path], setting: str, key: str, text: str
 ) -> None:
     """The sentence says which kind takes it."""
@@ -268,3 +267,17 @@ def test_a_splice_table_has_no_services_inside_its_writes(write_spec: Callable[[
         load_spec(write_spec(replaced(SPEC, ("[services]", '[services]\nmode = "inline"'))))
 
     assert (caught.value.line, caught.value.key) == (11, "services.mode")
+
+
+@pytest.mark.parametrize(
+    ("given", "concurrency"), [("", "occ"), ('\nconcurrency = "occ-early"', "occ-early")]
+)
+def test_a_splice_table_may_merge_at_each_write(
+    write_spec: Callable[[str], Path], given: str, concurrency: str
+) -> None:
+    """Copy-on-write takes optimistic concurrency control, also where the spec does not say so."""
+    text = replaced(SPEC, ("buckets = 2", f'buckets = 2\ntype = "cow"{given}'), NO_COMPACTION)
+    table = load_spec(write_spec(text)).table
+
+    assert (table.kind, table.type, table.merge) == ("splice", "cow", "splice")
+    assert table.concurrency == concurrency

@@ -1,6 +1,7 @@
 """Files outside of the buckets: what a write without the table's options leaves in a splice table.
 
-A bucket is one file group, whose id is the number of the bucket. Hudi takes the number from the name of every
+A bucket is one file group, whose id begins with the number of the bucket. On merge-on-read zeros follow, so
+that writers which do not wait for each other agree about it. Hudi takes the number from the name of every
 file, so one file that has none makes every later write fail.
 """
 
@@ -10,12 +11,20 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
+
+    from asynclock.spark.spec.kinds import TableType
+    from asynclock.spark.spec.model import TableSpec
 
 # A base file is `<file id>_<token>_<instant>.parquet`, a log `.<file id>_<instant>.log.<version>_<token>`.
 _DATA: Final = re.compile(r"(?P<id>[^_.][^_]*)_[^_]*_\d+\.parquet|\.(?P<log>[^_]+)_\d+\.log\..*")
-# io.asynclock.hudi.Commits has it too.
-_BUCKET: Final = re.compile(r"\d{8}-0000-0000-0000-000000000000-0")
+# io.asynclock.hudi.Commits has them too.
+_BUCKETS: Final[Mapping[TableType, re.Pattern[str]]] = {
+    "mor": re.compile(r"\d{8}-0000-0000-0000-000000000000-0"),
+    "cow": re.compile(r"\d{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-0"),
+}
 
 
 def file_id(path: str) -> str | None:
@@ -24,10 +33,15 @@ def file_id(path: str) -> str | None:
     return found and (found["id"] or found["log"])
 
 
-def listed_strays(spark: SparkSession, table: str) -> list[str]:
+def is_bucket(group: str, table: TableSpec) -> bool:
+    """Return whether the file group with this id is a bucket of the table."""
+    return bool(_BUCKETS[table.type].fullmatch(group)) and int(group[:8]) < table.buckets
+
+
+def listed_strays(spark: SparkSession, table: TableSpec) -> list[str]:
     """Return every file outside of the buckets, below the table, by a listing of the whole table."""
     jvm: Any = spark._jvm  # noqa: SLF001  no public way
-    root = jvm.org.apache.hadoop.fs.Path(table)
+    root = jvm.org.apache.hadoop.fs.Path(table.path)
     system = root.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
     base = system.makeQualified(root).toString().rstrip("/")
     strays = []
@@ -38,6 +52,6 @@ def listed_strays(spark: SparkSession, table: str) -> list[str]:
             if status.isDirectory():
                 if path.getName() != ".hoodie":
                     folders.append(path)
-            elif (group := file_id(path.getName())) and not _BUCKET.fullmatch(group):
+            elif (group := file_id(path.getName())) and not is_bucket(group, table):
                 strays.append(path.toString().removeprefix(base).lstrip("/"))
     return sorted(strays)

@@ -229,7 +229,7 @@ def validate(
 def _strays(spec: Spec, spark: SparkSession, timeline: Timeline) -> tuple[str, ...]:
     if spec.table.kind != "splice" or not timeline.exists():
         return ()
-    return (*listed_strays(spark, spec.table.path), *([REPAIR_COPY] if timeline.half_repaired() else ()))
+    return (*listed_strays(spark, spec.table), *([REPAIR_COPY] if timeline.half_repaired() else ()))
 
 
 class _Sources:

@@ -114,7 +114,7 @@ class _Repair:
     def run(self) -> RepairReport:
         plans = self._remove_plans()
         guarded = guard(self._spec, self._spark)
-        strays = listed_strays(self._spark, self._table)
+        strays = listed_strays(self._spark, self._spec.table)
         copied = self._copied()
         rejected = self._copy([stray for stray in strays if stray not in copied])
         for stray in strays:

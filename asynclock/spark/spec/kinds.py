@@ -1,8 +1,9 @@
 """The kinds of a table, and which types, merges, concurrencies and markers go together.
 
-A *splice* table is merge-on-read with buckets, non-blocking concurrency control and the splice merge: each
-part needs the others, so nothing else is accepted. A *plain* table is an ordinary Hudi table whose streams
-write whole rows. What Hudi refuses, and what would lose data, is refused here, with the reason.
+A *splice* table has buckets and the splice merge. On merge-on-read its streams append under non-blocking
+concurrency control; on copy-on-write each write merges, under optimistic concurrency control, for readers
+without the merger. A *plain* table is an ordinary Hudi table whose streams write whole rows. What Hudi
+refuses, and what would lose data, is refused here, with the reason.
 """
 
 from __future__ import annotations
@@ -30,11 +31,9 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "markers": get_args(Markers),
 }
 _NEEDS_PLAIN: Final = 'drop the key, or set kind = "plain" for a table of whole rows'
-_SPLICE: Final[Mapping[str, tuple[str, str]]] = {
-    "type": ("mor", "the streams of a splice table append to logs, so it is merge-on-read"),
-    "merge": ("splice", "in a splice table each stream has an ordering of its own"),
-    "concurrency": ("nbcc", "under optimistic concurrency control streams of a splice table would starve"),
-}
+_NEEDS_MOR: Final = (
+    "Hudi's non-blocking concurrency control needs merge-on-read, so that writers append to the same files"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +57,11 @@ DEFAULTS: Final[Mapping[str, Defaults]] = {
 }
 
 
+def default_concurrency(kind: str, type_: str) -> Concurrency:
+    """Return what writers do about each other unless the spec says it; non-blocking needs merge-on-read."""
+    return "occ" if type_ == "cow" else DEFAULTS[kind].concurrency
+
+
 def check_combination(given: Mapping[str, str], buckets: int) -> None:
     """Refuse a combination that Hudi refuses or that loses data.
 
@@ -74,9 +78,21 @@ def check_combination(given: Mapping[str, str], buckets: int) -> None:
     if given["kind"] == "plain":
         _check_plain(given, buckets)
         return
-    for setting, (needed, because) in _SPLICE.items():
-        if given[setting] != needed:
-            raise _wrong(setting, given[setting], f"{because}; {_NEEDS_PLAIN}")
+    if given["merge"] != "splice":
+        reason = f"in a splice table each stream has an ordering of its own; {_NEEDS_PLAIN}"
+        raise _wrong("merge", given["merge"], reason)
+    _check_blocking(given)
+    if given["type"] == "mor" and given["concurrency"] != "nbcc":
+        reason = (
+            "under optimistic concurrency control streams of a merge-on-read splice table would starve; drop "
+            'the key, set type = "cow", where each write merges, or set kind = "plain" for whole rows'
+        )
+        raise _wrong("concurrency", given["concurrency"], reason)
+
+
+def _check_blocking(given: Mapping[str, str]) -> None:
+    if given["concurrency"] == "nbcc" and given["type"] != "mor":
+        raise _wrong("concurrency", given["concurrency"], f'{_NEEDS_MOR}: set type = "mor", or use occ')
 
 
 def _check_plain(given: Mapping[str, str], buckets: int) -> None:
@@ -92,12 +108,7 @@ def _check_plain(given: Mapping[str, str], buckets: int) -> None:
         raise _wrong("buckets", buckets, reason)
     if concurrency != "nbcc":
         return
-    if given["type"] != "mor":
-        reason = (
-            "Hudi's non-blocking concurrency control needs merge-on-read, so that writers append to the same "
-            'files: set type = "mor", or use occ'
-        )
-        raise _wrong("concurrency", concurrency, reason)
+    _check_blocking(given)
     if merge != "event_time":
         reason = (
             f"under {merge} the later commit wins, and commits that overlap have no order: one of them would "

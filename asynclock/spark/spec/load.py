@@ -19,7 +19,7 @@ from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.environment import FromEnvironment, from_environment
 from asynclock.spark.spec.joins import TopRows, ViewSpec
-from asynclock.spark.spec.kinds import DEFAULTS
+from asynclock.spark.spec.kinds import DEFAULTS, default_concurrency
 from asynclock.spark.spec.locks import LocksSpec
 from asynclock.spark.spec.model import (
     URL,
@@ -122,6 +122,7 @@ def _read_table(root: Section, folder: Path) -> TableSpec:
     if kind not in DEFAULTS:
         raise section.error("kind", kind, unknown_name(kind, DEFAULTS))
     default = DEFAULTS[kind]
+    type_ = section.value("type", str, default.type)
     path = _absolute(section.required("path", str), folder)
     with section.locating():
         return TableSpec(
@@ -130,9 +131,11 @@ def _read_table(root: Section, folder: Path) -> TableSpec:
             partition_by=section.names("partition_by") or (),
             buckets=section.value("buckets", int, TableSpec.buckets),
             kind=cast("TableKind", kind),
-            type=cast("TableType", section.value("type", str, default.type)),
+            type=cast("TableType", type_),
             merge=cast("Merge", section.value("merge", str, default.merge)),
-            concurrency=cast("Concurrency", section.value("concurrency", str, default.concurrency)),
+            concurrency=cast(
+                "Concurrency", section.value("concurrency", str, default_concurrency(kind, type_))
+            ),
             markers=cast("Markers", section.value("markers", str, TableSpec.markers)),
         )
 

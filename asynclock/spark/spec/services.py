@@ -81,6 +81,12 @@ class ServicesSpec:
         for name in self.cluster_by:
             if name not in columns:
                 raise _wrong("clustering.sort_by", name, unknown_name(name, columns))
+        if self.mode == "inline" and kind == "splice" and concurrency != "nbcc":
+            reason = (
+                "the guard of a splice table tells every session that its writes run no services; remove it, "
+                'and run the services beside the streams ("elected")'
+            )
+            raise _wrong("mode", self.mode, reason)
         if self.mode == "inline" and concurrency == "nbcc":
             reason = (
                 "writers that never wait for each other would compact the same files at the same time; "

@@ -67,8 +67,8 @@ def stream_lock(stream: str) -> str:
 class Splice:
     """Writes batches of events to the table of a spec.
 
-    In a splice table a batch is appended to the logs with the stream's own columns, those of other streams
-    null; Hudi merges where records meet. In a plain table it is an upsert of whole rows. A conflict with
+    In a splice table a batch has its stream's columns, those of others null; Hudi merges where records meet,
+    on copy-on-write in the write itself. In a plain table it is an upsert of whole rows. A conflict with
     another writer costs a further attempt. Events with equal ordering values keep their order of arrival.
     Other drivers may add columns and streams and widen types meanwhile: what the table has is written along.
 

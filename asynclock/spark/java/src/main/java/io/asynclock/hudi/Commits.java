@@ -19,6 +19,7 @@ import java.util.stream.Collectors;
 import org.apache.avro.generic.GenericRecord;
 import org.apache.hudi.common.model.HoodieCommitMetadata;
 import org.apache.hudi.common.model.HoodieReplaceCommitMetadata;
+import org.apache.hudi.common.model.HoodieTableType;
 import org.apache.hudi.common.model.HoodieWriteStat;
 import org.apache.hudi.common.table.HoodieTableMetaClient;
 import org.apache.hudi.common.table.timeline.ArchivedTimelineLoader;
@@ -39,19 +40,26 @@ public final class Commits implements Closeable {
 
   private static final String PREFIX = "asynclock.";
   private static final String SCHEMA = "schema";
-  private static final Pattern BUCKET = Pattern.compile("\\d{8}-0000-0000-0000-000000000000-0");
+  private static final String NUM_BUCKETS = "hoodie.bucket.index.num.buckets";
+  private static final Map<HoodieTableType, Pattern> BUCKETS = Map.of(
+      HoodieTableType.MERGE_ON_READ, Pattern.compile("\\d{8}-0000-0000-0000-000000000000-0"),
+      HoodieTableType.COPY_ON_WRITE, Pattern.compile("\\d{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-0"));
   // A compaction completes as a commit too, without asynclock's entries.
   private static final Set<String> ACTIONS =
       Set.of(HoodieTimeline.DELTA_COMMIT_ACTION, HoodieTimeline.COMMIT_ACTION);
 
   private final HoodieTableMetaClient table;
   private final boolean splice;
+  private final int buckets;
   private final JsonGenerator lines;
   private final Map<String, Integer> schemas = new HashMap<>();
 
   private Commits(HoodieTableMetaClient table, String file) throws IOException {
     this.table = table;
     splice = SpliceMerger.STRATEGY_ID.equals(table.getTableConfig().getRecordMergeStrategyId());
+    // A table from before the guard does not say it.
+    buckets = Integer.parseInt(
+        table.getTableConfig().getProps().getProperty(NUM_BUCKETS, String.valueOf(Integer.MAX_VALUE)));
     Writer writer = Files.newBufferedWriter(Path.of(file), StandardCharsets.UTF_8);
     lines = new JsonFactory().createGenerator(writer);
     lines.setRootValueSeparator(null);
@@ -141,11 +149,16 @@ public final class Commits implements Closeable {
     lines.writeRaw('\n');
   }
 
-  private static String strays(HoodieCommitMetadata metadata) {
+  private String strays(HoodieCommitMetadata metadata) {
     return metadata.getWriteStats().stream()
-        .filter(stat -> stat.getPath() != null && !BUCKET.matcher(stat.getFileId()).matches())
+        .filter(stat -> stat.getPath() != null && !isBucket(stat.getFileId()))
         .map(HoodieWriteStat::getPath)
         .collect(Collectors.joining("\n"));
+  }
+
+  private boolean isBucket(String group) {
+    return BUCKETS.get(table.getTableType()).matcher(group).matches()
+        && Integer.parseInt(group.substring(0, 8)) < buckets;
   }
 
   @Override

@@ -1,10 +1,14 @@
 package io.asynclock.hudi;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import org.apache.hudi.common.model.HoodieRecord;
 import org.apache.hudi.common.schema.HoodieSchema;
 import org.apache.hudi.common.schema.HoodieSchemaField;
 import org.apache.hudi.exception.HoodieException;
@@ -24,8 +28,9 @@ import org.apache.spark.sql.types.TimestampType;
 final class Splice {
 
   private static final int MISSING = -1;
+  private static final Set<String> HUDI_COLUMNS = HoodieRecord.HOODIE_META_COLUMNS_WITH_OPERATION;
 
-  /** The merged row's schema: the newer record's, unless the older has columns which that lacks. */
+  /** The merged row's schema: the newer record's, unless the older has columns of the table which that lacks. */
   final HoodieSchema schema;
 
   private final Group[] groups;
@@ -37,7 +42,7 @@ final class Splice {
   Splice(HoodieSchema older, HoodieSchema newer) {
     Map<String, Integer> olderPositions = positions(older);
     Map<String, Integer> newerPositions = positions(newer);
-    newerIsWhole = newerPositions.keySet().containsAll(olderPositions.keySet());
+    newerIsWhole = newerPositions.keySet().containsAll(columnsToKeep(olderPositions, newerPositions));
     olderIsWhole = olderPositions.keySet().containsAll(newerPositions.keySet());
     schema = newerIsWhole ? newer : olderIsWhole ? older : union(newer, older);
 
@@ -99,6 +104,18 @@ final class Splice {
       }
     }
     return values;
+  }
+
+  /**
+   * The columns of the older record that the merged one needs. A copy-on-write write merges rows of a base file with
+   * incoming ones that do not have Hudi's own columns yet, and adds those to what the merge has changed.
+   */
+  private static Set<String> columnsToKeep(Map<String, Integer> older, Map<String, Integer> newer) {
+    Set<String> needed = new HashSet<>(older.keySet());
+    if (Collections.disjoint(newer.keySet(), HUDI_COLUMNS)) {
+      needed.removeAll(HUDI_COLUMNS);
+    }
+    return needed;
   }
 
   private static Map<String, Integer> positions(HoodieSchema schema) {

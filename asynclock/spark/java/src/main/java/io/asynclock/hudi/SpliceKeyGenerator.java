@@ -35,7 +35,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * <p>Keys and partition folders are those that Hudi's own generators make. Refused are rows that the table could
  * not merge: a record key that is not the encoded key columns (the key would be stored twice), columns of a stream
  * without its ordering value (the merge would drop them) and a row without any; and the operations that do not
- * append to the logs.
+ * append to the logs, or on copy-on-write do not merge.
  */
 public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
 
@@ -47,7 +47,9 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
   private static final long serialVersionUID = 1L;
   private static final String OPERATION = "hoodie.datasource.write.operation";
   private static final String PARTITION_FIELDS = "hoodie.datasource.write.partitionpath.field";
-  private static final Set<String> APPENDS = Set.of("upsert", "insert", "upsert_prepped", "insert_prepped");
+  private static final String TABLE_TYPE = "hoodie.table.type";
+  private static final Set<String> UPSERTS = Set.of("upsert", "upsert_prepped");
+  private static final Set<String> INSERTS = Set.of("insert", "insert_prepped");
   private static final Set<String> DELETES = Set.of("delete", "delete_prepped");
 
   private final BuiltinKeyGenerator generator;
@@ -65,7 +67,12 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
     super(properties);
     String operation = properties.getString(OPERATION, "upsert").toLowerCase(Locale.ROOT);
     deletes = DELETES.contains(operation);
-    if (!deletes && !APPENDS.contains(operation)) {
+    if (INSERTS.contains(operation) && properties.getString(TABLE_TYPE, "").equals("COPY_ON_WRITE")) {
+      throw new HoodieException(
+          "On copy-on-write a splice table takes no INSERT, UPDATE or MERGE of asynclock's SQL and no insert of Hudi's,"
+              + " which would store a key twice. Nothing was written. Write events to a stream instead (Splice.write).");
+    }
+    if (!deletes && !UPSERTS.contains(operation) && !INSERTS.contains(operation)) {
       throw new HoodieException(String.format(
           "A splice table takes upsert, insert and delete, and this is %s, which would write files outside of its"
               + " buckets or remove what streams wrote. Nothing was written. Leave out %s.",
