@@ -102,7 +102,7 @@ class Feed:
 
     def deliver(self, stream: str, files: int = 1) -> None:
         """Deliver the next files of a stream; those that there are no more of are left out."""
-        for body in self._bodies[stream][self.delivered[stream] :][:files]:
+        for body in self._bodies[stream][self.delivered[stream] :][: max(files, 0)]:
             number = self.delivered[stream] + 1
             hidden = self._folder / stream / f".{number}"
             hidden.write_text(body)
