@@ -122,8 +122,8 @@ class ClusteringPlanError(AsyncLockError):
             )
         super().__init__(
             f"the splice table {path} has the pending clustering plan {instant}, with which every write "
-            f"fails; nothing was written. Remove it: {remedy}; and cluster a second table under optimistic "
-            "concurrency control instead"
+            f"fails; nothing was written. Remove it with asynclock pipeline repair, or: {remedy}; and "
+            "cluster a second table under optimistic concurrency control instead"
         )
         self.path, self.instant, self.state = path, instant, state
 

@@ -165,7 +165,7 @@ def waiting(frame: DataFrame, gate: Path) -> DataFrame:
     """The frame, whose rows wait until the file ``gate`` exists."""
     path = str(gate)
 
-    @F.udf("boolean")
+    @F.udf("boolean")  # type: ignore[untyped-decorator]
     def is_open(_: object) -> bool:
         while not os.path.exists(path):  # noqa: PTH110  runs in a worker of Spark
             time.sleep(0.05)

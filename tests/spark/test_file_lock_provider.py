@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -129,6 +130,23 @@ def test_the_loser_learns_who_holds_it(one: JavaProgram, other: JavaProgram) -> 
     other.ask("a lock 0")
 
     assert other.ask("a owner").startswith(f"pid {one.process.pid}, thread a, since ")
+
+
+def test_what_a_process_spends_on_the_lock_is_counted(one: JavaProgram, other: JavaProgram) -> None:
+    """How often it took the lock, how long it waited, attempts in vain included, and how long it held it."""
+    before = [json.loads(probe.ask("a use")) for probe in (one, other)]
+    one.ask("a lock 0")
+    assert other.ask("a lock 50") == "false"
+    one.ask("a unlock")
+    after = [json.loads(probe.ask("a use")) for probe in (one, other)]
+
+    mine, others = (
+        [new - old for old, new in zip(*pair, strict=True)] for pair in zip(before, after, strict=True)
+    )
+    assert mine[0] == 1
+    assert mine[2] > 50_000_000  # held while the other one waited for 50 ms
+    assert (others[0], others[2]) == (0, 0)
+    assert others[1] >= 50_000_000
 
 
 def test_a_table_dropped_and_created_again_has_a_new_lock(

@@ -316,7 +316,7 @@ def test_clustering_plan_is_refused_and_can_be_removed(pipeline: Pipeline) -> No
         run_services(spec, once=True, spark=pipeline.spark)
 
     assert {name for name in pipeline.everything() ^ before if not name.startswith("locks")} == set()
-    remedy = re.search(r"Remove it: delete file://(\S+);", str(caught.value))
+    remedy = re.search(r"pipeline repair, or: delete file://(\S+);", str(caught.value))
     assert remedy
     Path(remedy[1]).unlink()
     fill(pipeline, spec, 1)

@@ -8,7 +8,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 COMMAND: Final = Path(sys.executable).with_name("asynclock")
 PATIENCE: Final = 1800.0
@@ -19,33 +22,42 @@ class DriverError(Exception):
     """A process did what it must not."""
 
 
-class Driver:
-    """One process that runs the command until it is killed or stopped.
+class Process:
+    """One process in a group of its own, which runs until it is killed or stopped.
 
     Args:
-        name: Name of the log, too.
+        name: For messages.
         folder: Where it runs.
-        arguments: Of the command, after ``pipeline``.
+        log: Takes its standard error, and its standard output unless ``options`` say otherwise.
+        command: What it runs.
+        options: Further ones of ``Popen``.
     """
 
-    def __init__(self, name: str, folder: Path, *arguments: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        log: Path,
+        command: Sequence[str | Path],
+        **options: Any,  # noqa: ANN401  as Popen has them
+    ) -> None:
         self.name = name
-        self.arguments = arguments
-        self._log = folder / f"{name}.log"
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [COMMAND, "pipeline", *arguments, "--log", self._log],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+        self._log = log
+        with log.open("ab") as output:
+            redirected: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output} | options
+            self._process: subprocess.Popen[str] = subprocess.Popen(
+                command, cwd=folder, stderr=output, start_new_session=True, encoding="utf-8", **redirected
             )
 
     def check(self) -> None:
         """Raise if the process has ended by itself."""
         if self._process.poll() is not None:
             raise DriverError(f"{self.name} ended with {self._process.returncode}: {self.tail()}")
+
+    @property
+    def group(self) -> int:
+        """The process group of Python and its JVM."""
+        return self._process.pid
 
     def kill(self) -> None:
         """Kill Python and its JVM at once."""
@@ -73,6 +85,21 @@ class Driver:
     def tail(self) -> str:
         """Return the end of the log."""
         return self._log.read_text(errors="replace")[-_SHOWN:]
+
+
+class Driver(Process):
+    """One process that runs the command.
+
+    Args:
+        name: Name of the log, too.
+        folder: Where it runs.
+        arguments: Of the command, after ``pipeline``.
+    """
+
+    def __init__(self, name: str, folder: Path, *arguments: str) -> None:
+        self.arguments = arguments
+        log = folder / f"{name}.log"
+        super().__init__(name, folder, log, [COMMAND, "pipeline", *arguments, "--log", log])
 
 
 def call(name: str, folder: Path, *arguments: str) -> str:

@@ -1,10 +1,12 @@
 import io.asynclock.hudi.FileLockProvider;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.Paths;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.Callable;
@@ -63,6 +65,8 @@ public final class LockProbe {
         };
       case "owner":
         return () -> PROVIDER.get().getCurrentOwnerLockInfo();
+      case "use":
+        return () -> Arrays.toString(FileLockProvider.use(Paths.get(URI.create(base)).toString()));
       default:
         throw new IllegalArgumentException(words[1]);
     }

@@ -44,6 +44,17 @@ public final class FileLockProvider implements LockProvider<String> {
         LockConfiguration.DEFAULT_LOCK_ACQUIRE_WAIT_TIMEOUT_MS);
   }
 
+  /**
+   * What this JVM has spent on the lock of a table so far, over all of its threads.
+   *
+   * @param base path of the table on the local disk, without a scheme
+   * @return how often the lock was taken, the nanoseconds waited for it, failed attempts included, and the
+   *     nanoseconds that it was held
+   */
+  public static long[] use(String base) {
+    return TableLockFile.of(Paths.get(base)).use();
+  }
+
   private static Path localPath(String base, StorageConfiguration<?> configuration) {
     URI uri = new StoragePath(base).toUri();
     String scheme = uri.getScheme() == null ? defaultScheme(configuration) : uri.getScheme();

@@ -17,6 +17,7 @@ import java.time.Instant;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
 import org.apache.hudi.exception.HoodieLockException;
 
@@ -35,11 +36,15 @@ final class TableLockFile {
 
   private final Path path;
   private final ReentrantLock mutex = new ReentrantLock(true);
+  private final LongAdder taken = new LongAdder();
+  private final LongAdder waitedNanos = new LongAdder();
+  private final LongAdder heldNanos = new LongAdder();
 
   // Only the thread that holds the mutex touches these.
   private FileChannel channel;
   private Object channelKey;
   private FileLock lock;
+  private long lockedAt;
 
   private volatile String owner = "";
 
@@ -65,8 +70,16 @@ final class TableLockFile {
       throw new HoodieLockException(
           "This thread already holds " + path + ", and waiting for itself would never end.");
     }
-    long deadline = System.nanoTime() + nanos;
-    if (!mutex.tryLock(nanos, TimeUnit.NANOSECONDS)) {
+    long start = System.nanoTime();
+    try {
+      return tryLockUntil(start + nanos);
+    } finally {
+      waitedNanos.add(System.nanoTime() - start);
+    }
+  }
+
+  private boolean tryLockUntil(long deadline) throws IOException, InterruptedException {
+    if (!mutex.tryLock(deadline - System.nanoTime(), TimeUnit.NANOSECONDS)) {
       return false;
     }
     boolean locked = false;
@@ -79,6 +92,8 @@ final class TableLockFile {
         }
         TimeUnit.NANOSECONDS.sleep(Math.min(POLL_NANOS, left));
       }
+      taken.increment();
+      lockedAt = System.nanoTime();
       return true;
     } finally {
       if (!locked) {
@@ -95,8 +110,14 @@ final class TableLockFile {
       lock.release();
     } finally {
       lock = null;
+      heldNanos.add(System.nanoTime() - lockedAt);
       mutex.unlock();
     }
+  }
+
+  /** How often this JVM has taken the lock, and the nanoseconds that it has waited for it and held it. */
+  long[] use() {
+    return new long[] {taken.sum(), waitedNanos.sum(), heldNanos.sum()};
   }
 
   /** Who held the lock when this JVM last looked; may be gone since. */
