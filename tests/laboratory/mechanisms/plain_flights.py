@@ -42,7 +42,7 @@ key = ["tailnum", "origin", "day"]
 
 [locks]
 url = "locks"
-validity = 20.0
+validity = 120.0
 """
 _STREAM: Final = """
 [streams.{name}]
