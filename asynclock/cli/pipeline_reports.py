@@ -8,7 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from asynclock.spark.reader.validation import ValidationReport
-    from asynclock.spark.report import BatchReport, RunReport, ServicesReport
+    from asynclock.spark.report import BatchReport, RunReport, ServicesReport, Wasted
     from asynclock.spark.services.repair import RepairReport
 
 
@@ -17,7 +17,8 @@ def print_batch(batch: BatchReport) -> None:
     done = "committed before, skipped" if batch.skipped else f"{batch.rows} rows in {batch.seconds:.1f} s"
     aside = f", {batch.quarantined} bad rows put aside" if batch.quarantined else ""
     again = f", {batch.retries} retries" if batch.retries else ""
-    click.echo(f"{batch.stream}: batch {batch.batch_id}: {done}{aside}{again}")
+    wasted = _wasted(batch.wasted)
+    click.echo(f"{batch.stream}: batch {batch.batch_id}: {done}{aside}{again}{wasted}")
 
 
 def print_run(report: RunReport) -> None:
@@ -27,10 +28,15 @@ def print_run(report: RunReport) -> None:
             f"{stream.stream}: {stream.rows} rows in {stream.batches} batches, {stream.skipped} skipped, "
             f"{stream.quarantined} bad rows, {stream.retries} retries, "
             f"waited {stream.lock_wait_seconds:.1f} s for the lease"
+            f"{_wasted(stream.wasted)}"
         )
         if stream.error is not None:
             click.echo(f"{stream.stream}: failed: {stream.error}")
     click.echo(f"{report.rows} rows in {report.seconds:.1f} s, {report.rows_per_second:.0f} rows/s")
+
+
+def _wasted(wasted: Wasted) -> str:
+    return f", {wasted.conflicts} conflicts wasted {wasted.seconds:.1f} s" if wasted.conflicts else ""
 
 
 def print_services(report: ServicesReport) -> None:

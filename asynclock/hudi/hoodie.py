@@ -85,6 +85,9 @@ INSERT_SHUFFLE_PARALLELISM: Final = "hoodie.insert.shuffle.parallelism"
 DELETE_SHUFFLE_PARALLELISM: Final = "hoodie.delete.shuffle.parallelism"
 FINALIZE_WRITE_PARALLELISM: Final = "hoodie.finalize.write.parallelism"
 MARKERS_DELETE_PARALLELISM: Final = "hoodie.markers.delete.parallelism"
+MARKERS_TIMELINE_SERVER_BASED_BATCH_INTERVAL_MS: Final = (
+    "hoodie.markers.timeline_server_based.batch.interval_ms"
+)
 ROLLBACK_PARALLELISM: Final = "hoodie.rollback.parallelism"
 
 # A read.

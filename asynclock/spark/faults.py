@@ -6,6 +6,7 @@ Hudi and Spark wrap an error in several others, so all its causes are looked at.
 from __future__ import annotations
 
 import random
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,6 +52,13 @@ _CONFLICTS: Final = (
     "HoodieClusteringUpdateException",
     "MissingSchemaFieldException",
 )
+# By these words only does Hudi say that a write counts as dead, or was rolled back as one.
+_COUNTED_AS_DEAD: Final = re.compile(
+    r"Heartbeat for instant .+ has expired|File .+\.inflight does not exist!"
+)
+_DEAD: Final = (
+    "the driver was silent for too long, so this write counts as dead and nothing of it is committed"
+)
 _SHOWN: Final = 500
 _DEPTH: Final = 50  # causes may form a circle
 
@@ -67,6 +75,7 @@ def is_passing(error: BaseException) -> bool:
                 return False
             message = cause.getMessage() or ""
             passing = passing or bool(kinds & _PASSING) or any(word in message for word in _LOST)
+            passing = passing or _COUNTED_AS_DEAD.search(message) is not None
     except Py4JError:  # the JVM has ended
         return False
     return passing
@@ -90,6 +99,8 @@ def sentence(error: BaseException) -> str:
         text = str(error) if isinstance(error, AsyncLockError) else f"{text}: {error}"
         for cause in _causes(error):
             text = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+    if _COUNTED_AS_DEAD.search(text):
+        text = f"{_DEAD}: {text}"
     line = " ".join(text.split())
     return escaped(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}...")
 

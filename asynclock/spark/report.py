@@ -6,6 +6,25 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Wasted:
+    """What conflicts cost: writes that failed because another writer had committed, or was about to.
+
+    Attributes:
+        conflicts: Number of these writes.
+        seconds: How long they took, the pauses between them left out.
+    """
+
+    conflicts: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Wasted) -> Wasted:
+        return Wasted(conflicts=self.conflicts + other.conflicts, seconds=self.seconds + other.seconds)
+
+    def __sub__(self, other: Wasted) -> Wasted:
+        return Wasted(conflicts=self.conflicts - other.conflicts, seconds=self.seconds - other.seconds)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BatchReport:
     """One micro-batch.
 
@@ -18,16 +37,18 @@ class BatchReport:
         seconds: From the start of the batch to its commit.
         reservation_seconds: Time spent waiting for a reservation of the table; not part of ``seconds``.
         retries: Attempts that failed before, with an error that passes; ``seconds`` is the last attempt's.
+        wasted: What conflicts cost the batch; that of attempts that failed before too.
     """
 
     stream: str
     batch_id: int
-    rows: int
-    quarantined: int
+    rows: int = 0
+    quarantined: int = 0
     skipped: bool
-    seconds: float
+    seconds: float = 0.0
     reservation_seconds: float
     retries: int = 0
+    wasted: Wasted = Wasted()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +67,7 @@ class StreamReport:
         fencing_token: Token of the lease; None if it was never held.
         unnamed_columns: Columns of its files that the spec does not name, at most 100; they are left out.
         retries: Attempts that failed with an error that passes, and were repeated.
+        wasted: What conflicts cost.
         error: Why the stream ended before the others, in one sentence; None if it has not failed.
     """
 
@@ -60,6 +82,7 @@ class StreamReport:
     fencing_token: int | None = None
     unnamed_columns: tuple[str, ...] = ()
     retries: int = 0
+    wasted: Wasted = Wasted()
     error: str | None = None
 
     @property
@@ -89,6 +112,11 @@ class RunReport:
     def rows(self) -> int:
         """Rows read by all streams."""
         return sum(stream.rows for stream in self.streams)
+
+    @property
+    def wasted(self) -> Wasted:
+        """What conflicts cost all streams."""
+        return sum((stream.wasted for stream in self.streams), Wasted())
 
     @property
     def rows_per_second(self) -> float:

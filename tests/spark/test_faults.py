@@ -99,6 +99,24 @@ HUDI = "org.apache.hudi.exception."
 
 
 @pytest.mark.parametrize(
+    "message",
+    [
+        "Heartbeat for instant 20261123010203004 has expired, last heartbeat 1795228327960",
+        "File file:/a table/.hoodie/timeline/20261123010203004.deltacommit.inflight does not exist!",
+    ],
+)
+def test_a_write_that_counted_as_dead_is_written_again(spark: SparkSession, message: str) -> None:
+    """A driver that was paused fails at its commit, also where its write was rolled back meanwhile."""
+    error = java_error(spark, f"{HUDI}HoodieUpsertException", "java.lang.RuntimeException", message=message)
+
+    assert faults.is_passing(error)
+    assert faults.sentence(error) == (
+        "the driver was silent for too long, so this write counts as dead and nothing of it is committed: "
+        f"RuntimeException: {message}"
+    )
+
+
+@pytest.mark.parametrize(
     ("kinds", "message", "passing"),
     [
         (["java.io.IOException"], "503 Slow Down", True),

@@ -156,6 +156,7 @@ def test_each_layer_of_a_plain_table_adds_keys_of_its_own(  # noqa: PLR0917  a p
             {
                 hoodie.WRITE_CONCURRENCY_EARLY_CONFLICT_DETECTION_ENABLE: "true",
                 hoodie.WRITE_MARKERS_TYPE: "TIMELINE_SERVER_BASED",
+                hoodie.MARKERS_TIMELINE_SERVER_BASED_BATCH_INTERVAL_MS: "20",
                 hoodie.EMBED_TIMELINE_SERVER: "true",
             },
         ),

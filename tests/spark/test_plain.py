@@ -17,6 +17,7 @@ from asynclock.errors import SpecError
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
+from asynclock.spark.report import Wasted
 from asynclock.spark.services.leaders import run_services
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from asynclock.spark.report import BatchReport, RunReport
     from asynclock.spark.spec.model import Spec
 
 pytestmark = pytest.mark.timeout(300)
@@ -95,9 +97,9 @@ class Plain:
         hidden.rename(path)
         self.files[stream].append(list(events))
 
-    def run(self, *streams: str) -> None:
+    def run(self, *streams: str, **options: Any) -> RunReport:  # noqa: ANN401  as run has them
         """Write what is there, and end."""
-        run(self.spec, streams=streams or None, once=True, spark=self.spark)
+        return run(self.spec, streams=streams or None, once=True, spark=self.spark, **options)
 
     def rows(self) -> dict[str, tuple[Any, ...]]:
         """The rows that a reader sees, by key."""
@@ -170,13 +172,16 @@ def test_streams_that_write_the_same_rows_at_the_same_time_lose_nothing(
             ]
             plain.deliver(stream, *events)
     caplog.set_level(logging.INFO, "asynclock.spark.writer.conflicts")
+    batches: list[BatchReport] = []
     with together():
-        plain.run()
+        report = plain.run(on_batch=batches.append)
 
     assert plain.rows() == plain.expected()
-    assert any(
+    conflicts = sum(
         "ConflictException" in message or "ConflictDetection" in message for message in caplog.messages
     )
+    assert report.wasted.conflicts == sum(batch.wasted.conflicts for batch in batches) == conflicts > 0
+    assert 0 < report.wasted.seconds < sum(batch.seconds for batch in batches)
     run_services(plain.spec, once=True, spark=spark)
     assert plain.rows() == plain.expected()
 
@@ -450,7 +455,7 @@ def test_a_write_that_conflicts_is_written_again_under_the_same_lease(
     spark: SparkSession, name: str, *, wrapped: bool
 ) -> None:
     """Each attempt after the first is preceded by a pause and a look at the lease."""
-    lease, pauses = Lease(), list[float]()
+    lease, pauses, wasted = Lease(), list[float](), list[Wasted]()
     outcomes: list[Any] = [java_error(spark, name, wrapped=wrapped), java_error(spark, name), "written"]
 
     def write() -> str:
@@ -459,9 +464,17 @@ def test_a_write_that_conflicts_is_written_again_under_the_same_lease(
             raise outcome
         return str(outcome)
 
-    done = until_no_conflict(write, lease, "a batch", sleep=pauses.append, rng=random.Random(1))  # type: ignore[arg-type]
+    done = until_no_conflict(
+        write,
+        lease,  # type: ignore[arg-type]
+        "a batch",
+        on_conflict=wasted.append,
+        sleep=pauses.append,
+        rng=random.Random(1),
+    )
 
     assert done == "written"
+    assert sum(wasted, Wasted()).conflicts == 2
     assert (lease.checks, len(pauses)) == (2, 2)
     assert all(0 <= pause <= 5 for pause in pauses)
 
@@ -482,13 +495,13 @@ def test_a_write_that_fails_for_another_reason_is_not_repeated(spark: SparkSessi
 
 def test_a_write_that_always_conflicts_gives_up_after_twenty_attempts(spark: SparkSession) -> None:
     """The error of the last attempt is the caller's."""
-    calls, pauses = list[int](), list[float]()
+    calls, pauses, wasted = list[int](), list[float](), list[Wasted]()
 
     def write() -> None:
         calls.append(1)
         raise java_error(spark, "HoodieWriteConflictException")
 
     with pytest.raises(Py4JJavaError, match="overlapping writes"):
-        until_no_conflict(write, Lease(), "a batch", sleep=pauses.append)  # type: ignore[arg-type]
+        until_no_conflict(write, Lease(), "a batch", on_conflict=wasted.append, sleep=pauses.append)  # type: ignore[arg-type]
 
-    assert (len(calls), len(pauses)) == (20, 19)
+    assert (len(calls), len(pauses), sum(wasted, Wasted()).conflicts) == (20, 19, 20)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from py4j.protocol import Py4JJavaError
 
 from asynclock.spark.faults import conflict_of
+from asynclock.spark.report import Wasted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,7 @@ def until_no_conflict(
     lease: sync.Lease,
     what: str,
     *,
+    on_conflict: Callable[[Wasted], object] | None = None,
     sleep: Callable[[float], object] = time.sleep,
     rng: random.Random | None = None,
 ) -> T:
@@ -41,6 +43,7 @@ def until_no_conflict(
         write: One attempt.
         lease: The lease of the stream, checked before each further attempt.
         what: What is written, for the log.
+        on_conflict: Called with the work of each attempt that conflicted, the last one included.
         sleep: Waits so many seconds.
         rng: Source of the pauses.
 
@@ -50,14 +53,23 @@ def until_no_conflict(
         LeaseLostError: The lease ended; nothing was written.
     """
     rng = rng or random.Random()  # noqa: S311  no secret
-    for attempt in range(1, ATTEMPTS):
+    attempt = 1
+    while True:
+        started = time.monotonic()
         try:
             return write()
         except Py4JJavaError as error:
             if (conflict := conflict_of(error)) is None:
                 raise
+            seconds = time.monotonic() - started
+            if on_conflict is not None:
+                on_conflict(Wasted(conflicts=1, seconds=seconds))
+            if attempt == ATTEMPTS:
+                raise
             pause = rng.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**attempt))
-            log.info("%s: %s at attempt %d; again in %.1f s", what, conflict, attempt, pause)
+            log.info(
+                "%s: %s at attempt %d after %.1f s; again in %.1f s", what, conflict, attempt, seconds, pause
+            )
         sleep(pause)
         lease.check()
-    return write()
+        attempt += 1

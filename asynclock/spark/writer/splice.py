@@ -30,14 +30,14 @@ from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, cl
 from asynclock.spark.hudi.names import carried_names, check_names
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.timeline import Timeline, is_table
+from asynclock.spark.report import Wasted
 from asynclock.spark.source.reading import ARRIVAL
-from asynclock.spark.spec.keys import record_key, unfit
-from asynclock.spark.spec.model import RECORD_KEY
+from asynclock.spark.spec.keys import unfit
 from asynclock.spark.writer.columns import declare_columns, read_with
 from asynclock.spark.writer.conflicts import until_no_conflict
 from asynclock.spark.writer.deletion import DELETE_LOCK, Deletion, key_frame
 from asynclock.spark.writer.reservation import acquire_until, working
-from asynclock.spark.writer.sql import nullable, quoted, required
+from asynclock.spark.writer.sql import quoted, required, wide_frame
 
 if TYPE_CHECKING:
     import threading
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from asynclock import sync
-    from asynclock.spark.hudi.columns import Stored
     from asynclock.spark.report import DeleteReport
     from asynclock.spark.spec.model import Spec, StreamSpec
     from asynclock.spark.writer.deletion import UpTo
@@ -78,6 +77,9 @@ class Splice:
         spec: The table and its streams.
         spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
 
+    Attributes:
+        wasted: What conflicts have cost this object so far.
+
     Raises:
         SpecError: The table exists with another key, partitioning, merger or number of buckets, with types
             that the spec's cannot hold, under other locks, or with another name for a column of the view.
@@ -96,6 +98,7 @@ class Splice:
         self._table_id = ""
         self._opened: frozenset[str] | None = None
         self._announced: set[object] = set()
+        self.wasted = Wasted()
         self._check_table()
         bound = check_locks(spec, self._timeline.locked(), partial(is_table, spark))
         self._claimed = bound and is_guarded(spec, self._properties)
@@ -161,7 +164,7 @@ class Splice:
                 held.enter_context(self._creation(lease, stop))
             query_id = query_id or self._query_id()
             write = partial(self._write, df, spec, batch_id, query_id, lease, offset=offset)
-            return until_no_conflict(write, lease, f"stream {stream}")
+            return until_no_conflict(write, lease, f"stream {stream}", on_conflict=self._waste)
 
     def delete(
         self,
@@ -203,7 +206,7 @@ class Splice:
             with deletion.found(frame.selectExpr(*shared)) as (deletes, report):
                 if report.delete_id is not None:
                     append = partial(self._append_deletes, deletes, deletion, report.delete_id, lease)
-                    until_no_conflict(append, lease, "a delete")
+                    until_no_conflict(append, lease, "a delete", on_conflict=self._waste)
         return report
 
     def _append_deletes(self, deletes: DataFrame, deletion: Deletion, query: str, lease: sync.Lease) -> None:
@@ -221,7 +224,8 @@ class Splice:
             locks=self._spec.locks.url,
             view=carried_names(self._spec, self._timeline.view_names()),
         )
-        self._append(self._wide(deletes, deletion.values(), columns), commit, lease, deletion.options)
+        wide = wide_frame(self._spec, deletes, deletion.values(), columns)
+        self._append(wide, commit, lease, deletion.options)
         if is_behind(table, columns):
             declare_columns(self._spec, self._spark, self._timeline)
 
@@ -284,7 +288,8 @@ class Splice:
         )
         own = stream.owned(self._spec.table)
         values = {stream.physical(column): f"{_GROUP}.{quoted(column.name)}" for column in own}
-        self._append(self._wide(self._newest(df, stream), values, columns), commit, lease)
+        wide = wide_frame(self._spec, self._newest(df, stream), values, columns)
+        self._append(wide, commit, lease)
         if self._opened is None:
             self._opened = frozenset(columns)
         if table and is_behind(table, columns):
@@ -330,15 +335,8 @@ class Splice:
         complaints = unfit(self._spec.table, name, self._spec.shared_type(name))
         return required(name, f"CAST({quoted(name)} AS STRING) = ''", complaints)
 
-    def _wide(self, frame: DataFrame, values: Mapping[str, str], columns: Mapping[str, Stored]) -> DataFrame:
-        """Return the table's columns: keys from the frame, others from the SQL of ``values``, else null."""
-        table = self._spec.table
-        wide = [nullable(record_key(table), RECORD_KEY)]
-        for name, stored in columns.items():
-            shared = name in table.shared_columns
-            value = quoted(name) if shared else f"CAST({values.get(name, 'NULL')} AS {stored.kind})"
-            wide.append(nullable(value, name))
-        return frame.selectExpr(*wide)
+    def _waste(self, attempt: Wasted) -> None:
+        self.wasted += attempt
 
     def _options(self) -> dict[str, str]:
         tasks = self._spark.sparkContext.defaultParallelism

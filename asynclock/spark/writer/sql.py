@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from asynclock.spark.spec.keys import record_key
+from asynclock.spark.spec.model import RECORD_KEY
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import DataFrame
+
+    from asynclock.spark.hudi.columns import Stored
+    from asynclock.spark.spec.model import Spec
 
 
 def quoted(name: str) -> str:
@@ -29,3 +37,15 @@ def nullable(value: str, name: str) -> str:
     # Without an ELSE Spark treats the value as nullable, and so does the commit's schema, which becomes the
     # table's. It has to: a column that one stream always fills is null in the other streams' records.
     return f"CASE WHEN true THEN {value} END AS {quoted(name)}"
+
+
+def wide_frame(
+    spec: Spec, frame: DataFrame, values: Mapping[str, str], columns: Mapping[str, Stored]
+) -> DataFrame:
+    """Return the table's columns: keys from the frame, others from the SQL of ``values``, else null."""
+    wide = [nullable(record_key(spec.table), RECORD_KEY)]
+    for name, stored in columns.items():
+        shared = name in spec.table.shared_columns
+        value = quoted(name) if shared else f"CAST({values.get(name, 'NULL')} AS {stored.kind})"
+        wide.append(nullable(value, name))
+    return frame.selectExpr(*wide)

@@ -119,6 +119,7 @@ class StreamWriter:
         self._retries = 0
         self._tried: BatchReport | None = None
         self._counted = -1
+        self._wasted = self._splice.wasted  # before the batch that is next
 
     def work(self) -> None:
         """Wait for the lease, write the stream, release; ``error`` then says how it ended."""
@@ -168,7 +169,8 @@ class StreamWriter:
         finally:
             # A stopped query counts as ended while its batch is still running.
             self._batches.settle()
-            self.report = dataclasses.replace(self.report, seconds=time.monotonic() - started)
+            wasted, seconds = self._splice.wasted, time.monotonic() - started
+            self.report = dataclasses.replace(self.report, wasted=wasted, seconds=seconds)
         if lease.lost is not None:
             raise lease.lost
 
@@ -326,16 +328,7 @@ class StreamWriter:
     def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> BatchReport:
         started = time.monotonic()
         waited, self._waited = self._waited, 0.0
-        done = BatchReport(
-            stream=self.name,
-            batch_id=batch_id,
-            rows=0,
-            quarantined=0,
-            skipped=True,
-            seconds=0.0,
-            reservation_seconds=waited,
-            retries=self._retries,
-        )
+        done = BatchReport(stream=self.name, batch_id=batch_id, skipped=True, reservation_seconds=waited)
         if not self._splice.committed(self.name, batch_id):
             with self._source.settled(frame) as parsed:
                 rows, bad = parsed.agg(F.count("*"), F.count(REASON)).collect()[0]
@@ -352,9 +345,11 @@ class StreamWriter:
                 )
         elif self._tried is not None and self._tried.batch_id == batch_id:
             # An earlier attempt of this run committed the batch and failed afterwards.
-            done = dataclasses.replace(self._tried, reservation_seconds=waited, retries=self._retries)
+            done = dataclasses.replace(self._tried, reservation_seconds=waited)
         self._checkpoint.bind(self._splice.table_id)
-        return dataclasses.replace(done, seconds=time.monotonic() - started)
+        wasted = self._splice.wasted - self._wasted
+        seconds = time.monotonic() - started
+        return dataclasses.replace(done, retries=self._retries, wasted=wasted, seconds=seconds)
 
     def _put_aside(self, parsed: DataFrame, batch_id: int, rows: int) -> None:
         bad = parsed.where(F.col(REASON).isNotNull()).select(
@@ -380,6 +375,7 @@ class StreamWriter:
             return  # it is on the timeline, but Spark failed to note that; so this is no progress
         self._counted = done.batch_id
         self._retries = 0
+        self._wasted = self._splice.wasted
         self._backoff.reset()
         self.report = dataclasses.replace(
             self.report,

@@ -57,6 +57,11 @@ def concurrency(table: TableSpec, use: Use) -> Iterator[Option]:
             "TIMELINE_SERVER_BASED",
             "The driver keeps the markers of a write in a few files, which object stores list quickly.",
         )
+        yield _option(
+            hoodie.MARKERS_TIMELINE_SERVER_BASED_BATCH_INTERVAL_MS,
+            "20",
+            "It writes the markers that tasks ask for within this time at once; a task waits for them.",
+        )
     else:
         why = "One marker file for each data file that a write creates."
         yield _option(hoodie.WRITE_MARKERS_TYPE, "DIRECT", why)
