@@ -13,6 +13,8 @@ from asynclock.spark import explain
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
+from asynclock.spark.services.savepoints import restore, savepoint
+from asynclock.spark.writer.splice import Splice
 from tests.laboratory.kafka import Broker, Topic, broker
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
@@ -204,6 +206,60 @@ def test_a_broker_that_goes_away_and_comes_back_costs_a_retry(
     report = running.result()
     assert report.streams[0].retries > 0
     assert rows(pipeline, spec) == {"N1": (1, 1, None), "N2": (1, 2, None)}
+
+
+def test_a_restore_reads_the_records_after_the_savepoint_again(
+    pipeline: Pipeline, kafka: Broker, spark: SparkSession
+) -> None:
+    """The offsets are in the checkpoint, which is set back with the table."""
+    topic = Topic(spark, kafka.servers)
+    topic.send([event("N1", 1, 1)])
+    spec = spec_of(pipeline, kafka, topic.name)
+    pipeline.run(spec, streams=["a"])
+    kept = savepoint(spec, spark=spark)
+    topic.send([event("N1", 2, 2), event("N2", 1, 1)])
+    pipeline.run(spec, streams=["a"])
+
+    restore(spec, kept, spark=spark)
+
+    assert rows(pipeline, spec) == {"N1": (1, 1, None)}
+    assert validate(spec, spark).streams[0].unread_records == 2
+    assert pipeline.run(spec, streams=["a"]).streams[0].rows == 2
+    assert rows(pipeline, spec) == {"N1": (2, 2, None), "N2": (1, 1, None)}
+    assert validate(spec, spark).ok
+
+
+def test_validation_finds_a_value_that_the_topic_does_not_have(
+    pipeline: Pipeline, kafka: Broker, spark: SparkSession
+) -> None:
+    """What another writer put into the stream's columns differs from the records."""
+    topic = Topic(spark, kafka.servers)
+    topic.send([event("N1", 1, 1)])
+    spec = spec_of(pipeline, kafka, topic.name)
+    pipeline.run(spec)
+    row = spark.sql("SELECT 'N1' AS k, 2L AS at, 9 AS x, 'forged' AS note")
+    Splice(spec, spark).write(row, "a")
+
+    report = validate(spec, spark)
+
+    assert {(one.column, one.expected, one.found) for one in report.sample} == {
+        ("a__ts", "1", "2"), ("a__x", "1", "9"), ("a__note", None, "forged"),
+    }  # fmt: skip
+
+
+def test_a_new_checkpoint_reads_the_topic_again_and_validates(
+    pipeline: Pipeline, kafka: Broker, spark: SparkSession
+) -> None:
+    """What only the earlier query has read is expected, too."""
+    topic = Topic(spark, kafka.servers)
+    topic.send([event("N1", 1, 1), event("N2", 1, 1)])
+    pipeline.run(spec_of(pipeline, kafka, topic.name))
+    (pipeline.folder / "checkpoints" / "a").rename(pipeline.folder / "former")
+    spec = spec_of(pipeline, kafka, topic.name)
+
+    assert validate(spec, spark).ok
+    assert pipeline.run(spec).streams[0].rows == 2
+    assert validate(spec, spark).ok
 
 
 def test_a_spec_with_a_topic_is_explained_without_a_broker(pipeline: Pipeline) -> None:
