@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from asynclock.spark.reader.sources import StreamValidation
     from asynclock.spark.reader.validation import ValidationReport
     from asynclock.spark.report import BatchReport, RunReport, ServicesReport, Wasted
     from asynclock.spark.services.repair import RepairReport
@@ -69,14 +70,7 @@ def print_validation(report: ValidationReport) -> None:
         key = ", ".join(f"{name}={value!r}" for name, value in found.key.items())
         click.echo(f"{key}: {found.column or 'row'}: expected {found.expected!r}, found {found.found!r}")
     for stream in report.streams:
-        unread = f", {len(stream.unread_files)} files not committed yet" if stream.unread_files else ""
-        click.echo(f"{stream.stream}: {stream.events} events, {stream.bad_rows} bad rows{unread}")
-        if not stream.files:
-            click.echo(f"{stream.stream}: its source has no files, so no value of it is expected")
-        for file in stream.changed_files:
-            click.echo(f"{stream.stream}: {file} has changed after it was read; a file is read once")
-        for file in stream.hidden_files:
-            click.echo(f"{stream.stream}: {file} is never read: its name begins with _ or .")
+        _print_source(stream)
     click.echo(
         f"{len(report.stale_commits)} commits by stale holders, {len(report.repeated_batches)} repeated "
         f"batches, {len(report.pending)} pending instants, {len(report.leftovers)} leftovers"
@@ -93,3 +87,16 @@ def print_validation(report: ValidationReport) -> None:
     if report.one_key_in > 1:
         click.echo(f"one key in {report.one_key_in} was compared, because the sources are large")
     click.echo(f"{report.keys} keys x {report.columns} columns compared, {report.differences} differences")
+
+
+def _print_source(stream: StreamValidation) -> None:
+    unread = f", {len(stream.unread_files)} files not committed yet" if stream.unread_files else ""
+    if stream.unread_records:
+        unread = f", {stream.unread_records} records not committed yet"
+    click.echo(f"{stream.stream}: {stream.events} events, {stream.bad_rows} bad rows{unread}")
+    if stream.topic is None and not stream.files:
+        click.echo(f"{stream.stream}: its source has no files, so no value of it is expected")
+    for file in stream.changed_files:
+        click.echo(f"{stream.stream}: {file} has changed after it was read; a file is read once")
+    for file in stream.hidden_files:
+        click.echo(f"{stream.stream}: {file} is never read: its name begins with _ or .")

@@ -30,6 +30,7 @@ _HUDI: Final = "org.apache.hudi.exception."
 _PASSING: Final = frozenset({
     "java.io.IOException",  # what Hadoop makes of a store that is slow, throttling (429) or down (5xx)
     "java.util.concurrent.TimeoutException",
+    "org.apache.kafka.common.errors.RetriableException",  # no broker answers, or a partition has no leader
     f"{_HUDI}HoodieLockException",  # the commit lock was not acquired in time
     f"{_HUDI}HoodieHeartbeatException",  # the driver was paused for so long that the write counts as dead
 })  # fmt: skip

@@ -1,4 +1,4 @@
-"""Programs from the registries of Go and npm, found or installed into a cache."""
+"""Programs from the registries of Go, npm and Maven, found or installed into a cache."""
 
 from __future__ import annotations
 
@@ -81,6 +81,36 @@ def npm_version(binary: str) -> str:
             package = json.loads(about.read_text())
             return f"{package['name']}@{package['version']}"
     return f"{Path(binary).name} of an unknown version"
+
+
+def maven_jars(coordinates: str) -> Path:
+    """Return a folder with a jar and all that it needs to run, from the cache or installed into it.
+
+    Args:
+        coordinates: ``group:artifact:version``; Maven checks what it downloads by the registry's sums.
+
+    Raises:
+        RuntimeError: It could not be installed.
+    """
+    group, artifact, version = coordinates.split(":")
+    folder = cache() / "maven" / f"{artifact}-{version}"
+    if folder.exists():
+        return folder
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}")
+    partial.mkdir(parents=True)
+    (partial / "pom.xml").write_text(
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>asynclock</groupId><artifactId>cached</artifactId><version>1</version>"
+        f"<dependencies><dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency></dependencies></project>"
+    )
+    copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
+    _install(coordinates, ["mvn", "--quiet", "--batch-mode", "--file", str(partial / "pom.xml"), *copy], {})
+    try:
+        partial.rename(folder)
+    except OSError:  # another process was faster
+        shutil.rmtree(partial)
+    return folder
 
 
 def _install(what: str, command: list[str], environment: dict[str, str]) -> None:

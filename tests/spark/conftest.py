@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from asynclock.spark.hudi.running import KAFKA_CONNECTOR
 from asynclock.spark.hudi.session import session
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "asynclock-tests",
         master="local[2]",
         conf={
+            "spark.jars.packages": KAFKA_CONNECTOR,
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
             "spark.local.dir": str(scratch / "local"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.table import again, dumped
@@ -38,6 +39,12 @@ class ChangedFile:
     path: str
     role: str
     group: str
+
+    @property
+    def partition(self) -> list[str]:
+        """The values of the partition columns, as text."""
+        folders = self.group.split("/")[:-1]
+        return [unquote(folder.partition("=")[2]) for folder in folders if folder]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -54,6 +54,10 @@ _STORES: Final = {
     "wasb": _AZURE,
     "wasbs": _AZURE,
 }
+KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7"
+"""What reads topics; the registries do not have it for every version of PySpark 3.5."""
+_KAFKA_CLASS: Final = "org/apache/spark/sql/kafka010/KafkaSourceProvider.class"
+_PACKAGES: Final = "spark.jars.packages"
 _NEEDED: Final = ("spark.serializer", "spark.kryo.registrator")
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _MISSING_CLASS: Final = (
@@ -89,7 +93,7 @@ def session_for(
         elif spark is None:
             wanted = spec.spark
             spark = start(
-                app, master=wanted.master or "local[*]", conf=wanted.plain(), secrets=wanted.secret()
+                app, master=wanted.master or "local[*]", conf=_settings(spec), secrets=wanted.secret()
             )
             resources.callback(spark.stop)
         _require_settings(spark)
@@ -97,6 +101,14 @@ def session_for(
         if not spark.sparkContext.master.startswith("local"):
             _require_on_executors(spark)
         yield spark
+
+
+def _settings(spec: Spec) -> dict[str, str]:
+    """Return Spark's settings of the spec, with the connector of Kafka where a stream needs it."""
+    conf = spec.spark.plain()
+    if any(stream.kafka for stream in spec.streams):
+        conf[_PACKAGES] = ",".join([*filter(None, [conf.get(_PACKAGES)]), KAFKA_CONNECTOR])
+    return conf
 
 
 def spread(spark: SparkSession) -> None:
@@ -133,6 +145,12 @@ def _require_stores(spec: Spec, spark: SparkSession) -> None:
     jvm: Any = spark._jvm  # noqa: SLF001  no public way
     configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for stream in spec.streams:
+        if stream.kafka is not None and loader.getResource(_KAFKA_CLASS) is None:
+            reason = (
+                f"Spark cannot read topics; nothing was written. Add to spark.packages: {KAFKA_CONNECTOR}"
+            )
+            raise misplaced(spec, ("streams", stream.name, "kafka"), stream.kafka.name, reason)
     for keys, url in _places(spec):
         scheme = url.partition(":")[0].lower() if URL.match(url) else "file"
         if scheme == "file":
@@ -161,7 +179,8 @@ def _require_stores(spec: Spec, spark: SparkSession) -> None:
 def _places(spec: Spec) -> Iterator[tuple[Keys, str]]:
     yield ("table", "path"), spec.table.path
     for stream in spec.streams:
-        yield ("streams", stream.name, "source"), stream.source
+        if stream.source:
+            yield ("streams", stream.name, "source"), stream.source
         yield ("streams", stream.name, "checkpoint"), stream.checkpoint
 
 

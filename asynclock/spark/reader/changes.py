@@ -125,12 +125,21 @@ class _ChangedRows:
             return view.withColumn(DELETED, F.lit(False)).where(F.lit(False))
         changed = self._keys()
         few = changed.count() <= _FEW
-        keyed = view.withColumn(RECORD_KEY, F.expr(record_key(self._spec.table)))
+        keyed = self._touched(view).withColumn(RECORD_KEY, F.expr(record_key(self._spec.table)))
         rows = keyed.join(F.broadcast(changed) if few else changed, RECORD_KEY, "left_semi")
         rows = rows.localCheckpoint()
         gone = changed.join(rows.select(RECORD_KEY), RECORD_KEY, "left_anti")
         alive = rows.drop(RECORD_KEY).withColumn(DELETED, F.lit(False))
         return alive.unionByName(gone.select(*self._deleted(view)).withColumn(DELETED, F.lit(True)))
+
+    def _touched(self, view: DataFrame) -> DataFrame:
+        """Leave out the partitions without a changed file, so that their files are not read."""
+        partitions = [file.partition for file in self._files.files]
+        for place, name in enumerate(self._spec.table.partition_by):
+            kind = self._spec.shared_type(name)
+            values = {partition[place] for partition in partitions}
+            view = view.where(F.col(name).isin([F.lit(value).cast(kind) for value in sorted(values)]))
+        return view
 
     def _keys(self) -> DataFrame:
         """Return the record keys that changed, each once, read by now."""

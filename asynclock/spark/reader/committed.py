@@ -26,17 +26,21 @@ class Committed:
         columns: The columns that batches of that query were read with, by batch; empty if the commit does not
             say. A batch of bad rows only may have left no commit.
         completed: Completion times of those commits, by batch.
-        ends: For each of those commits that says so, in order, the last entry of the source's log that its
-            batch read, and the batch.
+        offsets: Where those commits say that their batches end in the source, by batch.
+        ends: Of a source of files, for each of those commits that says so, in order, the last entry of the
+            source's log that its batch read, and the batch.
         others: Completion time of the last batch of any other query; "" if there is none. The files of those
             are not known, since a checkpoint knows only its own.
+        other_offsets: Where the batches of other queries ended.
     """
 
     last: int
     columns: dict[int, NamedTypes]
     completed: dict[int, str]
+    offsets: dict[int, str]
     ends: list[tuple[int, int]]
     others: str
+    other_offsets: list[str]
 
     @classmethod
     def of(cls, commits: Iterable[BatchCommit], stream: str, query_id: str | None) -> Committed:
@@ -49,15 +53,17 @@ class Committed:
         """
         batches = [commit for commit in commits if commit.stream == stream and commit.batch_id >= 0]
         mine = {commit.batch_id: commit for commit in batches if commit.query_id == query_id}
-        others = (commit.completed for commit in batches if commit.query_id != query_id)
+        others = [commit for commit in batches if commit.query_id != query_id]
+        offsets = {batch: commit.offset for batch, commit in mine.items() if commit.offset}
+        entries = ((json.loads(offset).get(_ENTRY), batch) for batch, offset in offsets.items())
         return cls(
             last=max(mine, default=-1),
             columns={batch: commit.columns for batch, commit in mine.items()},
             completed={batch: commit.completed for batch, commit in mine.items()},
-            ends=sorted(
-                (json.loads(one.offset)[_ENTRY], one.batch_id) for one in mine.values() if one.offset
-            ),
-            others=max(others, default=""),
+            offsets=offsets,
+            ends=sorted((entry, batch) for entry, batch in entries if entry is not None),
+            others=max((commit.completed for commit in others), default=""),
+            other_offsets=[commit.offset for commit in others if commit.offset],
         )
 
     def batch_of(self, entry: int) -> int:

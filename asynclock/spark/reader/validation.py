@@ -13,38 +13,31 @@ from __future__ import annotations
 import heapq
 import tempfile
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from asynclock.spark.hudi.strays import listed_strays
 from asynclock.spark.hudi.timeline import REPAIR_COPY
-from asynclock.spark.reader.committed import Committed, repeated_batches, stale_commits
+from asynclock.spark.reader.committed import repeated_batches, stale_commits
 from asynclock.spark.reader.deletes import Deletes
 from asynclock.spark.reader.second_reader.expected import Expected
-from asynclock.spark.reader.second_reader.files import layout_of, rows
-from asynclock.spark.reader.second_reader.rows import BadFileError, Good
 from asynclock.spark.reader.second_reader.values import shown
+from asynclock.spark.reader.sources import FileEvents, StreamValidation
 from asynclock.spark.reader.state import State
-from asynclock.spark.source.checkpoint import Checkpoint
-from asynclock.spark.source.files import source_files
+from asynclock.spark.reader.topic import TopicEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
 
     from asynclock.spark.hudi.instants import BatchCommit, Instant
     from asynclock.spark.hudi.timeline import Timeline
-    from asynclock.spark.reader.committed import NamedTypes
-    from asynclock.spark.reader.deletes import StreamDeletes
-    from asynclock.spark.reader.second_reader.expected import Cells, Key, Rule, Types
-    from asynclock.spark.reader.second_reader.rows import Layout
-    from asynclock.spark.source.files import SourceFile
+    from asynclock.spark.reader.second_reader.expected import Rule
     from asynclock.spark.spec.kinds import Merge
-    from asynclock.spark.spec.model import Spec, StreamSpec
+    from asynclock.spark.spec.model import Spec
 
 SAMPLE: Final = 20
 _RULES: Final[Mapping[Merge, Rule]] = {
@@ -72,30 +65,6 @@ class Difference:
     column: str | None
     expected: str | None
     found: str | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StreamValidation:
-    """The sources of one stream.
-
-    Attributes:
-        stream: Its name.
-        files: Files in its source now.
-        events: Good rows in the files of the committed batches.
-        bad_rows: Bad rows and bad files; they are not expected in the table.
-        unread_files: Files whose batch was not committed by then; their events are not expected.
-        changed_files: Files that were written to after they were read; their present content is expected.
-        hidden_files: Files that match the source but that no stream reads, because their names begin with
-            ``_`` or ``.``; their events are not expected.
-    """
-
-    stream: str
-    files: int
-    events: int
-    bad_rows: int
-    unread_files: tuple[str, ...]
-    changed_files: tuple[str, ...]
-    hidden_files: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,10 +135,14 @@ def validate(
     """
     table = State(spec, spark, as_of)
     commits = table.commits
-    sources = {stream.name: source_files(spark, stream.source) for stream in spec.streams}
+    readers = [
+        TopicEvents(spec, number, stream.kafka, spark, table)
+        if stream.kafka is not None
+        else FileEvents(spec, number, spark, table)
+        for number, stream in enumerate(spec.streams)
+    ]
     if one_key_in is None:
-        size = sum(file.size for files in sources.values() for file in files)
-        one_key_in = max(1, -(-size // READ_WHOLE))
+        one_key_in = max(1, -(-sum(reader.size for reader in readers) // READ_WHOLE))
     shared = [(name, spec.shared_type(name)) for name in spec.table.shared_columns]
     with (
         table.rows(one_key_in) as stored,
@@ -185,10 +158,7 @@ def validate(
         )
         try:
             deletes = Deletes(spec, spark, table.timeline, commits)
-            readers = [
-                _Sources(spec, number, spark, Path(folder), table) for number in range(len(spec.streams))
-            ]
-            steps = [reader.steps(sources[reader.name], expected, deletes) for reader in readers]
+            steps = [reader.steps(expected, deletes, Path(folder)) for reader in readers]
             for _, take in heapq.merge(*steps, key=itemgetter(0)):
                 take()
             expected.compare(stored)
@@ -230,120 +200,3 @@ def _strays(spec: Spec, spark: SparkSession, timeline: Timeline) -> tuple[str, .
     if spec.table.kind != "splice" or not timeline.exists():
         return ()
     return (*listed_strays(spark, spec.table), *([REPAIR_COPY] if timeline.half_repaired() else ()))
-
-
-class _Sources:
-    """Reads the files of one stream in the order of their arrival."""
-
-    def __init__(self, spec: Spec, number: int, spark: SparkSession, folder: Path, table: State) -> None:
-        self._spec = spec
-        self._stream: StreamSpec = spec.streams[number]
-        self.name = self._stream.name
-        self._checkpoint = Checkpoint(spec, self._stream, spark)
-        self._committed = Committed.of(table.commits, self.name, self._checkpoint.query_id())
-        self._number = number
-        self._spark = spark
-        self._folder = folder
-        self._group = number if spec.table.kind == "splice" else 0
-        self._columns = table.groups[self._group]
-        self._readings: dict[NamedTypes, _Reading] = {}
-        self._files = self._events = self._bad = 0
-        self._unread: list[str] = []
-
-    def steps(
-        self, files: list[SourceFile], expected: Expected, deletes: Deletes
-    ) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Yield for each file when its batch was committed, and what adds its events to what is expected.
-
-        What is yielded must be called before the next is asked for. Deletes are added between the files.
-        """
-        arrivals = self._checkpoint.arrivals()
-        never = max((entry for entry, _ in arrivals.values()), default=0) + 1
-        # By the checkpoint, since a file that was touched later has a misleading time.
-        files = sorted(files, key=lambda file: (*arrivals.get(file.url, (never, file.modified_ms)), file.url))
-        due = deletes.of(self._number, self._checkpoint.query_id())
-        self._files = len(files)
-        time = ""
-        for file in files:
-            entry, _ = arrivals.get(file.url, (never, 0))
-            batch = self._committed.batch_of(entry)
-            if batch > self._committed.last and not self._may_be_of_another_query(file):
-                self._unread.append(file.url)
-                continue
-            time = max(time, self._committed.completed.get(batch, ""))
-            yield time, partial(self._read, file, batch, due, expected)
-        yield time, partial(due.before, None, expected)
-
-    def report(self) -> StreamValidation:
-        """Return what was read."""
-        changes = self._checkpoint.unread_changes()
-        return StreamValidation(
-            stream=self.name,
-            files=self._files,
-            events=self._events,
-            bad_rows=self._bad,
-            unread_files=tuple(sorted(self._unread)),
-            changed_files=changes.changed,
-            hidden_files=changes.hidden,
-        )
-
-    def _read(self, file: SourceFile, batch: int, due: StreamDeletes, expected: Expected) -> None:
-        committed = batch <= self._committed.last
-        due.before(batch if committed else None, expected)
-        with file.local(self._spark, self._folder) as path:
-            self._take(path, self._committed.columns.get(batch) if committed else (), expected)
-
-    def _take(self, path: Path, columns: NamedTypes | None, expected: Expected) -> None:
-        before = self._events, self._bad
-        try:
-            if columns is None:  # a batch without a commit had no good row
-                good = sum(1 for _ in self._events_of(path, ()))
-                self._events, self._bad = before[0], self._bad + good
-            else:
-                expected.add(self._group, self._events_of(path, columns))
-        except BadFileError:
-            self._events, self._bad = before[0], before[1] + 1
-
-    def _may_be_of_another_query(self, file: SourceFile) -> bool:
-        """Return whether the file is old enough to have been read under an earlier checkpoint."""
-        if not self._committed.others:
-            return False
-        jvm = self._spark._jvm  # noqa: SLF001  no public way
-        times = jvm.org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator
-        last: int = times.parseDateFromInstantTime(self._committed.others).getTime()
-        return file.modified_ms <= last
-
-    def _events_of(self, path: Path, columns: NamedTypes) -> Iterator[tuple[Key, Any, Cells]]:
-        reading = self._readings.get(columns)
-        if reading is None:
-            reading = self._readings[columns] = _Reading(self._spec, self._stream, columns, self._columns)
-        for row in rows(path, self._stream, reading.layout):
-            if isinstance(row, Good):
-                self._events += 1
-                yield reading.event(row.values)
-            else:
-                self._bad += 1
-
-
-class _Reading:
-    """How files are read whose batch had certain columns, and how their values stand in the table now."""
-
-    def __init__(self, spec: Spec, stream: StreamSpec, columns: NamedTypes, group: Types) -> None:
-        self.layout: Layout = layout_of(spec, stream, columns)
-        names, types = self.layout.names, self.layout.types
-        self._shared = len(spec.table.shared_columns)
-        ordering = columns[0][0] if columns else stream.ordering
-        self._rank = names.index(ordering)
-        self._cells: list[tuple[int | None, bool]] = []
-        own = {stream.physical(column): column.name for column in stream.stored(spec.table)}
-        for stored, kind in group:
-            name = ordering if own.get(stored) == stream.ordering else own.get(stored, "")
-            place = names.index(name, self._shared) if name in names[self._shared :] else None
-            self._cells.append((place, kind == "double" and types.get(name) == "int"))
-
-    def event(self, values: tuple[Any, ...]) -> tuple[Key, Any, Cells]:
-        """Return key, ordering value and cells of a row."""
-        cells: list[Any] = [None if place is None else values[place] for place, _ in self._cells]
-        grown = zip(cells, self._cells, strict=True)
-        cells = [float(cell) if is_whole and cell is not None else cell for cell, (_, is_whole) in grown]
-        return values[: self._shared], values[self._rank], tuple(cells)

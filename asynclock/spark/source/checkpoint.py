@@ -1,4 +1,4 @@
-"""A stream's checkpoint: the table that it belongs to, and the files that have been read.
+"""A stream's checkpoint: the table that it belongs to, and what has been read.
 
 A checkpoint is useful only with the table that holds what was read under it. So the first commit of a stream
 writes the table's id into the checkpoint's folder, and a run with another table, or without one, is refused:
@@ -110,6 +110,11 @@ class Checkpoint:
         text = self._files.read(f"{self._stream.checkpoint}/offsets/{batch_id}")
         return "" if text is None else text.splitlines()[-1]
 
+    def first_offset(self) -> str:
+        """Return where the first batch begins in its topic; empty if there is none yet."""
+        text = self._files.read(f"{self._stream.checkpoint}/sources/0/0")
+        return "" if text is None else text[text.index("{") :]  # the line before is a version
+
     def files(self) -> DataFrame:
         """Return each file (``FILE``), its entry in the source's log (``ENTRY``) and its time, in ms.
 
@@ -134,7 +139,12 @@ class Checkpoint:
         return {row[FILE]: (row[ENTRY], row[_READ_AT]) for row in self.files().collect()}
 
     def unread_changes(self) -> UnreadChanges:
-        """Return the files of the source whose present content has not been, or never will be, read."""
+        """Return the files of the source whose present content has not been, or never will be, read.
+
+        A topic has none: a record never changes, and none is skipped.
+        """
+        if self._stream.kafka is not None:
+            return UnreadChanges(changed=(), hidden=())
         return UnreadChanges(changed=self._changed(), hidden=self._hidden())
 
     def _changed(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from asynclock.spark.spec.load import local_path, misplaced, missing_source
 from asynclock.spark.spec.model import URL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import Row, SparkSession
 
@@ -64,11 +64,8 @@ class Source:
         self._spec = spec
         self._stream = stream
         self._spark = spark
-        shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
-        owned = {column.name: column.type for column in stream.owned(spec.table)}
-        self._types = shared | owned
+        self._types, self._required = event_columns(spec, stream)
         self._dialect = stream.dialect.settings() if stream.dialect else None
-        self._required = [*shared, stream.ordering]
         self._unnamed: Any = spark._jvm.io.asynclock.source.SourceFiles.unnamed(  # noqa: SLF001  no public way
             spark._jsparkSession  # noqa: SLF001
         )
@@ -142,6 +139,10 @@ class Source:
         """Return the events among parsed rows, in the columns that a splice takes."""
         return parsed.where(F.col(REASON).isNull()).select(*self._types, ARRIVAL)
 
+    def bad(self, parsed: DataFrame) -> DataFrame:
+        """Return the bad ones among parsed rows, as they are put aside: ``file``, ``line``, what is wrong."""
+        return bad_rows(parsed, {"file": FILE, "line": LINE})
+
     def _texts(self, files: DataFrame) -> DataFrame:
         return _text_rows(
             files,
@@ -191,6 +192,34 @@ class Source:
             if reason:
                 raise misplaced(self._spec, ("streams", self._stream.name, "source"), source, reason)
         return files
+
+
+def event_columns(spec: Spec, stream: StreamSpec) -> tuple[dict[str, str], list[str]]:
+    """Return the types of the columns of an event, and the columns that must not be null."""
+    shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
+    owned = {column.name: column.type for column in stream.owned(spec.table)}
+    return shared | owned, [*shared, stream.ordering]
+
+
+def bad_rows(parsed: DataFrame, places: Mapping[str, str]) -> DataFrame:
+    """Return the bad ones among parsed rows: their places, ``reason`` and ``record``.
+
+    Args:
+        parsed: The rows.
+        places: What says where a row was, and the column that has it.
+    """
+    shown = {**places, "reason": REASON, "record": RAW}
+    bad = parsed.where(F.col(REASON).isNotNull())
+    return bad.select(*(F.col(column).alias(name) for name, column in shown.items()))
+
+
+def stored_as_declared(rows: DataFrame, types: Mapping[str, str], about: Sequence[str]) -> DataFrame:
+    """Return rows of ``io.asynclock.source`` with dates and timestamps made of numbers, and ``about``."""
+    values = [
+        F.expr(_STORED[kind].format(name)).alias(name) if kind in _STORED else F.col(name)
+        for name, kind in types.items()
+    ]
+    return rows.select(*values, *about)
 
 
 def read_keys(spec: Spec, spark: SparkSession, file: str) -> DataFrame:
@@ -246,12 +275,8 @@ def _text_rows(
         optional,
         unnamed,
     )
-    values = [
-        F.expr(_STORED[kind].format(name)).alias(name) if kind in _STORED else F.col(name)
-        for name, kind in types.items()
-    ]
     about = (FILE, _MODIFIED, LINE, _PLACE, REASON, RAW)
-    return DataFrame(rows, files.sparkSession).select(*values, *about)
+    return stored_as_declared(DataFrame(rows, files.sparkSession), types, about)
 
 
 def _missing_remote(path: Any, system: Any) -> str | None:  # noqa: ANN401  py4j

@@ -19,6 +19,7 @@ from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.environment import FromEnvironment, from_environment
 from asynclock.spark.spec.joins import TopRows, ViewSpec
+from asynclock.spark.spec.kafka import KafkaSpec
 from asynclock.spark.spec.kinds import DEFAULTS, default_concurrency
 from asynclock.spark.spec.locks import LocksSpec
 from asynclock.spark.spec.model import (
@@ -83,7 +84,7 @@ def parse_spec(file: SpecFile) -> Spec:
             views=tuple(_read_views(root, tuple(streams.values))),
         )
     for stream in spec.streams:
-        if problem := missing_source(stream.source):
+        if stream.source and (problem := missing_source(stream.source)):
             raise file.error(("streams", stream.name, "source"), stream.source, problem)
     return spec
 
@@ -221,24 +222,26 @@ def _read_spark(root: Section) -> SparkSpec:
     with section.locating():
         return SparkSpec(
             master=section.optional("master", str),
-            conf=dict(_settings("", section.section("conf").values)),
+            conf=dict(_settings("", section.section("conf").values, "conf")),
             packages=section.names("packages") or (),
         )
 
 
-def _settings(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, str | FromEnvironment]]:
-    """Yield the settings of Spark; without quotes TOML makes a table of each part of their names."""
+def _settings(
+    prefix: str, values: Mapping[str, object], key: str
+) -> Iterator[tuple[str, str | FromEnvironment]]:
+    """Yield the settings below a key; without quotes TOML makes a table of each part of their names."""
     for name, given in values.items():
         full = f"{prefix}{name}"
-        value = from_environment(f"conf.{full}", given)
+        value = from_environment(f"{key}.{full}", given)
         if isinstance(value, dict):
-            yield from _settings(f"{full}.", value)
+            yield from _settings(f"{full}.", value, key)
         elif isinstance(value, bool):
             yield full, str(value).lower()
         elif isinstance(value, str | int | float | FromEnvironment):
             yield full, value if isinstance(value, FromEnvironment) else str(value)
         else:
-            raise ConfigError(setting=f"conf.{full}", value=HIDDEN, reason="expected a string or a number")
+            raise ConfigError(setting=f"{key}.{full}", value=HIDDEN, reason="expected a string or a number")
 
 
 def _read_stream(streams: Section, name: str, folder: Path, table: TableSpec) -> StreamSpec:
@@ -255,12 +258,14 @@ def _read_stream(streams: Section, name: str, folder: Path, table: TableSpec) ->
     renamed = section.section("as")
     with columns.locating():
         typed = tuple(Column(name=key, type=columns.required(key, str)) for key in columns.values)
-    source = section.required("source", str)
+    source = section.value("source", str, "")
     with section.locating():
+        kafka = _read_kafka(section)
         checkpoint = section.optional("checkpoint", str)
         return StreamSpec(
             name=name,
-            source=_absolute(source, folder),
+            source=_absolute(source, folder) if source else "",
+            kafka=kafka,
             format=_read_format(section, source),
             ordering=section.required("ordering", str),
             checkpoint=f"{beside(table.path)}/checkpoints/{name}"
@@ -269,6 +274,7 @@ def _read_stream(streams: Section, name: str, folder: Path, table: TableSpec) ->
             columns=typed,
             csv=_read_dialect(section),
             max_files_per_trigger=section.optional("max_files_per_trigger", int),
+            max_records_per_trigger=section.optional("max_records_per_trigger", int),
             on_bad_row=cast("BadRowPolicy", section.value("on_bad_row", str, StreamSpec.on_bad_row)),
             optional=section.names("optional") or (),
             as_={key: renamed.required(key, str) for key in renamed.values},
@@ -302,10 +308,24 @@ def _read_views(root: Section, streams: tuple[str, ...]) -> Iterator[ViewSpec]:
             )
 
 
+def _read_kafka(stream: Section) -> KafkaSpec | None:
+    if "kafka" not in stream.values:
+        return None
+    section = stream.section("kafka", [field.name for field in fields(KafkaSpec)])
+    options = section.section("options")
+    return KafkaSpec(
+        servers=section.required("servers", str),
+        topic=section.required("topic", str),
+        options=dict(_settings("", options.values, "kafka.options")),
+    )
+
+
 def _read_format(stream: Section, source: str) -> SourceFormat:
     given = stream.optional("format", str)
     if given is not None:
         return cast("SourceFormat", given)
+    if not source or "kafka" in stream.values:
+        return "json"
     found = format_of(source)
     if found is None:
         reason = (

@@ -16,6 +16,7 @@ from asynclock.errors import ConfigError
 from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.joins import ViewSpec, check_views
+from asynclock.spark.spec.kafka import check_source
 from asynclock.spark.spec.kinds import CHOICES, check_combination, check_whole_rows
 from asynclock.spark.spec.place import beside
 from asynclock.spark.spec.services import ServicesSpec, check_at_least
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from asynclock.spark.spec.kafka import KafkaSpec
     from asynclock.spark.spec.kinds import Concurrency, Markers, Merge, TableKind, TableType
     from asynclock.spark.spec.locks import LocksSpec
 
@@ -107,12 +109,14 @@ class StreamSpec:
     Attributes:
         name: Name of the stream, of its lease ``stream/<name>``, and prefix of its physical columns.
         source: Glob of the source files; a local one must match a file or name an empty folder.
-        format: Format of the files; columns are matched by name in all formats.
+        kafka: The topic that is read in place of files; then the source is empty.
+        format: Format of the files; columns are matched by name in all formats. Records of a topic are JSON.
         ordering: The column whose newer value wins; stored as ``<name>__ts``.
         checkpoint: Folder of the query's progress; the quarantine is next to it.
         columns: The stream's columns, in the order of the view; may also give the types of key columns.
         csv: Dialect of CSV files; None: RFC 4180.
         max_files_per_trigger: Most files in one micro-batch; None: all files that exist.
+        max_records_per_trigger: Most records of the topic in one; None: all records that exist.
         on_bad_row: Quarantine bad rows, or fail the batch before anything is written.
         optional: Columns that a file need not have, since they joined the stream later; null in its events.
         as_: Names in the view of some of the columns, by their names in the files; in the spec ``as``.
@@ -120,13 +124,15 @@ class StreamSpec:
     """
 
     name: str
-    source: str
+    source: str = ""
+    kafka: KafkaSpec | None = None
     format: SourceFormat
     ordering: str
     checkpoint: str
     columns: tuple[Column, ...]
     csv: CsvDialect | None = None
     max_files_per_trigger: int | None = None
+    max_records_per_trigger: int | None = None
     on_bad_row: BadRowPolicy = "fail"
     optional: tuple[str, ...] = ()
     as_: Mapping[str, str] = field(default_factory=dict)
@@ -140,8 +146,13 @@ class StreamSpec:
         _check_choice("on_bad_row", self.on_bad_row, get_args(BadRowPolicy))
         if self.csv is not None and self.format != "csv":
             raise _wrong("csv", self.format, f"a stream of {self.format} files has no CSV dialect; drop it")
-        if self.max_files_per_trigger is not None:
-            check_at_least("max_files_per_trigger", self.max_files_per_trigger, 1)
+        check_source(
+            source=self.source,
+            kafka=self.kafka,
+            format=self.format,
+            max_files_per_trigger=self.max_files_per_trigger,
+            max_records_per_trigger=self.max_records_per_trigger,
+        )
         types: dict[str, str] = {}
         for column in self.columns:
             if column.name.lower() in types:

@@ -21,7 +21,8 @@ from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import spread
 from asynclock.spark.report import BatchReport, StreamReport
 from asynclock.spark.source.checkpoint import Checkpoint
-from asynclock.spark.source.reading import FILE, LINE, RAW, REASON, Source
+from asynclock.spark.source.kafka import open_source
+from asynclock.spark.source.reading import REASON
 from asynclock.spark.writer.reservation import Gate, acquire_until
 from asynclock.spark.writer.splice import Splice, stream_lock
 
@@ -60,7 +61,7 @@ class _MakingWay(_Stopping):
 
 
 class StreamWriter:
-    """Writes one stream from its files to the table; run ``work`` in a thread of its own.
+    """Writes one stream from its source to the table; run ``work`` in a thread of its own.
 
     Args:
         spec: The table and its locks.
@@ -69,7 +70,7 @@ class StreamWriter:
         client: The locks.
         stop: Ends this writer when set.
         fail_fast: Set ``stop`` when this writer fails, which ends the others too.
-        once: End once every file that exists now is committed.
+        once: End once every file or record that exists now is committed.
         on_batch: Called after each batch.
 
     Attributes:
@@ -104,7 +105,7 @@ class StreamWriter:
         self._fail_fast = fail_fast
         self._once = once
         self._on_batch = on_batch
-        self._source = Source(spec, stream, spark)
+        self._source = open_source(spec, stream, spark)
         self._splice = Splice(spec, spark)
         self._checkpoint = Checkpoint(spec, stream, spark)
         self._checkpoint.refuse_another_table(self._splice.table_id)
@@ -352,18 +353,17 @@ class StreamWriter:
         return dataclasses.replace(done, retries=self._retries, wasted=wasted, seconds=seconds)
 
     def _put_aside(self, parsed: DataFrame, batch_id: int, rows: int) -> None:
-        bad = parsed.where(F.col(REASON).isNotNull()).select(
-            F.col(FILE).alias("file"),
-            F.col(LINE).alias("line"),
-            F.col(REASON).alias("reason"),
-            F.col(RAW).alias("record"),
-        )
+        bad = self._source.bad(parsed)
         if self._stream.on_bad_row == "fail":
-            first: Any = bad.sort("file", F.col("line").asc_nulls_first()).first()
-            sample = f"{first['file']}: {first['reason']}"
-            if first["line"] is not None:
-                place = f", line {first['line']}: {first['reason']}, in {first['record'][:_SAMPLE]}"
-                sample = first["file"] + place
+            found: Any = bad.sort(*bad.columns[:-2]).first()  # by their places
+            first = found.asDict()
+            reason, record = first.pop("reason"), first.pop("record")
+            place = ", ".join(
+                str(value) if name == "file" else f"{name} {value}"
+                for name, value in first.items()
+                if value is not None
+            )
+            sample = f"{place}: {reason}" + ("" if record is None else f", in {record[:_SAMPLE]}")
             raise BadRowsError(stream=self.name, batch_id=batch_id, rows=rows, sample=sample)
         query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         folder = f"{self._stream.quarantine}/query={query_id}/batch={batch_id}"

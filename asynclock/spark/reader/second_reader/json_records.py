@@ -56,6 +56,26 @@ def rows(file: IO[bytes], layout: Layout) -> Iterator[Row]:
             yield _row(number, fields, layout)
 
 
+def record(value: bytes | None, number: int, layout: Layout) -> Row:
+    """The row of one record of a topic, which has one object.
+
+    Args:
+        value: Its bytes.
+        number: Its place in the topic.
+        layout: The columns.
+    """
+    try:
+        text = (value or b"").decode()
+        _check_length(text)
+        _check_depth(text)
+        found = list(objects(text))
+    except (ValueError, MalformedError, BadFileError) as error:
+        return Bad(number, f"it is not well-formed: {error}")
+    if len(found) != 1:
+        return Bad(number, f"it has {len(found)} objects")
+    return _row(number, found[0], layout)
+
+
 def _check_length(text: str) -> None:
     if len(text.rstrip("\n")) > MOST_CHARACTERS:
         raise BadFileError(f"a record is longer than {MOST_CHARACTERS:,} characters")

@@ -8,9 +8,19 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
 
 /** The rows of one file, read while they are asked for; after the damage of a bad file comes its own row. */
 final class FileRows implements Iterator<Row> {
+
+  /** Where a row was: in which file, of which age, on which line, and as which row of the file. */
+  static final StructType PLACE =
+      new StructType()
+          .add("_asynclock_file", DataTypes.StringType)
+          .add("_asynclock_modified", DataTypes.LongType)
+          .add("_asynclock_line", DataTypes.LongType)
+          .add("_asynclock_row", DataTypes.LongType);
 
   private final String file;
   private final long modified;
@@ -75,7 +85,7 @@ final class FileRows implements Iterator<Row> {
     }
     try {
       if (records.next()) {
-        next = layout.row(records, file, modified, place++);
+        next = layout.row(records, file, modified, records.line(), place++);
       } else {
         close();
       }
@@ -86,7 +96,7 @@ final class FileRows implements Iterator<Row> {
 
   private void giveUp(BadFile bad) {
     close();
-    next = layout.bad(file, modified, bad.getMessage());
+    next = layout.bad(bad.getMessage(), file, modified, null, 0L);
   }
 
   private void close() {

@@ -1,19 +1,7 @@
 package io.asynclock.source;
 
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonParser;
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.core.JsonToken;
-import com.fasterxml.jackson.core.JsonTokenId;
-import com.fasterxml.jackson.core.StreamReadConstraints;
-import com.fasterxml.jackson.core.StreamReadFeature;
-import com.fasterxml.jackson.core.json.JsonReadFeature;
 import java.io.IOException;
-import java.io.UncheckedIOException;
-import java.util.ArrayDeque;
 import java.util.List;
-import java.util.Set;
-import java.util.regex.Pattern;
 
 /**
  * Lines of JSON objects.
@@ -22,30 +10,9 @@ import java.util.regex.Pattern;
  */
 final class JsonRecords implements Records {
 
-  /** As many as the second reader, by which the table is validated, can follow. */
-  private static final int DEEPEST = 500;
-  private static final String HALVED = "a \\u escape makes half a surrogate pair";
-  private static final Pattern BLANK = Pattern.compile("[ \t\r]*");
-  private static final Set<String> NO_NUMBERS = Set.of("NaN", "Infinity", "-Infinity");
-  private static final JsonFactory FACTORY =
-      JsonFactory.builder()
-          .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
-          .enable(JsonReadFeature.ALLOW_NON_NUMERIC_NUMBERS)
-          .disable(JsonFactory.Feature.INTERN_FIELD_NAMES)
-          .disable(JsonFactory.Feature.CANONICALIZE_FIELD_NAMES)
-          .streamReadConstraints(
-              StreamReadConstraints.builder()
-                  .maxNestingDepth(DEEPEST)
-                  .maxNumberLength(Characters.LONGEST)
-                  .maxStringLength(Characters.LONGEST)
-                  .build())
-          .build();
-
   private final Characters source;
-  private final List<String> names;
-  private final UnnamedColumns unnamed;
+  private final JsonText json;
   private final StringBuilder line = new StringBuilder();
-  private final ArrayDeque<String[]> objects = new ArrayDeque<>();
   private String[] record;
   private String problem;
   private String text;
@@ -53,28 +20,27 @@ final class JsonRecords implements Records {
 
   JsonRecords(Characters source, List<String> names, UnnamedColumns unnamed) {
     this.source = source;
-    this.names = names;
-    this.unnamed = unnamed;
+    this.json = new JsonText("line", names, unnamed);
   }
 
   @Override
   public boolean next() throws BadFile {
-    while (objects.isEmpty()) {
+    problem = null;
+    while (json.objects().isEmpty()) {
       if (!readLine()) {
         return false;
       }
-      problem = null;
       if (source.replacedSome()) {
         problem = "it has bytes that are not utf-8";
-      } else if (!BLANK.matcher(text).matches()) {
-        parse();
+      } else {
+        json.parse(text);
+        problem = json.problem();
       }
       if (problem != null) {
-        objects.clear();
         return true;
       }
     }
-    record = objects.removeFirst();
+    record = json.objects().removeFirst();
     return true;
   }
 
@@ -118,95 +84,5 @@ final class JsonRecords implements Records {
     int length = line.length();
     text = line.substring(0, length > 0 && line.charAt(length - 1) == '\r' ? length - 1 : length);
     return true;
-  }
-
-  private void parse() {
-    try (JsonParser parser = FACTORY.createParser(text)) {
-      boolean mayHalve = text.contains("\\u"); // bytes give whole pairs only
-      for (JsonToken token = parser.nextToken(); token != null; token = parser.nextToken()) {
-        if (token != JsonToken.START_OBJECT) {
-          problem = "the line has something else than JSON objects";
-          return;
-        }
-        readObject(parser, mayHalve);
-        if (problem != null) {
-          return;
-        }
-      }
-    } catch (JsonProcessingException malformed) {
-      String message = malformed.getOriginalMessage();
-      int location = message.indexOf(" (start marker at ");
-      problem = "no well-formed JSON: " + (location < 0 ? message : message.substring(0, location));
-    } catch (IOException impossible) {
-      throw new UncheckedIOException(impossible);
-    }
-  }
-
-  private void readObject(JsonParser parser, boolean mayHalve) throws IOException {
-    String[] values = new String[names.size()];
-    while (parser.nextToken() != JsonToken.END_OBJECT) {
-      String name = parser.getCurrentName();
-      int column = names.indexOf(name);
-      for (int other = 0; column < 0 && other < names.size(); other++) {
-        if (Header.isOtherCase(name, names.get(other))) {
-          problem = Header.otherCase(name, names.get(other));
-          return;
-        }
-      }
-      JsonToken token = parser.nextToken();
-      int begin = (int) parser.currentTokenLocation().getCharOffset();
-      String value = scalar(parser, token);
-      if (token.isStructStart()) {
-        skip(parser, mayHalve);
-        value = text.substring(begin, (int) parser.currentLocation().getCharOffset());
-      }
-      if (mayHalve && (isHalved(name) || token == JsonToken.VALUE_STRING && isHalved(value))) {
-        problem = HALVED;
-      }
-      if (problem != null) {
-        return;
-      }
-      if (column >= 0) {
-        values[column] = value;
-      } else {
-        unnamed.add(name);
-      }
-    }
-    objects.add(values);
-  }
-
-  /** The text of a scalar; null for null and for what has an inside. */
-  private String scalar(JsonParser parser, JsonToken token) throws IOException {
-    switch (token.id()) {
-      case JsonTokenId.ID_NULL:
-      case JsonTokenId.ID_START_OBJECT:
-      case JsonTokenId.ID_START_ARRAY:
-        return null;
-      case JsonTokenId.ID_NUMBER_FLOAT:
-        String digits = parser.getText();
-        char last = digits.charAt(digits.length() - 1);
-        if (!Character.isDigit(last) && !NO_NUMBERS.contains(digits)) {
-          problem = "no well-formed JSON: " + digits;
-        }
-        return digits;
-      default:
-        return parser.getText();
-    }
-  }
-
-  /** Go over an object or an array, to its last token. */
-  private void skip(JsonParser parser, boolean mayHalve) throws IOException {
-    for (int depth = 1; depth > 0; ) {
-      JsonToken token = parser.nextToken();
-      depth += token.isStructStart() ? 1 : token.isStructEnd() ? -1 : 0;
-      String value = scalar(parser, token);
-      if (mayHalve && (token == JsonToken.VALUE_STRING || token == JsonToken.FIELD_NAME) && isHalved(value)) {
-        problem = HALVED;
-      }
-    }
-  }
-
-  private static boolean isHalved(String value) {
-    return value.codePoints().anyMatch(point -> point >= Character.MIN_SURROGATE && point <= Character.MAX_SURROGATE);
   }
 }

@@ -2,18 +2,19 @@ package io.asynclock.source;
 
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /** The wanted columns of a stream, and the rows that its records become. */
 final class Layout implements Serializable {
 
   private static final int SHOWN = 100;
-  private static final int ABOUT = 6; // the columns after the values
 
   final List<String> names;
   final Set<String> optional;
@@ -27,19 +28,16 @@ final class Layout implements Serializable {
     this.required = Set.copyOf(required);
   }
 
-  /** The values as they are stored, then file, modification time, line, place in the file, reason and record. */
-  StructType schema() {
+  /** The values as they are stored, then the place of the record in its source, reason and record. */
+  StructType schema(StructType place) {
     StructType schema = new StructType();
     for (int column = 0; column < names.size(); column++) {
       schema = schema.add(names.get(column), types.get(column).stored());
     }
-    return schema
-        .add("_asynclock_file", DataTypes.StringType)
-        .add("_asynclock_modified", DataTypes.LongType)
-        .add("_asynclock_line", DataTypes.LongType)
-        .add("_asynclock_row", DataTypes.LongType)
-        .add("_asynclock_reason", DataTypes.StringType)
-        .add("_asynclock_record", DataTypes.StringType);
+    for (StructField field : place.fields()) {
+      schema = schema.add(field);
+    }
+    return schema.add("_asynclock_reason", DataTypes.StringType).add("_asynclock_record", DataTypes.StringType);
   }
 
   boolean[] isText() {
@@ -51,25 +49,24 @@ final class Layout implements Serializable {
   }
 
   /** The row of a record, with its values or with what is wrong with it. */
-  Row row(Records record, String file, long modified, long place) {
-    Object[] row = new Object[names.size() + ABOUT];
+  Row row(Record record, Object... place) {
+    Object[] values = new Object[names.size()];
     StringBuilder complaints = new StringBuilder();
     if (record.problem() == null) {
-      read(record, row, complaints);
+      read(record, values, complaints);
     } else {
       complaints.append(record.problem());
     }
     boolean isBad = complaints.length() > 0;
-    String reason = isBad ? complaints.toString() : null;
-    return complete(row, file, modified, record.line(), place, reason, isBad ? record.text() : null);
+    return complete(values, place, isBad ? complaints.toString() : null, isBad ? record.text() : null);
   }
 
   /** The row that stands for a bad file. */
-  Row bad(String file, long modified, String reason) {
-    return complete(new Object[names.size() + ABOUT], file, modified, null, 0L, reason, null);
+  Row bad(String reason, Object... place) {
+    return complete(new Object[names.size()], place, reason, null);
   }
 
-  private void read(Records record, Object[] row, StringBuilder complaints) {
+  private void read(Record record, Object[] row, StringBuilder complaints) {
     for (int column = 0; column < names.size(); column++) {
       String text = record.value(column);
       Value.Type type = types.get(column);
@@ -82,10 +79,11 @@ final class Layout implements Serializable {
     }
   }
 
-  private Row complete(
-      Object[] row, String file, long modified, Long line, long place, String reason, String record) {
-    Object[] about = {file, modified, line, place, reason, record};
-    System.arraycopy(about, 0, row, names.size(), ABOUT);
+  private static Row complete(Object[] values, Object[] place, String reason, String record) {
+    Object[] row = Arrays.copyOf(values, values.length + place.length + 2);
+    System.arraycopy(place, 0, row, values.length, place.length);
+    row[row.length - 2] = reason;
+    row[row.length - 1] = record;
     return RowFactory.create(row);
   }
 

@@ -60,7 +60,7 @@ public final class SourceFiles {
     Layout layout = new Layout(names, types, required, optional);
     FlatMapFunction<Row, Row> read =
         file -> FileRows.of(file.getString(0), file.getLong(1), conf.value(), csv, layout, unnamed);
-    return files.flatMap(read, Encoders.row(layout.schema()));
+    return files.flatMap(read, Encoders.row(layout.schema(FileRows.PLACE)));
   }
 
   /** What the reading of files in this session notes the columns in that the spec does not name. */

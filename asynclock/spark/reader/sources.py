@@ -1,0 +1,167 @@
+"""What the files of a stream say that the table must hold, and what is reported of a source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from asynclock.spark.reader.committed import Committed
+from asynclock.spark.reader.second_reader.files import rows
+from asynclock.spark.reader.second_reader.reading import Reading
+from asynclock.spark.reader.second_reader.rows import BadFileError, Good
+from asynclock.spark.source.checkpoint import Checkpoint
+from asynclock.spark.source.files import source_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.reader.committed import NamedTypes
+    from asynclock.spark.reader.deletes import Deletes, StreamDeletes
+    from asynclock.spark.reader.second_reader.expected import Cells, Expected, Key
+    from asynclock.spark.reader.state import State
+    from asynclock.spark.source.files import SourceFile
+    from asynclock.spark.spec.model import Spec, StreamSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamValidation:
+    """The sources of one stream.
+
+    Attributes:
+        stream: Its name.
+        files: Files in its source now.
+        events: Good rows in the files, or records of the topic, of the committed batches.
+        bad_rows: Bad rows, records and files; they are not expected in the table.
+        unread_files: Files whose batch was not committed by then; their events are not expected.
+        changed_files: Files that were written to after they were read; their present content is expected.
+        hidden_files: Files that match the source but that no stream reads, because their names begin with
+            ``_`` or ``.``; their events are not expected.
+        topic: The topic that it is read from, and its brokers; None: it is read from files.
+        unread_records: Records of the topic whose batch was not committed by then.
+    """
+
+    stream: str
+    files: int
+    events: int
+    bad_rows: int
+    unread_files: tuple[str, ...]
+    changed_files: tuple[str, ...]
+    hidden_files: tuple[str, ...]
+    topic: str | None = None
+    unread_records: int = 0
+
+
+class FileEvents:
+    """The files of one stream, in the order of their arrival, read by ``second_reader``.
+
+    Args:
+        spec: The table.
+        number: Of the stream in the spec.
+        spark: A session.
+        table: The table that its events are expected in.
+
+    Attributes:
+        size: Bytes of the files.
+    """
+
+    def __init__(self, spec: Spec, number: int, spark: SparkSession, table: State) -> None:
+        self._spec = spec
+        self._stream: StreamSpec = spec.streams[number]
+        self._checkpoint = Checkpoint(spec, self._stream, spark)
+        self._committed = Committed.of(table.commits, self._stream.name, self._checkpoint.query_id())
+        self._number = number
+        self._spark = spark
+        self._sources = source_files(spark, self._stream.source)
+        self.size = sum(file.size for file in self._sources)
+        self._group = number if spec.table.kind == "splice" else 0
+        self._columns = table.groups[self._group]
+        self._readings: dict[NamedTypes, Reading] = {}
+        self._events = self._bad = 0
+        self._unread: list[str] = []
+
+    def steps(
+        self, expected: Expected, deletes: Deletes, folder: Path
+    ) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Yield for each file when its batch was committed, and what adds its events to what is expected.
+
+        What is yielded must be called before the next is asked for. Deletes are added between the files.
+
+        Args:
+            expected: What is expected.
+            deletes: The deletes of the table.
+            folder: Where remote files are copied to, one at a time.
+        """
+        arrivals = self._checkpoint.arrivals()
+        never = max((entry for entry, _ in arrivals.values()), default=0) + 1
+        # By the checkpoint, since a file that was touched later has a misleading time.
+        files = sorted(
+            self._sources,
+            key=lambda file: (*arrivals.get(file.url, (never, file.modified_ms)), file.url),
+        )
+        due = deletes.of(self._number, self._checkpoint.query_id())
+        time = ""
+        for file in files:
+            entry, _ = arrivals.get(file.url, (never, 0))
+            batch = self._committed.batch_of(entry)
+            if batch > self._committed.last and not self._may_be_of_another_query(file):
+                self._unread.append(file.url)
+                continue
+            time = max(time, self._committed.completed.get(batch, ""))
+            yield time, partial(self._read, file, batch, due, expected, folder)
+        yield time, partial(due.before, None, expected)
+
+    def report(self) -> StreamValidation:
+        """Return what was read."""
+        changes = self._checkpoint.unread_changes()
+        return StreamValidation(
+            stream=self._stream.name,
+            files=len(self._sources),
+            events=self._events,
+            bad_rows=self._bad,
+            unread_files=tuple(sorted(self._unread)),
+            changed_files=changes.changed,
+            hidden_files=changes.hidden,
+        )
+
+    def _read(
+        self, file: SourceFile, batch: int, due: StreamDeletes, expected: Expected, folder: Path
+    ) -> None:
+        committed = batch <= self._committed.last
+        due.before(batch if committed else None, expected)
+        with file.local(self._spark, folder) as path:
+            self._take(path, self._committed.columns.get(batch) if committed else (), expected)
+
+    def _take(self, path: Path, columns: NamedTypes | None, expected: Expected) -> None:
+        before = self._events, self._bad
+        try:
+            if columns is None:  # a batch without a commit had no good row
+                good = sum(1 for _ in self._events_of(path, ()))
+                self._events, self._bad = before[0], self._bad + good
+            else:
+                expected.add(self._group, self._events_of(path, columns))
+        except BadFileError:
+            self._events, self._bad = before[0], before[1] + 1
+
+    def _may_be_of_another_query(self, file: SourceFile) -> bool:
+        """Return whether the file is old enough to have been read under an earlier checkpoint."""
+        if not self._committed.others:
+            return False
+        jvm = self._spark._jvm  # noqa: SLF001  no public way
+        times = jvm.org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator
+        last: int = times.parseDateFromInstantTime(self._committed.others).getTime()
+        return file.modified_ms <= last
+
+    def _events_of(self, path: Path, columns: NamedTypes) -> Iterator[tuple[Key, Any, Cells]]:
+        reading = self._readings.get(columns)
+        if reading is None:
+            reading = self._readings[columns] = Reading(self._spec, self._stream, columns, self._columns)
+        for row in rows(path, self._stream, reading.layout):
+            if isinstance(row, Good):
+                self._events += 1
+                yield reading.event(row.values)
+            else:
+                self._bad += 1
