@@ -2,12 +2,13 @@
 """``python -m tests.laboratory.mechanisms [--only 5,7]``: every part of the splicing article, shown once.
 
 Each part has a folder of its own, deleted at the end, and prints one line with what it did; those that
-compare or measure print a table below it.
+compare or measure print a table below it. What Spark, Hudi and asynclock log is in ``build/mechanisms.log``.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import tempfile
 import time
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asynclock.spark import session
+from asynclock.spark.hudi.running import KAFKA_CONNECTOR
+from asynclock.spark.hudi.session import jvm_output_to
 from tests.laboratory.mechanisms.parts import PARTS
 from tests.laboratory.mechanisms.stage import Stage, lines
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from tests.laboratory.mechanisms.parts import Part
 
 _WIDTH = max(len(part.name) for part in PARTS)
+_LOG = Path("build/mechanisms.log")
 
 
 def main() -> int:
@@ -35,7 +39,14 @@ def main() -> int:
     parser.add_argument("--only", type=_chosen, default=PARTS, metavar="N,N", help="numbers of parts")
     parser.add_argument("--small", action="store_true", help="the short form of the test run")
     asked = parser.parse_args()
-    spark = session("asynclock-mechanisms", master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+    _LOG.parent.mkdir(exist_ok=True)
+    logging.basicConfig(filename=_LOG, filemode="w", level=logging.INFO)
+    with jvm_output_to(lambda: _LOG.open("ab")):
+        spark = session(
+            "asynclock-mechanisms",
+            master="local[2]",
+            conf={"spark.sql.shuffle.partitions": "2", "spark.jars.packages": KAFKA_CONNECTOR},
+        )
     try:
         shown = sum(_show(part, spark, small=asked.small) for part in asked.only)
     finally:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from asynclock.spark.spec.load import load_spec
-from examples.fleet_data import prepare
+from examples.fleet_data import prepare, write_spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ class Stage:
             The spec of their table, ``examples/fleet.toml`` with its paths in the folder.
         """
         prepare(self.folder, rows=rows, files_per_stream=files)
-        path = self.folder / "fleet.toml"
+        path = write_spec(self.folder)
         text = path.read_text()
         for old, new in (changes or {}).items():
             must(old in text, f"fleet.toml has {old!r}")
