@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asynclock.spark import session
+from asynclock.spark.hudi.running import KAFKA_CONNECTOR
 from asynclock.spark.hudi.session import jvm_output_to
 from tests.laboratory.mechanisms.parts import PARTS
 from tests.laboratory.mechanisms.stage import Stage, lines
@@ -41,7 +42,11 @@ def main() -> int:
     _LOG.parent.mkdir(exist_ok=True)
     logging.basicConfig(filename=_LOG, filemode="w", level=logging.INFO)
     with jvm_output_to(lambda: _LOG.open("ab")):
-        spark = session("asynclock-mechanisms", master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+        spark = session(
+            "asynclock-mechanisms",
+            master="local[2]",
+            conf={"spark.sql.shuffle.partitions": "2", "spark.jars.packages": KAFKA_CONNECTOR},
+        )
     try:
         shown = sum(_show(part, spark, small=asked.small) for part in asked.only)
     finally:
