@@ -35,7 +35,7 @@ _SETTINGS = 'buckets = 1\npartition_by = ["origin"]\nconcurrency = "occ"'
 def show(stage: Stage) -> Shown:
     """Let two drivers write the same files, and files of their own."""
     sentence = refusal(stage.folder / "splice", 'concurrency = "occ"', kind="splice")
-    must("streams of a splice table would starve" in sentence, f"the reason is in {sentence!r}")
+    must("streams of a merge-on-read splice table would starve" in sentence, f"the reason is in {sentence!r}")
     events = departures(stage, stage.sized(3_000, 60_000))
     newark = events["origin"] == "EWR"
     by_turns = pd.Series(range(len(events))) % 2 == 0
