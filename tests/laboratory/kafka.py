@@ -29,6 +29,7 @@ KAFKA: Final = "org.apache.kafka:kafka_2.13:3.9.1"
 _READY_WITHIN: Final = 60.0
 _STOP_WITHIN: Final = 30.0
 _CLUSTER: Final = "4L6g3nShT-eMCtK--X86sw"
+_RECORDS_TO_DELETE: Final = "org.apache.kafka.clients.admin.RecordsToDelete"
 _MEMORY: Final = "-Xmx256m"
 _PROPERTIES: Final = """\
 process.roles=broker,controller
@@ -140,6 +141,7 @@ class Topic:
     def __init__(self, spark: SparkSession, servers: str, *, partitions: int = 1) -> None:
         self.name = f"flights-{uuid.uuid4().hex[:8]}"
         self._jvm: Any = spark._jvm
+        self._gateway: Any = spark.sparkContext._gateway
         self._settings = self._jvm.java.util.HashMap()
         for name, value in {"bootstrap.servers": servers, "acks": "all"}.items():
             self._settings.put(name, value)
@@ -173,7 +175,11 @@ class Topic:
         jvm = self._jvm
         with self._admin() as admin:
             wanted = jvm.java.util.HashMap()
-            below = jvm.org.apache.kafka.clients.admin.RecordsToDelete.beforeOffset(offset)
+            # By reflection: py4j finds the instance method of the same name and not the static one.
+            kind = jvm.Thread.currentThread().getContextClassLoader().loadClass(_RECORDS_TO_DELETE)
+            types, values = (self._gateway.new_array(of, 1) for of in (jvm.Class, jvm.Object))
+            types[0], values[0] = jvm.Long.TYPE, jvm.Long.valueOf(offset)
+            below = kind.getMethod("beforeOffset", types).invoke(None, values)
             wanted.put(jvm.org.apache.kafka.common.TopicPartition(self.name, partition), below)
             admin.deleteRecords(wanted).all().get()
 

@@ -121,6 +121,25 @@ def test_a_slow_commit_that_was_requested_earlier_is_found(pipeline: Pipeline) -
     assert (row.x, row.note, row.y, row._deleted) == (2, "slow", 0.5, False)
 
 
+def test_a_partition_may_have_any_text(pipeline: Pipeline) -> None:
+    """The folder of a partition is encoded, and its changed rows are found under every name."""
+    spec = pipeline.spec({'key = ["k"]': 'key = ["k", "place"]\npartition_by = ["place"]'})
+    places = ("a/b=c", "x:y,z", "50% +1", "%2F", "Łódź/ü", '"', " ", "\\n'", "quiet")
+    splice = Splice(spec, pipeline.spark)
+
+    def events(at: int, *places: str) -> DataFrame:
+        rows = [("N1", place, at, at, "") for place in places]
+        return pipeline.spark.createDataFrame(rows, "k string, place string, at bigint, x int, note string")
+
+    splice.write(events(1, *places), "a")
+    consumer = Consumer(spec, pipeline.spark)
+    consumer.poll()
+    splice.write(events(2, *places[:-1]), "a")
+
+    assert consumer.poll() == {("N1", place) for place in places[:-1]}
+    assert consumer.has_all()
+
+
 def test_keys_that_the_view_lost_are_told(pipeline: Pipeline) -> None:
     """A row deleted by Hudi, and one whose streams all have tombstones, with any text and type of key."""
     spec = pipeline.spec(PARTITIONED)

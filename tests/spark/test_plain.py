@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import SpecError
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.reader.changes import changes
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.report import Wasted
@@ -402,6 +403,51 @@ def test_a_key_twice_in_a_partition_is_a_difference_and_in_two_partitions_is_non
     assert [(one.key, one.column, one.found) for one in report.sample] == [
         ({"k": "2", "x": "1"}, None, "2 rows")
     ]
+
+
+def test_changes_opens_no_file_of_a_partition_without_a_changed_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """An increment needs nothing of the history: a damaged file of another partition does not matter."""
+    plain = Plain(tmp_path, spark, f'{TABLES["cow-event_time"]}\npartition_by = ["x"]')
+    plain.spec.path.write_text(plain.spec.path.read_text().replace('key = ["k"]', 'key = ["k", "x"]'))
+    plain.spec = load_spec(plain.spec.path)
+    plain.deliver("a", {"k": "1", "at": 1, "x": 1}, {"k": "2", "at": 1, "x": 2}, {"k": "3", "at": 1, "x": 3})
+    plain.run("a")
+    since = changes(plain.spec, spark).until
+    plain.deliver("a", {"k": "4", "at": 2, "x": 1}, {"k": "3", "at": 2, "x": 3})
+    plain.run("a")
+    (file,) = (tmp_path / "table" / "x=2").glob("*.parquet")
+    file.write_bytes(b"damaged")
+
+    rows = changes(plain.spec, spark, since=since).frame.collect()
+
+    assert {(row.k, row.x, row["at"], row._deleted) for row in rows} == {
+        ("4", 1, 2, False),
+        ("3", 3, 2, False),
+    }
+    with pytest.raises(Py4JJavaError):
+        read(plain.spec, spark).collect()
+
+
+def test_a_key_that_is_hidden_in_one_partition_and_alive_in_another_did_not_go(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Without the partition column in the key, changes look for the key in all partitions."""
+    plain = Plain(tmp_path, spark, 'buckets = 1\npartition_by = ["x"]')
+    text = plain.spec.path.read_text().replace('note = "string" }', 'note = "string", deleted = "boolean" }')
+    plain.spec.path.write_text(text)
+    plain.spec = load_spec(plain.spec.path)
+    source = tmp_path / "in" / "a"
+    (source / "1.csv").write_text("k,at,x,note,deleted\n1,1,1,,false\n1,1,2,,false\n2,1,1,,false\n")
+    plain.run("a")
+    since = changes(plain.spec, spark).until
+    (source / "2.csv").write_text("k,at,x,note,deleted\n1,2,1,,true\n2,2,1,,true\n")
+    plain.run("a")
+
+    rows = changes(plain.spec, spark, since=since).frame.collect()
+
+    assert {(row.k, row.x, row._deleted) for row in rows} == {("1", 2, False), ("2", None, True)}
 
 
 def test_a_tombstone_hides_a_row_of_a_plain_table(spark: SparkSession, tmp_path: Path) -> None:

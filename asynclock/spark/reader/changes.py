@@ -135,7 +135,10 @@ class _ChangedRows:
     def _touched(self, view: DataFrame) -> DataFrame:
         """Leave out the partitions without a changed file, so that their files are not read."""
         partitions = [file.partition for file in self._files.files]
-        for place, name in enumerate(self._spec.table.partition_by):
+        table = self._spec.table
+        for place, name in enumerate(table.partition_by):
+            if table.kind == "plain" and name not in table.key:
+                continue  # another partition may have a row of the same key, which is then not deleted
             kind = self._spec.shared_type(name)
             values = {partition[place] for partition in partitions}
             view = view.where(F.col(name).isin([F.lit(value).cast(kind) for value in sorted(values)]))
