@@ -105,7 +105,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def running_cluster(
-    folder: Path, *, workers: int = 2, cores: int = 1, memory: str = "1g"
+    folder: Path, *, workers: int = 2, cores: int = 1, memory: str = "1g", apart: bool = False
 ) -> Iterator[Cluster]:
     """Run a cluster for the time of the block.
 
@@ -114,13 +114,16 @@ def running_cluster(
         workers: How many.
         cores: Cores that each worker offers; a number only, which may exceed those of the machine.
         memory: Memory that each worker offers.
+        apart: Whether each worker has a loopback address of its own, as Spark runs two attempts of a task at
+            the same time only on two machines.
 
     Raises:
         RuntimeError: It did not start.
     """
     with contextlib.ExitStack() as stack:
         deploy = "org.apache.spark.deploy"
-        place = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        ports = ("--port", "0", "--webui-port", "0")
+        place = ("--host", "127.0.0.1", *ports)
         master = Daemon("master", f"{deploy}.master.Master", *place, folder=folder, ready=_MASTER)
         stack.callback(master.kill)
         started = []
@@ -132,7 +135,7 @@ def running_cluster(
             worker = Daemon(
                 f"worker-{number}",
                 f"{deploy}.worker.Worker",
-                *place,
+                *(("--host", f"127.0.0.{number + 2}", *ports) if apart else place),
                 *size,
                 master.said,
                 folder=folder,
