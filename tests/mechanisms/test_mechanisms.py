@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
     from tests.laboratory.mechanisms.parts import Part
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings(
+        "ignore:unclosed <socket:ResourceWarning"
+    ),  # py4j leaves them to the collector
+]
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.module)
