@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.timeout(600),
-    pytest.mark.filterwarnings(
-        "ignore:unclosed <socket:ResourceWarning"
-    ),  # py4j leaves them to the collector
+    # What py4j leaves to the garbage collector, and what PySpark uses to convert frames of pandas.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:distutils Version classes:DeprecationWarning"),
 ]
 
 

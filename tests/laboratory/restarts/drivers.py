@@ -62,8 +62,7 @@ class Process:
     def kill(self) -> None:
         """Kill Python and its JVM at once."""
         self.check()
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self.abandon()
 
     def stop(self) -> None:
         """Ask for an orderly end and await it; a process that has only begun may end by the signal."""
@@ -81,6 +80,9 @@ class Process:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def tail(self) -> str:
         """Return the end of the log."""
