@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.timeout(600),
-    # What py4j leaves to the garbage collector, and what PySpark uses to convert frames of pandas.
+    # py4j leaves sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore:distutils Version classes:DeprecationWarning"),
 ]
 
 

@@ -122,7 +122,7 @@ MUTANTS: Final = (
     Mutant(
         "the second object of a line is lost",
         Patch(
-            "JsonRecords.java",
+            "JsonText.java",
             "        readObject(parser, mayHalve);\n",
             "        readObject(parser, mayHalve);\n        if (problem == null) { return; }\n",
         ),
@@ -130,7 +130,7 @@ MUTANTS: Final = (
     Mutant(
         "decimals of JSON go through a double",
         Patch(
-            "JsonRecords.java",
+            "JsonText.java",
             "        return digits;\n",
             "        return NO_NUMBERS.contains(digits) ? digits "
             ": String.valueOf(Double.parseDouble(digits));\n",

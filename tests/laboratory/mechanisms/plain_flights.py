@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pandas as pd
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import SpecError
 from asynclock.spark.hudi.timeline import Timeline
@@ -101,10 +102,11 @@ def deliver(spec: Spec, driver: str, events: pd.DataFrame, *, files: int) -> Non
 
 def frame(spark: SparkSession, events: pd.DataFrame) -> DataFrame:
     """Return the events as ``Splice.write`` takes them, in one task: one that waits leaves a core free."""
-    rows = events[[*KEY, *_COLUMNS]].assign(departed_at=pd.to_datetime(events["departed_at"]))
+    rows = [*events[[*KEY, *_COLUMNS]].itertuples(index=False, name=None)]
     types = dict.fromkeys(KEY, "string") | _COLUMNS
-    schema = ", ".join(f"{name} {type_}" for name, type_ in types.items())
-    return spark.createDataFrame(rows, schema).coalesce(1)
+    schema = ", ".join(f"{name} {type_}" for name, type_ in (types | {"departed_at": "string"}).items())
+    read_as_text = spark.createDataFrame(rows, schema)
+    return read_as_text.withColumn("departed_at", F.col("departed_at").cast("timestamp")).coalesce(1)
 
 
 def is_newest(spec: Spec, spark: SparkSession, events: pd.DataFrame) -> bool:
