@@ -1,4 +1,4 @@
-"""A splice table that is copy-on-write: each write merges, so that readers need no class of ours."""
+"""A copy-on-write splice table: each write merges, and readers do not need asynclock's jar."""
 
 from __future__ import annotations
 

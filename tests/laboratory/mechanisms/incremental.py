@@ -73,8 +73,8 @@ def show(stage: Stage) -> Shown:
     Splice(spec, stage.spark).delete([{"tailnum": gone}])
     copy.poll()
 
-    must("SLOW" in copy.rows, "the slow commit is told once it is complete")
-    must(gone not in copy.rows, "a deleted key is told")
+    must("SLOW" in copy.rows, "a slow commit is reported once it is complete")
+    must(gone not in copy.rows, "a deleted key is reported")
     view = {row.tailnum: row for row in read(spec, stage.spark).collect()}
     must(copy.rows == view, "the copy equals the view")
     return Shown(

@@ -61,11 +61,11 @@ Batch = list[tuple[str, Event]]
 
 
 def show(stage: Stage) -> Shown:
-    """Write the same batches under each merge of ours and each payload of Hudi's, and compare the rows."""
+    """Write the same batches under each of our merges and each of Hudi's payloads, and compare the rows."""
     cases = Cases(stage)
     (stage.folder / "in").mkdir()
     rows: list[dict[str, object]] = []
-    payloads = stage.sized(PAYLOADS[-1:], PAYLOADS)  # the others are the same as merges of ours
+    payloads = stage.sized(PAYLOADS[-1:], PAYLOADS)  # the others equal one of our merges
     unstable: dict[str, None] = {}
     for type_ in ("cow", "mor"):
         for merge, promised in PROMISED.items():
@@ -179,7 +179,7 @@ class Cases:
 
 
 class Table:
-    """A table of ours under one merge.
+    """One of our tables, under one merge.
 
     Args:
         stage: Where it is.
