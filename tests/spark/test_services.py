@@ -13,7 +13,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from asynclock import sync
-from asynclock.errors import BackendUnavailableError
+from asynclock.errors import BackendUnavailableError, LeaseLostError
 from asynclock.spark import faults
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.hudi.options import read_options, write_options
@@ -25,7 +25,7 @@ from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -201,10 +201,10 @@ def test_service_repeats_a_step_after_an_error_that_passes(
     failures = [Py4JJavaError("", pipeline.spark._jvm.java.io.IOException("503 Slow Down"))]
     step = Compaction.step
 
-    def fail_once(self: Compaction) -> None:
+    def fail_once(self: Compaction, check: Callable[[], object]) -> None:
         if failures:
             raise failures.pop()
-        step(self)
+        step(self, check)
 
     monkeypatch.setattr(Compaction, "step", fail_once)
     monkeypatch.setattr(faults, "_LONGEST_SECONDS", 0.1)
@@ -226,10 +226,10 @@ def test_leader_outlasts_a_store_of_locks_that_does_not_answer(
     owner: Any = sync.Lock if call == "status" else Compaction
     method = getattr(owner, call)
 
-    def fail_once(self: object) -> object:
+    def fail_once(self: object, *arguments: object) -> object:
         if failures:
             raise failures.pop()
-        return method(self)
+        return method(self, *arguments)
 
     monkeypatch.setattr(owner, call, fail_once)
     monkeypatch.setattr(faults, "_LONGEST_SECONDS", 0.1)
@@ -238,6 +238,27 @@ def test_leader_outlasts_a_store_of_locks_that_does_not_answer(
 
     assert len(report.compactions) == 1
     assert "timed out" in caplog.text
+
+
+def test_leader_that_lost_its_lease_while_it_compacted_does_not_commit(pipeline: Pipeline) -> None:
+    """Another leader may have begun anew; the compaction is left to it, and no row is lost."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 2)
+    rows = contents(pipeline, spec)
+
+    def check() -> None:
+        raise LeaseLostError(key="service/compaction", owner="a", fencing_token=1, reason="expired")
+
+    with pytest.raises(LeaseLostError):
+        Compaction(spec, pipeline.spark).step(check)
+
+    [plan] = [one for one in pipeline.timeline(spec).pending() if one.action == "compaction"]
+    for heartbeat in (pipeline.folder / "table" / ".hoodie" / ".heartbeat").iterdir():
+        os.utime(heartbeat, (1, 1))  # long ago
+    next_leader = Compaction(spec, pipeline.spark)
+    next_leader.step()
+    assert next_leader.done == [plan.requested]
+    assert contents(pipeline, spec) == rows
 
 
 def test_archival_keeps_the_active_timeline_short(pipeline: Pipeline) -> None:

@@ -19,6 +19,7 @@ CLUSTERING: Final = "clustering"
 CLUSTERED: Final = "replacecommit"
 CLEAN: Final = "clean"
 RESTORE: Final = "restore"
+ROLLBACK: Final = "rollback"
 SAVEPOINT: Final = "savepoint"
 WRITES: Final = frozenset({DELTA_COMMIT, COMPACTED})
 """Actions of a batch: a compaction, which completes as ``commit``, has no batch in its metadata."""

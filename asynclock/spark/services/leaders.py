@@ -162,7 +162,7 @@ class _Leader:
                 return 0.0
             with steps.running():
                 lease.check()
-                self._service.step()
+                self._service.step(lease.check)
         except Exception as error:
             lease.check()  # the job may have failed because the lease was lost
             seconds = self._backoff.next() if is_passing(error) else None

@@ -21,6 +21,7 @@ from asynclock.spark.hudi.instants import (
     COMPACTED,
     COMPACTION,
     DELTA_COMMIT,
+    ROLLBACK,
     WRITES,
 )
 from asynclock.spark.hudi.locks import check_url
@@ -49,6 +50,10 @@ log = logging.getLogger(__name__)
 _SCHEMA: Final = "schema"  # in the metadata of Hudi's commits
 
 
+def _unchecked() -> None:
+    """Allow everything: nobody else is at work."""
+
+
 class Compaction:
     """Merges logs into base files after a number of commits.
 
@@ -68,8 +73,11 @@ class Compaction:
         self._on_event = on_event
         self._timeline = Timeline(spark, spec.table.path)
 
-    def step(self) -> None:
+    def step(self, check: Callable[[], object] = _unchecked) -> None:
         """Plan a compaction if one is due, and carry out what is planned.
+
+        Args:
+            check: Called before each commit; raises if this process must not commit any more.
 
         Raises:
             ClusteringPlanError: The table has a clustering plan.
@@ -98,6 +106,9 @@ class Compaction:
                     client.getTableServiceClient().getHeartbeatClient().stop(instant)
                     _tell(self._on_event, f"compaction {instant} began before a change of columns: once more")
                     return
+                # Another leader may be at work on the plan since. Of its own accord Hudi would commit the
+                # files that it has removed.
+                check()
                 client.commitCompaction(instant, result, empty())
                 self.done.append(instant)
                 _tell(self._on_event, f"compacted {since} commits at instant {instant}")
@@ -127,10 +138,13 @@ class Clustering:
         self._on_event = on_event
         self._timeline = Timeline(spark, spec.table.path)
 
-    def step(self) -> None:
+    def step(self, check: Callable[[], object] = _unchecked) -> None:
         """Plan a clustering if one is due, and carry out what is planned.
 
         Until a plan is carried out, writes of its files fail and are tried again.
+
+        Args:
+            check: Called before each plan; raises if this process must not carry it out any more.
         """
         instants = self._timeline.instants()
         plans = planned(instants, CLUSTERING)
@@ -144,6 +158,7 @@ class Clustering:
                 client.scheduleClustering(self._spark._jvm.org.apache.hudi.common.util.Option.empty())  # noqa: SLF001
                 plans = planned(self._timeline.instants(), CLUSTERING)
             for instant in plans:
+                check()
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 client.cluster(instant, True)
                 self.done.append(instant)
@@ -173,16 +188,21 @@ class Cleaning:
         self._timeline = Timeline(spark, spec.table.path)
         self._options = cleaning_options(spec, tasks=spark.sparkContext.defaultParallelism)
 
-    def step(self) -> None:
+    def step(self, check: Callable[[], object] = _unchecked) -> None:
         """Do what is due.
+
+        Args:
+            check: Called before each piece of work; raises if this process must not do it any more.
 
         Raises:
             ClusteringPlanError: The table has a clustering plan.
         """
         if self._spec.table.buckets:
             self._timeline.refuse_clustering()
-        dead = [instant.requested for instant in self._timeline.silent(SILENCE_MS)]
         instants = self._timeline.instants()
+        dead = self._timeline.silent(SILENCE_MS) or any(
+            instant.action == ROLLBACK and instant.completed is None for instant in instants
+        )
         services = self._spec.services
         newest = newest_commit(instants)
         if not newest:
@@ -197,15 +217,25 @@ class Cleaning:
             return
         with write_client(self._spec, self._spark, self._options) as client:
             if dead or clean:
-                client.clean()  # starts with the rollback of dead writers
+                check()
+                self._clean(client)
                 self._cleaned_at = newest
             if archive:
+                check()
                 client.archive()
         self.rounds += 1
-        self._tell_rolled_back(dead)
         if archive:
             left = count_commits(self._timeline.instants())
             _tell(self._on_event, f"archived {before - left} commits, {left} are left active")
+
+    def _clean(self, client: Any) -> None:  # noqa: ANN401  py4j
+        writes = self._spark._jvm.io.asynclock.hudi.DeadWrites  # noqa: SLF001  no public way
+        dead = writes.withdraw(client, SILENCE_MS)
+        client.clean()  # starts with the rollbacks that are planned
+        for instant in dead:
+            if instant not in writes.planned(client):
+                self.rolled_back.append(instant)
+                _tell(self._on_event, f"rolled back instant {instant} of a dead writer")
 
     def _remove_torn_manifests(self) -> None:
         """Remove the temporary file of an archiver that died: Hudi takes it for a manifest and fails.
@@ -217,13 +247,6 @@ class Cleaning:
         for name in files.names(folder):
             if re.fullmatch(r"manifest_\d+\..+", name):
                 files.delete(f"{folder}/{name}")
-
-    def _tell_rolled_back(self, dead: list[str]) -> None:
-        left = {instant.requested for instant in self._timeline.instants() if instant.action in WRITES}
-        for instant in dead:
-            if instant not in left:
-                self.rolled_back.append(instant)
-                _tell(self._on_event, f"rolled back instant {instant} of a dead writer")
 
 
 @contextlib.contextmanager

@@ -6,10 +6,10 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from asynclock.spark.hudi.options import SILENCE_MS
+from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.report import Wasted
-from asynclock.spark.services.work import Cleaning
+from asynclock.spark.services.work import Cleaning, write_client
 from asynclock.spark.writer.splice import Splice
 from tests.laboratory.mechanisms.child import Child
 from tests.laboratory.mechanisms.plain_flights import (
@@ -58,10 +58,14 @@ def show(stage: Stage) -> Shown:
         wait_for(lambda: [dead.requested for dead in timeline.silent(SILENCE_MS)] == [paused])
         silent = time.monotonic() - stopped
         cleaning = Cleaning(spec, spark)
-        cleaning.step()
-        must(cleaning.rolled_back == [paused], f"{paused} is rolled back and {living} is not")
+        with write_client(spec, spark, cleaning_options(spec)) as client:
+            dead = spark._jvm.io.asynclock.hudi.DeadWrites
+            must(list(dead.withdraw(client, SILENCE_MS)) == [paused], f"{living} is not withdrawn")
         driver.resume()
         failed = json.loads(driver.answer())
+        must(data_files(spec, paused), "it failed before its files were removed")
+        cleaning.step()
+        must(cleaning.rolled_back == [paused], f"{paused} is rolled back and {living} is not")
         must(failed["error"], "the paused driver cannot commit")
         must(failed["passing"], f"a further attempt follows {failed['error']!r}")
         must(not data_files(spec, paused) and not markers(spec, paused), "nothing of its write is left")

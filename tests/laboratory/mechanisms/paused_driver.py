@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 
 from asynclock.spark.faults import is_passing, sentence
 from asynclock.spark.hudi.session import session
@@ -31,7 +32,7 @@ def main(spec_path: str, events: str, gate: str) -> None:
         try:
             passing = not splice.write(rows, DRIVERS[1], batch_id=0)
             _tell(error=None)
-        except Py4JJavaError as error:
+        except (Py4JJavaError, CapturedException) as error:
             passing = is_passing(error)
             _tell(error=sentence(error), passing=passing)
             sys.stdin.readline()  # the parent looks at what the failed write has left

@@ -28,6 +28,13 @@ _HEARTBEAT_INTERVAL_MS: Final = 2_000
 _HEARTBEAT_MISSES: Final = 5
 SILENCE_MS: Final = _HEARTBEAT_INTERVAL_MS * _HEARTBEAT_MISSES
 """After this time without a heartbeat a writer counts as dead."""
+_WHY_SILENT: Final = (
+    f"After {SILENCE_MS // 1000} s of silence cleaning rolls a write back; a paused writer then fails."
+)
+_CLEANING: Final = (
+    3 * _HEARTBEAT_MISSES,
+    "Dead writes are withdrawn under the commit lock first; Hudi looks for them without it.",
+)
 
 
 def concurrency(table: TableSpec, use: Use) -> Iterator[Option]:
@@ -49,7 +56,7 @@ def concurrency(table: TableSpec, use: Use) -> Iterator[Option]:
         "The driver collects the markers of its tasks." if served else "No HTTP server: nothing needs it.",
     )
     if use == "cleaning":
-        yield from _heartbeats()
+        yield from _heartbeats(*_CLEANING)
         return
     if served:
         yield _option(
@@ -67,7 +74,7 @@ def concurrency(table: TableSpec, use: Use) -> Iterator[Option]:
         yield _option(hoodie.WRITE_MARKERS_TYPE, "DIRECT", why)
     if not writes:
         return
-    yield from _heartbeats()
+    yield from _heartbeats(_HEARTBEAT_MISSES, _WHY_SILENT)
     if table.concurrency == "occ-early":
         yield from _early(served=served)
     if use == "write":
@@ -106,17 +113,13 @@ def _early(*, served: bool) -> Iterator[Option]:
     )
 
 
-def _heartbeats() -> Iterator[Option]:
+def _heartbeats(misses: int, why: str) -> Iterator[Option]:
     yield _option(
         hoodie.CLIENT_HEARTBEAT_INTERVAL_IN_MS,
         str(_HEARTBEAT_INTERVAL_MS),
         "A running write shows this often that it is alive.",
     )
-    yield _option(
-        hoodie.CLIENT_HEARTBEAT_TOLERABLE_MISSES,
-        str(_HEARTBEAT_MISSES),
-        f"After {SILENCE_MS // 1000} s of silence cleaning rolls a write back; a paused writer then fails.",
-    )
+    yield _option(hoodie.CLIENT_HEARTBEAT_TOLERABLE_MISSES, str(misses), why)
 
 
 def _option(key: str, value: str, why: str) -> Option:
