@@ -31,7 +31,7 @@ help:
 	@echo "make test-all            the same, then the lock on Python 3.11 to 3.13 where found, and on the oldest SDKs"
 	@echo "make simulate [SEEDS=n]  a million fenced updates and hostile records, then histories in virtual time"
 	@echo "make attack [SEEDS=n]    a second opinion: histories in a universe that shares no code with the simulator"
-	@echo "make mutants             planted mistakes that the simulator must find"
+	@echo "make mutants [ONLY=part] planted mistakes that simulator (lock) and tests (pipeline) must find"
 	@echo "make soak-kill [KILLS=n] kill -9 of processes that contend for file:// locks"
 	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
 	@echo "make fuzz-data [FILES=n] generated source files through a pipeline: no value changed, no row lost"
@@ -63,8 +63,8 @@ simulate: $(VENV)/ready
 attack: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.attack $(if $(SEEDS),--seeds $(SEEDS))
 
-mutants: $(VENV)/ready
-	@$(BIN)/python -m tests.mutants
+mutants: $(VENV)/ready $(JAR)
+	@$(BIN)/python -m tests.mutants $(if $(ONLY),--only $(ONLY))
 
 soak-kill: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.soak_kill --kills $(KILLS)

@@ -25,6 +25,7 @@ ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "proof.md"
 _LOCK: Final = ("asynclock", ":!asynclock/spark", ":!asynclock/cli")
 _DATA: Final = ("asynclock/spark",)
+_LOCK_AND_PIPELINE: Final = ("asynclock", ":!asynclock/cli")
 _HEADER: Final = """\
 # Numbers of the long runs
 
@@ -98,7 +99,13 @@ PROGRAMS: Final = (
         r"(?P<bad>\d+) not and for no known reason, (?P<bad_too>\d+) violations",
         "python -m tests.laboratory.guided --histories {n}",
     ),
-    Program("mutants", "mutants", r"\d+ mutants, \d+ killed, (?P<bad>\d+) survived", "make mutants"),
+    Program(
+        "mutants",
+        "mutants",
+        r"\d+ mutants, \d+ killed, (?P<bad>\d+) survived",
+        "make mutants",
+        _LOCK_AND_PIPELINE,
+    ),
     Program(
         "soak-kill",
         "soak-kill",

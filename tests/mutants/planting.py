@@ -5,6 +5,8 @@ and replaced as syntax trees, so the layout, the comments and the lines of the s
 ``$name`` stands for any one expression or statement, and for the same one wherever it is repeated.
 ``*$name`` at the end of a block or of arguments stands for the rest of them, ``**$name`` for the rest
 of the keyword arguments. In a mistake all three stand for what they stood for in its decision.
+
+A mistake in Java is a text that replaces another one, which its file has exactly once.
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 _DOLLAR: Final = "__dollar_"
 """Stands for ``$``, so that a pattern is Python."""
 _DEFINITIONS: Final = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+JAVA: Final = Path("asynclock", "spark", "java", "src", "main", "java", "io", "asynclock")
+"""The Java sources, relative to the folder that holds the package."""
 
 
 class NoSuchDecisionError(ValueError):
@@ -87,17 +93,48 @@ class Change:
         )
 
 
-def planted(changes: Iterable[Change], root: Path) -> dict[Path, str]:
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A mistake in Java.
+
+    Attributes:
+        name: The file below ``JAVA``.
+        old: Text that is replaced; it occurs exactly once.
+        new: What stands there instead.
+    """
+
+    name: str
+    old: str
+    new: str
+
+    @property
+    def path(self) -> Path:
+        """The file, relative to the folder that holds the package."""
+        return JAVA / self.name
+
+    def planted(self, source: str) -> str:
+        """Return the file's ``source`` with the mistake in it.
+
+        Raises:
+            NoSuchDecisionError: The text to replace does not occur exactly once.
+        """
+        if (count := source.count(self.old)) != 1:
+            raise NoSuchDecisionError(f"{self.name} has this text {count} times, not once:\n{self.old}")
+        return source.replace(self.old, self.new)
+
+
+def planted(changes: Iterable[Change | Patch], root: Path) -> dict[Path, str]:
     """Return the source of each changed file of the package in ``root``, by its path in ``root``.
 
     Raises:
-        NoSuchDecisionError: A decision is not there exactly once.
+        NoSuchDecisionError: A decision, or a text of Java, is not there exactly once.
     """
     sources: dict[Path, str] = {}
     for change in changes:
         path = change.path
         if not (root / path).is_file():
-            raise NoSuchDecisionError(f"{change.function}: there is no {path}")
+            where = change.function if isinstance(change, Change) else change.name
+            raise NoSuchDecisionError(f"{where}: there is no {path}")
         sources[path] = change.planted(sources.get(path) or (root / path).read_text(encoding="utf-8"))
     return sources
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,19 +13,29 @@ import pytest
 
 from tests.laboratory.checker import Invariant
 from tests.laboratory.scenarios import SCENARIOS
-from tests.mutants.__main__ import ROOT, Outcome, hunt, misplaced
+from tests.mutants.__main__ import Outcome, hunt, misplaced
 from tests.mutants.catalogue import JUDGE, MUTANTS, Mutant
-from tests.mutants.planting import planted
+from tests.mutants.copies import ROOT
+from tests.mutants.pipeline import PIPELINE_MUTANTS, UNION, PipelineMutant
+from tests.mutants.planting import Change, planted
+from tests.mutants.suites import Trial, check_unmutated_suites, hunt_by_test, tried
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+ALL = (*MUTANTS, *PIPELINE_MUTANTS)
+UNION_TEST = "tests/unit/test_columns.py::test_union_has_every_column_with_its_wider_type"
+
+
 @pytest.mark.timeout(3600)
 def test_mutants_are_killed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Planted mistakes are reported as the violations they are, and the source without them passes."""
+    """Mistakes in the lock are reported as the violations they are; the source without them passes."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.mutants"], stdout=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-m", "tests.mutants", "--only", "lock"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     count = len(MUTANTS)
 
@@ -45,16 +56,55 @@ def test_a_crash_is_no_kill(invariant: Invariant) -> None:
     assert outcome == Outcome(killed=False, histories=10)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
-def test_a_mutant_has_its_place_in_the_source(mutant: Mutant) -> None:
+@pytest.mark.parametrize(
+    "name", ["a type of the table narrows", "at a tie the earlier arrival wins"], ids=["Python", "Java"]
+)
+def test_a_mistake_in_the_pipeline_fails_the_test_that_it_names(name: str) -> None:
+    """The test runs on a copy with the mistake in it, in Python or in a class of the jar."""
+    [mutant] = [each for each in PIPELINE_MUTANTS if each.name == name]
+
+    killed, how, _ = hunt_by_test(mutant)
+
+    assert (killed, how[:15]) == (True, "AssertionError:")
+
+
+def test_a_mistake_that_crashes_a_test_is_not_found() -> None:
+    """What counts is a failed expectation, or the error that the mutant names."""
+    crash = Change(UNION, "dict(first)", "dict(nothing)")
+    harmless = Change(UNION, "dict(first)", "{**first}")
+    error = "NameError: name 'nothing' is not defined"
+
+    crashed, passed = (tried([change], [UNION_TEST]) for change in (crash, harmless))
+
+    assert crashed.verdict() == (False, f"it crashes, which does not count: {error}")
+    assert crashed.verdict("^NameError: name 'nothing'") == (True, error)
+    assert passed.verdict() == (False, "1 passed")
+
+
+def test_what_ends_a_run_of_tests_is_told() -> None:
+    """A hang, or tests that did not begin, is no verdict of a test."""
+    assert Trial(0, (), "it hangs, which does not count", 1.0).verdict() == (
+        False,
+        "it hangs, which does not count",
+    )
+    absent = replace(PIPELINE_MUTANTS[0], test="tests/unit/test_columns.py::test_that_is_not_there")
+    assert check_unmutated_suites([absent], 1) == [f"the unmutated source: 0 passed of ['{absent.test}']"]
+
+
+@pytest.mark.parametrize("mutant", ALL, ids=lambda each: each.name)
+def test_a_mutant_has_its_place_in_the_source(mutant: Mutant | PipelineMutant) -> None:
     """Its function takes the decision exactly once, and the mistake is another."""
     for path, source in planted(mutant.changes, ROOT).items():
-        assert ast.dump(ast.parse(source)) != ast.dump(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+        before = (ROOT / path).read_text(encoding="utf-8")
+        if path.suffix == ".java":
+            assert source != before
+        else:
+            assert ast.dump(ast.parse(source)) != ast.dump(ast.parse(before))
 
 
 def test_a_mistake_uses_variables_that_exist(tmp_path: Path) -> None:
     """A mistake that uses a renamed variable raises NameError: a crash, which does not count as found."""
-    for number, mutant in enumerate(MUTANTS):
+    for number, mutant in enumerate(ALL):
         for path, source in planted(mutant.changes, ROOT).items():
             (tmp_path / f"{number}_{path.name}").write_text(source, encoding="utf-8")
 
@@ -98,8 +148,19 @@ def test_a_mutant_names_an_invariant_and_where_it_shows(mutant: Mutant) -> None:
     assert mutant.scenario in {*SCENARIOS, "single-faults", "cancellations", "interleavings"}
 
 
+@pytest.mark.parametrize("mutant", PIPELINE_MUTANTS, ids=lambda each: each.name)
+def test_a_mutant_of_the_pipeline_names_a_test_that_exists(mutant: PipelineMutant) -> None:
+    """A file and a test of it, perhaps one case."""
+    file, _, test = mutant.test.partition("::")
+
+    found = re.findall(r"^def (test_\w+)", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert test.partition("[")[0] in found
+
+
 def test_there_are_enough_mutants_and_each_is_another() -> None:
-    """At least 40 mistakes, all different, each with a name of its own."""
+    """At least 40 mistakes in the lock and 30 in the pipeline, all different, each with a name of its own."""
     assert len(MUTANTS) >= 40
-    assert len({each.changes for each in MUTANTS}) == len(MUTANTS)
-    assert len({each.name for each in MUTANTS}) == len(MUTANTS)
+    assert len(PIPELINE_MUTANTS) >= 30
+    assert len({each.changes for each in ALL}) == len(ALL)
+    assert len({each.name for each in ALL}) == len(ALL)

@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.mutants.planting import Change, NoSuchDecisionError, planted
+from tests.mutants.planting import JAVA, Change, NoSuchDecisionError, Patch, planted
 
 SOURCE = dedent(
     '''
@@ -220,3 +220,20 @@ def test_a_mistake_must_not_name_what_its_decision_does_not() -> None:
     """Such a name stands for nothing."""
     with pytest.raises(ValueError, match=r"the mistake uses \$right, which the decision does not"):
         Change("leases:left", "max($left, 0.0)", "$right").planted(SOURCE)
+
+
+def test_a_text_of_java_is_replaced_where_it_stands(tmp_path: Path) -> None:
+    """Of a file below the Java sources; all else of it stays, the layout too."""
+    (tmp_path / JAVA).mkdir(parents=True)
+    (tmp_path / JAVA / "Tie.java").write_text("boolean wins = a > b; // a tie\n", encoding="utf-8")
+
+    sources = planted([Patch("Tie.java", "a > b", "a >= b")], tmp_path)
+
+    assert sources == {JAVA / "Tie.java": "boolean wins = a >= b; // a tie\n"}
+
+
+@pytest.mark.parametrize(("old", "times"), [("c", 0), ("a", 2)])
+def test_a_text_of_java_that_is_not_there_once_is_refused(old: str, times: int) -> None:
+    """Nothing says which of two places is meant, or where the text has gone."""
+    with pytest.raises(NoSuchDecisionError, match=f"^Tie.java has this text {times} times, not once"):
+        Patch("Tie.java", old, "b").planted("a > b; a")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.spark.hudi.running import KAFKA_CONNECTOR
-from asynclock.spark.hudi.session import session
+from tests.spark.warm import session_of_tests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,19 +18,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores whose files all lie in pytest's own folder."""
-    scratch = tmp_path_factory.mktemp("spark")
-    started = session(
-        "asynclock-tests",
-        master="local[2]",
-        conf={
-            "spark.jars.packages": KAFKA_CONNECTOR,
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
-            "spark.local.dir": str(scratch / "local"),
-        },
-    )
-    yield started
-    started.stop()
+    with session_of_tests(tmp_path_factory.mktemp("spark")) as started:
+        yield started
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -161,6 +161,8 @@ def test_a_table_dropped_and_created_again_has_a_new_lock(
     assert other.ask("a lock 0") == "true"
 
     assert one.ask("a lock 50") == "false"
+    other.ask("a unlock")
+    assert one.ask("a lock 0") == "true"
 
 
 def test_a_link_to_the_table_leads_to_the_same_lock(base: Path, one: JavaProgram) -> None:

@@ -99,6 +99,17 @@ def test_equal_ordering_values_keep_arrival_order(pipeline: Pipeline, spark: Spa
     assert {row[1] for row in rows(pipeline, spec, "k", "x")} == {54}
 
 
+def test_of_a_frame_the_later_by_its_arrival_wins_a_tie(pipeline: Pipeline) -> None:
+    """Where a frame says how its rows arrived, their order in it counts for nothing."""
+    spec = pipeline.spec()
+    columns = "k string, at bigint, x int, note string, _asynclock_arrival int"
+    frame = pipeline.spark.createDataFrame([("N1", 1, 30 - at, "n", 30 - at) for at in range(30)], columns)
+
+    Splice(spec, pipeline.spark).write(frame, "a")
+
+    assert rows(pipeline, spec, "k", "x") == [("N1", 30)]
+
+
 def test_batch_killed_before_its_checkpoint_is_skipped(pipeline: Pipeline) -> None:
     """A batch that is on the timeline, but not in the checkpoint, is not committed twice."""
     for at in range(3):

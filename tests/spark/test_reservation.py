@@ -313,16 +313,35 @@ def test_a_write_that_loses_its_lease_is_cancelled(pipeline: Pipeline) -> None:
     gate = pipeline.folder / "gate"
     writing = Background(lambda: Splice(spec, pipeline.spark).write(waiting(events(pipeline, 1), gate), "a"))
     tracker = pipeline.spark.sparkContext.statusTracker()
-    wait_for(tracker.getActiveJobsIds)
+    try:
+        wait_for(tracker.getActiveJobsIds)
 
-    with sync.connect(spec.locks.url, settings=spec.locks.settings) as client:
+        with sync.connect(spec.locks.url, settings=spec.locks.settings) as client:
+            break_whatever_is_renewed(client.lock("stream/a"))
+            with pytest.raises(LeaseLostError, match="stream/a"):
+                writing.result()
+
+        assert not pipeline.timeline(spec).commits
+        wait_for(lambda: not tracker.getActiveJobsIds())
+    finally:
+        gate.touch()  # ends the tasks, which outlive their job
+
+
+def test_a_write_whose_lease_is_lost_before_its_commit_writes_nothing(pipeline: Pipeline) -> None:
+    """A caller's own lease counts as well: what is lost before Hudi begins leaves no instant."""
+    spec = pipeline.spec({"validity = 5.0": "validity = 2.0"})
+    splice = Splice(spec, pipeline.spark)
+    with spec.locks.connect() as client:
+        lease = client.lock("stream/a").acquire()
+        splice.write(events(pipeline, 1), "a", lease=lease)
+        before = pipeline.timeline(spec).instants()
         break_whatever_is_renewed(client.lock("stream/a"))
-        with pytest.raises(LeaseLostError, match="stream/a"):
-            writing.result()
+        wait_for(lambda: not lease.held)
 
-    assert not pipeline.timeline(spec).commits
-    wait_for(lambda: not tracker.getActiveJobsIds())
-    gate.touch()  # ends the tasks, which outlive their job
+        with pytest.raises(LeaseLostError, match="stream/a"):
+            splice.write(events(pipeline, 2), "a", lease=lease)
+
+    assert pipeline.timeline(spec).instants() == before
 
 
 def test_the_command_runs_cmd_under_the_reservation(pipeline: Pipeline) -> None:

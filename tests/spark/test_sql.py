@@ -378,6 +378,12 @@ def test_statements_beside_streams_and_services_agree_with_an_oracle(spec: Spec,
         ({"hoodie.index.type": "SIMPLE"}, "hoodie.index.type:\tSIMPLE\tBUCKET"),
         ({"hoodie.bucket.index.num.buckets": "7"}, "hoodie.bucket.index.num.buckets:\t7\t2"),
         ({"hoodie.write.concurrency.mode": "SINGLE_WRITER"}, "hoodie.write.concurrency.mode"),
+        (
+            {
+                "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
+            },
+            "hoodie.write.lock.provider",
+        ),
         ({"hoodie.datasource.write.operation": "bulk_insert"}, "takes upsert, insert and delete"),
         ({"hoodie.datasource.write.operation": "insert_overwrite_table"}, "takes upsert, insert and delete"),
     ],

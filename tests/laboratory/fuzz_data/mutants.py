@@ -9,10 +9,8 @@ The source as it is passes the first ones.
 from __future__ import annotations
 
 import argparse
-import glob
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,13 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pyspark
+from tests.mutants.copies import ROOT, copy_package
+from tests.mutants.planting import Change, Patch
 
-from asynclock.spark.hudi.session import hudi_bundle
-from tests.mutants.planting import Change
-
-ROOT: Final = Path(__file__).parents[3]
-JAVA: Final = Path("asynclock", "spark", "java", "src", "main", "java")
 FILES: Final = 900
 # Some mistakes need a rare file, such as a Parquet column of one of two wrong types. The 20,000 files of a
 # whole fuzz-data are twenty times as many.
@@ -38,36 +32,6 @@ SECONDS: Final = 1200
 LAST_LINE: Final = re.compile(
     r"fuzz-data: (\d+) files, (\d+) values changed, (\d+) rows lost, (\d+) hangs", re.MULTILINE
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """A mistake in Java.
-
-    Attributes:
-        name: File of ``io.asynclock.source``.
-        old: Text that is replaced; it occurs exactly once.
-        new: What stands there instead.
-    """
-
-    name: str
-    old: str
-    new: str
-
-    @property
-    def path(self) -> Path:
-        """The file, relative to the folder that holds the package."""
-        return JAVA / "io" / "asynclock" / "source" / self.name
-
-    def planted(self, source: str) -> str:
-        """Return the file's ``source`` with the mistake in it.
-
-        Raises:
-            ValueError: The text to replace does not occur exactly once.
-        """
-        if (count := source.count(self.old)) != 1:
-            raise ValueError(f"{self.name}: {self.old!r} occurs {count} times, not once")
-        return source.replace(self.old, self.new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +86,7 @@ MUTANTS: Final = (
     Mutant(
         "the second object of a line is lost",
         Patch(
-            "JsonText.java",
+            "source/JsonText.java",
             "        readObject(parser, mayHalve);\n",
             "        readObject(parser, mayHalve);\n        if (problem == null) { return; }\n",
         ),
@@ -130,7 +94,7 @@ MUTANTS: Final = (
     Mutant(
         "decimals of JSON go through a double",
         Patch(
-            "JsonText.java",
+            "source/JsonText.java",
             "        return digits;\n",
             "        return NO_NUMBERS.contains(digits) ? digits "
             ": String.valueOf(Double.parseDouble(digits));\n",
@@ -142,7 +106,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "undecodable bytes merge keys",
-        Patch("Characters.java", "      some = true;\n", "      some = false;\n"),
+        Patch("source/Characters.java", "      some = true;\n", "      some = false;\n"),
     ),
     Mutant(
         "parquet is cast",
@@ -155,12 +119,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a missing column is null",
-        Patch("Header.java", "if (times == 0 && !optional", "if (times < 0 && !optional"),
+        Patch("source/Header.java", "if (times == 0 && !optional", "if (times < 0 && !optional"),
     ),
     Mutant(
         "what follows a date is ignored",
         Patch(
-            "Value.java",
+            "source/Value.java",
             "      Long day = date.matches() ? day(date) : null;\n",
             "      Long day = date.lookingAt() ? day(date) : null;\n",
         ),
@@ -168,7 +132,7 @@ MUTANTS: Final = (
     Mutant(
         "a number overflows to infinity",
         Patch(
-            "Value.java",
+            "source/Value.java",
             "      return Double.isInfinite(value) || value == 0 && !isZero(text) ? null : (Object) value;\n",
             "      return value;\n",
         ),
@@ -176,7 +140,7 @@ MUTANTS: Final = (
     Mutant(
         "decimals are rounded",
         Patch(
-            "Value.java",
+            "source/Value.java",
             "        boolean fits = value.scale() <= scale && ",
             "        value = value.setScale(Math.min(scale, value.scale()), "
             "java.math.RoundingMode.HALF_UP);\n        boolean fits = ",
@@ -184,7 +148,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "nanoseconds are cut",
-        Patch("Value.java", "          if (nanos % 1000 != 0) {\n", "          if (nanos < 0) {\n"),
+        Patch("source/Value.java", "          if (nanos % 1000 != 0) {\n", "          if (nanos < 0) {\n"),
     ),
     Mutant(
         "nanoseconds of parquet are cut",
@@ -217,7 +181,7 @@ MUTANTS: Final = (
     Mutant(
         "names are found in any case",
         Patch(
-            "Header.java",
+            "source/Header.java",
             "    return found.equalsIgnoreCase(wanted) && !found.equals(wanted);\n",
             "    return false;\n",
         ),
@@ -245,7 +209,7 @@ MUTANTS: Final = (
     Mutant(
         "the sizes of pages are believed",
         Patch(
-            "SourceFiles.java",
+            "source/SourceFiles.java",
             "            ParquetPages.check(path, conf.value(), footer.metadata(), wanted);\n",
             "",
         ),
@@ -253,7 +217,9 @@ MUTANTS: Final = (
     Mutant(
         "blanks around a number are trimmed",
         Patch(
-            "Layout.java", "type.read(text);", "type.read(type.value == Value.STRING ? text : text.trim());"
+            "source/Layout.java",
+            "type.read(text);",
+            "type.read(type.value == Value.STRING ? text : text.trim());",
         ),
     ),
     Mutant(
@@ -267,31 +233,6 @@ MUTANTS: Final = (
 )
 
 
-def plant(mutant: Mutant, folder: Path) -> None:
-    """Put the mistake into the copy of the source in ``folder``, and build it.
-
-    Raises:
-        ValueError: The source has moved on: what to change is not there exactly once.
-    """
-    path = folder / mutant.change.path
-    path.write_text(mutant.change.planted(path.read_text(encoding="utf-8")), encoding="utf-8")
-    if path.suffix == ".java":
-        _build(folder)
-
-
-def _build(folder: Path) -> None:
-    bundle = hudi_bundle()
-    jars = glob.glob(str(Path(pyspark.__file__).parent / "jars" / "*.jar"))  # noqa: PTH207  a list of texts
-    classes = folder / "classes"
-    classes.mkdir()
-    sources = [str(path) for path in (folder / JAVA).rglob("*.java")]
-    command = ["javac", "-nowarn", "-d", str(classes), "-cp", os.pathsep.join([str(bundle), *jars]), *sources]
-    subprocess.run(command, check=True, capture_output=True)
-    jar = folder / "asynclock" / "spark" / "jars" / "asynclock-hudi.jar"
-    # Replaces the classes and keeps what else the jar holds.
-    subprocess.run(["jar", "uf", str(jar), "-C", str(classes), "."], check=True, capture_output=True)
-
-
 def hunt(mutant: Mutant | None, *, files: int, seed: int) -> tuple[bool, str]:
     """Feed files with the mutant, or with the source as it is.
 
@@ -300,11 +241,7 @@ def hunt(mutant: Mutant | None, *, files: int, seed: int) -> tuple[bool, str]:
     """
     with tempfile.TemporaryDirectory(prefix="asynclock-mutant-") as name:
         folder = Path(name)
-        shutil.copytree(
-            ROOT / "asynclock", folder / "asynclock", ignore=shutil.ignore_patterns("__pycache__")
-        )
-        if mutant is not None:
-            plant(mutant, folder)
+        copy_package(folder, () if mutant is None else (mutant.change,))
         command = [
             sys.executable,
             "-m",

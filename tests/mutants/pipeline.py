@@ -1,0 +1,592 @@
+"""The mutants of the pipeline: mistakes in its decisions, in Python and Java, and the test that finds each.
+
+Each would silently lose, double or reorder rows, or let two writers in. ``planting`` says how a mistake is
+written; the test is the narrowest one, as pytest names it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tests.mutants.planting import Change, Patch
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineMutant:
+    """One planted mistake.
+
+    Attributes:
+        name: What the mistake is.
+        changes: Where it is made, and how; in several places where one alone is made up for by another.
+        test: What must fail: a file, a test, or one case of it.
+        sign: A pattern of the error, where the test fails by another one than a failed expectation.
+    """
+
+    name: str
+    changes: tuple[Change | Patch, ...]
+    test: str
+    sign: str = ""
+
+    @property
+    def in_java(self) -> bool:
+        """Whether classes change, so that a JVM of its own is needed."""
+        return any(isinstance(change, Patch) for change in self.changes)
+
+
+_SPARK: Final = "asynclock.spark."
+
+# A batch, from its look-up to its commit.
+_SPLICE: Final = f"{_SPARK}writer.splice:Splice"
+APPEND: Final = f"{_SPLICE}._append"
+CHECK_FRAME: Final = f"{_SPLICE}._check_columns"
+NEWEST: Final = f"{_SPLICE}._newest"
+WRITE: Final = f"{_SPLICE}._write"
+STREAM_LOCK: Final = f"{_SPARK}writer.splice:stream_lock"
+_STREAM_WRITER: Final = f"{_SPARK}writer.stream_writer:StreamWriter"
+COMMIT: Final = f"{_STREAM_WRITER}._commit"
+PUT_ASIDE: Final = f"{_STREAM_WRITER}._put_aside"
+UNTIL_NO_CONFLICT: Final = f"{_SPARK}writer.conflicts:until_no_conflict"
+FIND_DELETED: Final = f"{_SPARK}writer.deletion:Deletion._find"
+BIND: Final = f"{_SPARK}source.checkpoint:Checkpoint.bind"
+PARSE_TOPIC: Final = f"{_SPARK}source.kafka:TopicSource.parse"
+RECORD_KEY: Final = f"{_SPARK}spec.keys:record_key"
+
+# Who may write.
+WORKING: Final = f"{_SPARK}writer.reservation:working"
+RESERVED: Final = f"{_SPARK}writer.reservation:Gate.reserved"
+_RESERVATION: Final = f"{_SPARK}writer.reservation:Reservation"
+IN_FLIGHT: Final = f"{_RESERVATION}.in_flight"
+WORKING_NOW: Final = f"{_RESERVATION}._working"
+CHECK_URL: Final = f"{_SPARK}hudi.locks:check_url"
+CHECK_MARK: Final = f"{_SPARK}hudi.locks:_check_mark"
+GUARD: Final = f"{_SPARK}hudi.guard"
+GUARD_TABLE: Final = f"{_SPARK}hudi.guard:guard"
+CHECK_WRITABLE: Final = f"{_SPARK}hudi.guard:check_writable"
+CHECK_COMMIT: Final = f"{_SPARK}hudi.fit:check_commit"
+CONCURRENCY: Final = f"{_SPARK}hudi.options.concurrency"
+LEADER: Final = f"{_SPARK}services.leaders:_Leader.__init__"
+
+# The timeline and the columns.
+_TIMELINE: Final = f"{_SPARK}hudi.timeline:Timeline"
+FORGET: Final = f"{_TIMELINE}._forget_what_was_restored"
+HAS: Final = f"{_TIMELINE}.has"
+READ_TIMELINE: Final = f"{_TIMELINE}._read"
+CONTAINS: Final = f"{_SPARK}hudi.ranges:Ranges.__contains__"
+REQUEST_BOUND: Final = f"{_SPARK}hudi.time_travel:request_bound"
+CHECK_CHANGE: Final = f"{_SPARK}hudi.columns:check_change"
+CHECK_COLUMNS: Final = f"{_SPARK}hudi.columns:check_columns"
+COLUMNS_TO_WRITE: Final = f"{_SPARK}hudi.columns:columns_to_write"
+UNION: Final = f"{_SPARK}hudi.columns:union"
+
+# Services and savepoints.
+CLEAN: Final = f"{_SPARK}services.work:Cleaning.step"
+COMPACT: Final = f"{_SPARK}services.work:Compaction.step"
+GO_BACK: Final = f"{_SPARK}services.savepoints:_Work.go_back"
+REPAIR: Final = f"{_SPARK}services.repair:_Repair.run"
+
+# Readers.
+ALIVE: Final = f"{_SPARK}reader.snapshot:_alive"
+SELECT: Final = f"{_SPARK}reader.sql:_select"
+COMPARE: Final = f"{_SPARK}reader.second_reader.expected:Expected.compare"
+STALE: Final = f"{_SPARK}reader.committed:stale_commits"
+
+# Java.
+_CHANGED_FILES: Final = "hudi/ChangedFiles.java"
+_CHANGED_KEYS: Final = "hudi/ChangedKeys.java"
+_KEYS: Final = "hudi/SpliceKeyGenerator.java"
+_LOCK: Final = "hudi/TableLockFile.java"
+_MERGER: Final = "hudi/SpliceMerger.java"
+_ROWS: Final = "hudi/Splice.java"
+_STATEMENTS: Final = "hudi/SpliceStatements.java"
+
+_TESTS: Final = "tests/spark/"
+
+PIPELINE_MUTANTS: Final = (
+    # Each batch once.
+    PipelineMutant(
+        "a batch that is committed already is written again",
+        (Change(WRITE, "batch_id is not None and $known", "False"),),
+        _TESTS + "test_pipeline.py::test_only_the_same_stream_query_and_batch_is_skipped",
+    ),
+    PipelineMutant(
+        "a batch is written again after a kill before its checkpoint",
+        (
+            Change(WRITE, "batch_id is not None and $known", "False"),
+            Change(COMMIT, "not self._splice.committed(*$batch)", "True"),
+        ),
+        _TESTS + "test_pipeline.py::test_batch_killed_before_its_checkpoint_is_skipped",
+    ),
+    PipelineMutant(
+        "archived batches are not looked up",
+        (Change(READ_TIMELINE, "unseen_archived or $any", "False"),),
+        _TESTS + "test_pipeline.py::test_archived_batch_is_skipped",
+    ),
+    PipelineMutant(
+        "the archive is read at the start only",
+        (
+            Change(
+                READ_TIMELINE,
+                "not completed.containsInstant(newest_requested) if newest_requested else True",
+                "not newest_requested",
+            ),
+        ),
+        _TESTS + "test_pipeline.py::test_writer_sees_a_batch_archived_behind_its_back",
+    ),
+    PipelineMutant(
+        "a batch of another query counts as this one",
+        (
+            Change(
+                HAS,
+                "self._queries.get(stream, {}).get(query_id)",
+                "next(iter(self._queries.get(stream, {}).values()), None)",
+            ),
+        ),
+        _TESTS + "test_pipeline.py::test_only_the_same_stream_query_and_batch_is_skipped",
+    ),
+    PipelineMutant(
+        "a number in a gap counts as a committed batch",
+        (Change(CONTAINS, "at >= 0 and number <= self._lasts[at]", "at >= 0"),),
+        _TESTS + "test_ranges.py::test_ranges_have_what_was_added_and_nothing_else",
+    ),
+    PipelineMutant(
+        "a checkpoint does not know its table",
+        (Change(BIND, "self._files.write(*$file)", "pass"),),
+        _TESTS + "test_checkpoint.py::test_checkpoint_of_another_table_is_refused",
+    ),
+    # Which event wins.
+    PipelineMutant(
+        "at a tie the earlier arrival wins",
+        (
+            Patch(
+                _ROWS, "getLong(ordering.older.position) > newer", "getLong(ordering.older.position) >= newer"
+            ),
+        ),
+        _TESTS + "test_merger.py::test_equal_ordering_values_keep_arrival_order",
+    ),
+    PipelineMutant(
+        "at a tie of texts and decimals the earlier arrival wins",
+        (Patch(_ROWS, "ordering.newer.value(newer)) > 0;", "ordering.newer.value(newer)) >= 0;"),),
+        _TESTS + "test_merger.py::test_equal_ordering_values_keep_arrival_order",
+    ),
+    PipelineMutant(
+        "the order in a frame counts and not that of arrival",
+        (
+            Change(
+                NEWEST,
+                'quoted(ARRIVAL) if ARRIVAL in df.columns else "monotonically_increasing_id()"',
+                '"monotonically_increasing_id()"',
+            ),
+        ),
+        _TESTS + "test_pipeline.py::test_of_a_frame_the_later_by_its_arrival_wins_a_tie",
+    ),
+    PipelineMutant(
+        "the order of arrival is lost",
+        (Change(NEWEST, 'f"{$ordering}, {$arrival}"', 'f"{$ordering}, -hash({$arrival})"'),),
+        _TESTS + "test_pipeline.py::test_equal_ordering_values_keep_arrival_order",
+    ),
+    PipelineMutant(
+        "a batch goes by the ordering value where the later commit wins",
+        (Change(NEWEST, 'table.merge in {"splice", "event_time"}', "True"),),
+        _TESTS + "test_plain.py::test_rows_of_one_batch_are_merged_in_the_order_of_arrival[commit_time]",
+    ),
+    PipelineMutant(
+        "a null of a partial update erases",
+        (
+            Change(
+                NEWEST,
+                'f"max_by({$group}.{name}, {$rank}) FILTER (WHERE {$group}.{name} IS NOT NULL) AS {name}"',
+                'f"max_by({$group}.{name}, {$rank}) AS {name}"',
+            ),
+        ),
+        _TESTS + "test_plain.py::test_rows_of_one_batch_are_merged_in_the_order_of_arrival[partial_update]",
+    ),
+    PipelineMutant(
+        "the offsets of a topic count backwards",
+        (Change(PARSE_TOPIC, 'F.col(OFFSET).alias("offset")', '(-F.col(OFFSET)).alias("offset")'),),
+        _TESTS + "test_kafka.py::test_the_later_record_of_a_partition_wins_a_tie_within_and_between_batches",
+    ),
+    PipelineMutant(
+        "a newer null does not erase",
+        (
+            Patch(
+                _ROWS,
+                "fromOlder ? column.older.value(older) : column.newer.value(newer);",
+                "fromOlder || column.newer.isNull(newer) ? column.older.value(older)"
+                " : column.newer.value(newer);",
+            ),
+            Patch(
+                _ROWS,
+                "if (group.olderWins(older, newer)) {\n        return false;",
+                "if (true) {\n return false;",
+            ),
+        ),
+        _TESTS + "test_merger.py::test_a_newer_null_erases",
+    ),
+    PipelineMutant(
+        "a read leaves out what decides the merge",
+        (Patch(_MERGER, "if (Columns.isOrdering(field.name()) || optional", "if (optional"),),
+        _TESTS + "test_merger.py::test_a_projection_merges_like_the_whole_row",
+    ),
+    PipelineMutant(
+        "a row that is merged in a write has Hudi's old columns",
+        (Patch(_ROWS, "      needed.removeAll(HUDI_COLUMNS);\n", ""),),
+        _TESTS + "test_merger.py::test_a_merge_in_a_write_has_the_columns_of_the_incoming_record",
+    ),
+    PipelineMutant(
+        "two keys of two columns are one",
+        (
+            Change(RECORD_KEY, "f\"concat_ws('|', {$values})\"", "f\"concat_ws('', {$values})\""),
+            Patch(_KEYS, 'at == 0 ? "" : "|"', '""'),
+        ),
+        _TESTS + "test_keys.py::test_keys_of_two_columns_do_not_collide",
+    ),
+    # Deletes.
+    PipelineMutant(
+        "a tombstone forgets its ordering value",
+        (
+            Patch(
+                _ROWS, "    private final Column ordering;\n", "    private final Column ordering, gone;\n"
+            ),
+            Patch(
+                _ROWS,
+                "      this.columns = columns.toArray(new Column[0]);\n",
+                "      this.columns = columns.toArray(new Column[0]);\n"
+                "      this.gone = columns.stream()\n"
+                "          .filter(column -> Columns.isTombstone(fields.get(column.target).name()))\n"
+                "          .findFirst().orElse(null);\n",
+            ),
+            Patch(
+                _ROWS,
+                "      if (ordering.newer.isNull(newer)) {\n        return true;\n      }\n",
+                "      if (ordering.newer.isNull(newer)) {\n        return true;\n      }\n"
+                "      if (gone != null && Boolean.TRUE.equals(gone.older.value(older))) {\n"
+                "        return false;\n      }\n",
+            ),
+        ),
+        _TESTS + "test_merger.py::test_a_tombstone_holds_against_a_late_event",
+    ),
+    PipelineMutant(
+        "an event after a delete brings the old row back",
+        (Patch(_MERGER, "return withOperation(newer, HoodieOperation.INSERT);", "return newer;"),),
+        _TESTS + "test_merger.py::test_an_event_after_a_delete_does_not_bring_the_old_row_back",
+    ),
+    PipelineMutant(
+        "a key that the table lacks gets no tombstone",
+        (
+            Change(
+                FIND_DELETED,
+                "newest_alive if value is None else F.expr(value)",
+                "newest_alive if value is None else F.when(F.col(_alive_name(stream)), F.expr(value))",
+            ),
+        ),
+        _TESTS + "test_deletes.py::test_up_to_erases_against_events_that_come_late",
+    ),
+    PipelineMutant(
+        "a tombstone is shown",
+        (Change(ALIVE, "present & $undeleted", "present"),),
+        _TESTS + "test_pipeline.py::test_newer_null_erases_and_tombstone_hides",
+    ),
+    # What cannot be written.
+    PipelineMutant(
+        "bad rows are dropped",
+        (Change(PUT_ASIDE, 'bad.write.mode("overwrite").json(folder)', "pass"),),
+        _TESTS + "test_pipeline.py::test_bad_rows_are_put_aside_and_counted",
+    ),
+    PipelineMutant(
+        "a frame of other types is written",
+        (Change(CHECK_FRAME, "wanted != given", "False"),),
+        _TESTS + "test_pipeline.py::test_frame_that_does_not_fit_the_stream_is_refused",
+    ),
+    PipelineMutant(
+        "another number of buckets is accepted",
+        (Change(CHECK_COMMIT, "commit.buckets != table.buckets", "False"),),
+        _TESTS + "test_pipeline.py::test_table_made_for_another_spec_is_refused",
+    ),
+    PipelineMutant(
+        "any record key is accepted",
+        (
+            Patch(
+                _KEYS,
+                "given == null || !given.equals(UTF8String.fromString(encoded.toString()))",
+                "given == null",
+            ),
+        ),
+        _TESTS + "test_sql.py::test_a_wrong_record_key_is_refused",
+    ),
+    PipelineMutant(
+        "a bulk insert is let past the buckets",
+        (Patch(_KEYS, "if (!deletes && !UPSERTS", "if (false && !UPSERTS"),),
+        _TESTS
+        + "test_sql.py::test_a_write_with_other_options_is_refused"
+        + "[options4-takes upsert, insert and delete]",
+    ),
+    PipelineMutant(
+        "an insert into a copy-on-write table stores a key twice",
+        (Patch(_KEYS, "if (INSERTS.contains(operation) && ", "if (false && "),),
+        _TESTS + "test_copy_on_write.py::test_a_session_with_the_jar_alone_merges_or_does_not_write",
+    ),
+    PipelineMutant(
+        "files outside of the buckets are not noticed",
+        (Change(CHECK_WRITABLE, "timeline.refuse_strays()", "pass"),),
+        _TESTS + "test_repair.py::test_strays_are_found_before_the_next_write_fails",
+    ),
+    # Two writers.
+    PipelineMutant(
+        "each writer of a stream has a lock of its own",
+        (
+            Change(
+                STREAM_LOCK,
+                'f"stream/{stream}"',
+                "f\"stream/{stream}-{__import__('uuid').uuid4().hex}\"",
+            ),
+        ),
+        _TESTS + "test_pipeline.py::test_standby_takes_over_when_the_leader_stops",
+    ),
+    PipelineMutant(
+        "the lease is not checked before the commit",
+        (Change(APPEND, "lease.check()", "pass"),),
+        _TESTS + "test_reservation.py::test_a_write_whose_lease_is_lost_before_its_commit_writes_nothing",
+    ),
+    PipelineMutant(
+        "the lease is not checked before a further attempt",
+        (Change(UNTIL_NO_CONFLICT, "lease.check()", "pass"),),
+        _TESTS + "test_plain.py::test_a_write_that_conflicts_is_written_again_under_the_same_lease",
+    ),
+    PipelineMutant(
+        "a write goes on after its lease is lost",
+        (Change(WORKING, "lease.on_lost($cancel)", "pass"),),
+        _TESTS + "test_reservation.py::test_a_write_that_loses_its_lease_is_cancelled",
+    ),
+    PipelineMutant(
+        "a commit has no token",
+        (Change(WRITE, "lease.fencing_token", "0"),),
+        _TESTS + "test_pipeline.py::test_commits_name_stream_query_batch_token_and_owner",
+    ),
+    PipelineMutant(
+        "the URL of the locks is not compared",
+        (Change(CHECK_URL, "same_locks(commit.locks, spec.locks.url)", "True"),),
+        _TESTS + "test_table_locks.py::test_a_writer_is_refused_once_the_table_has_moved_on",
+    ),
+    PipelineMutant(
+        "two tables share their locks",
+        (Change(CHECK_MARK, 'commit.table_id == mark["table_id"]', "True"),),
+        "tests/unit/test_table_locks.py::test_a_table_of_another_id_at_the_same_path_is_refused",
+    ),
+    PipelineMutant(
+        "the guard does not name the lock of the commits",
+        (
+            Change(
+                GUARD,
+                "_GUARDED: Final = $names",
+                "_GUARDED: Final = tuple(one for one in $names if one != hoodie.WRITE_LOCK_PROVIDER)",
+            ),
+        ),
+        _TESTS
+        + "test_sql.py::test_a_write_with_other_options_is_refused"
+        + "[options3-hoodie.write.lock.provider]",
+    ),
+    PipelineMutant(
+        "a table is made without its guard",
+        (Change(GUARD_TABLE, "not properties or is_guarded(spec, properties)", "True"),),
+        _TESTS + "test_sql.py::test_the_first_batch_guards_the_table_and_the_next_one_puts_a_lost_guard_back",
+    ),
+    PipelineMutant(
+        "conflicts of optimistic writers are not detected",
+        (Change(CONCURRENCY, '"OPTIMISTIC_CONCURRENCY_CONTROL"', '"SINGLE_WRITER"'),),
+        _TESTS + "test_copy_on_write.py::test_streams_that_write_at_the_same_time_conflict_and_lose_nothing",
+    ),
+    PipelineMutant(
+        "a write that conflicts counts as written",
+        (Change(UNTIL_NO_CONFLICT, "if attempt == ATTEMPTS: raise", "return None"),),
+        _TESTS + "test_plain.py::test_a_write_that_conflicts_is_written_again_under_the_same_lease",
+    ),
+    PipelineMutant(
+        "processes share the lock of the commits",
+        (Patch(_LOCK, "taken = channel.tryLock();", "taken = channel.tryLock(0, Long.MAX_VALUE, true);"),),
+        _TESTS + "test_file_lock_provider.py::test_processes_exclude_each_other",
+    ),
+    PipelineMutant(
+        "another thread frees the lock of the commits",
+        (
+            Patch(
+                _LOCK,
+                "if (!mutex.isHeldByCurrentThread()) {\n      return;",
+                "if (lock == null) {\n      return;",
+            ),
+        ),
+        _TESTS + "test_file_lock_provider.py::test_unlocking_on_another_thread_does_nothing",
+    ),
+    PipelineMutant(
+        "a lock file that was replaced is still locked",
+        (
+            Patch(_LOCK, "channel.isOpen() && channelKey.equals(key())) {", "channel.isOpen()) {"),
+            Patch(_LOCK, "      if (channelKey.equals(key())) {\n", "      if (true) {\n"),
+        ),
+        _TESTS + "test_file_lock_provider.py::test_a_table_dropped_and_created_again_has_a_new_lock",
+    ),
+    PipelineMutant(
+        "a service does not ask who leads it",
+        (Change(LEADER, "client.lock(lock)", 'client.lock(f"{lock}-alone")'),),
+        _TESTS + "test_services.py::test_each_service_has_one_leader",
+    ),
+    # Reservations.
+    PipelineMutant(
+        "a reservation is not seen",
+        (Change(RESERVED, 'status if status.state == "held" else None', "None"),),
+        _TESTS + "test_pipeline.py::test_reservation_holds_the_streams_at_the_batch_boundary",
+    ),
+    PipelineMutant(
+        "whoever is parked parks another worker",
+        (Change(WORKING_NOW, "parked.holder == status.owner", "True"),),
+        _TESTS + "test_reservation.py::test_a_parked_lock_of_another_lease_counts_for_nothing",
+    ),
+    PipelineMutant(
+        "a writer whose lease has just expired is not waited for",
+        (Change(WORKING_NOW, "self._fades(status) or $held", "$held"),),
+        _TESTS + "test_reservation.py::test_a_dead_writer_counts_for_as_long_as_it_may_still_commit",
+    ),
+    PipelineMutant(
+        "a reservation looks at leases alone",
+        (Change(IN_FLIGHT, "self._working() or $alive", "self._working()"),),
+        _TESTS + "test_reservation.py::test_a_reservation_waits_for_a_write_without_a_lease_too",
+    ),
+    # Columns.
+    PipelineMutant(
+        "a type of the table narrows",
+        (Change(UNION, "known is None or is_wider($other, $known)", "True"),),
+        "tests/unit/test_columns.py::test_union_has_every_column_with_its_wider_type",
+    ),
+    PipelineMutant(
+        "a batch drops the columns of others from the table",
+        (Change(COLUMNS_TO_WRITE, "union(table, named) if table else named", "named"),),
+        "tests/unit/test_columns.py::test_batch_writes_all_columns_of_the_table_and_its_own",
+    ),
+    PipelineMutant(
+        "a spec with a narrower type is accepted",
+        (Change(CHECK_COLUMNS, "not is_wider(wanted, stored.declared)", "False"),),
+        "tests/unit/test_columns.py::test_spec_that_begins_must_hold_what_is_stored",
+    ),
+    PipelineMutant(
+        "a driver of an old spec erases a new column",
+        (Change(CHECK_CHANGE, "name not in opened", "False"),),
+        "tests/unit/test_columns.py::test_writer_follows_wider_types_but_not_new_columns_of_its_stream",
+    ),
+    PipelineMutant(
+        "a late commit of an old spec takes a column away",
+        (Change(WRITE, "table and is_behind(table, columns)", "False"),),
+        _TESTS + "test_evolution.py::test_late_commit_of_an_old_spec_takes_no_column_away",
+    ),
+    PipelineMutant(
+        "a compaction without a new column is committed",
+        (Change(COMPACT, "self._lacks_columns(result)", "False"),),
+        _TESTS
+        + "test_evolution.py::test_change_that_was_killed_before_its_end_is_whole_for_readers_and_services",
+        sign="HoodieException: Exception when reading log file",
+    ),
+    # Services, restores and repairs.
+    PipelineMutant(
+        "dead writers are never rolled back",
+        (Change(CLEAN, "self._timeline.silent(SILENCE_MS)", "()"),),
+        _TESTS + "test_services.py::test_only_a_silent_writer_is_rolled_back",
+    ),
+    PipelineMutant(
+        "a restore does not set the checkpoints back",
+        (Change(GO_BACK, "self._set_back(*$stream)", "pass"),),
+        _TESTS + "test_savepoints.py::test_what_a_restore_drops_is_read_again",
+    ),
+    PipelineMutant(
+        "a restore that is cut off leaves no mark",
+        (Change(GO_BACK, "mark.put(savepoint)", "pass"),),
+        _TESTS
+        + "test_savepoints.py::test_a_restore_that_was_cut_off_is_finished_by_running_it_again"
+        + "[before the first checkpoint]",
+    ),
+    PipelineMutant(
+        "a write goes on in the middle of a restore",
+        (Change(WORKING, "RestoreMark(spec, spark).refuse()", "pass"),),
+        _TESTS
+        + "test_savepoints.py::test_a_restore_that_was_cut_off_is_finished_by_running_it_again"
+        + "[before the first checkpoint]",
+    ),
+    PipelineMutant(
+        "what a restore drops counts as committed",
+        (Change(FORGET, "($newest := $found) != self._restored", "($newest := $found) is None"),),
+        _TESTS + "test_savepoints.py::test_a_timeline_read_during_a_restore_forgets_what_it_drops",
+    ),
+    PipelineMutant(
+        "a repair removes the files whose rows it has not copied",
+        (Change(REPAIR, "self._copy($strays)", "0"),),
+        _TESTS + "test_repair.py::test_a_repair_moves_the_rows_of_strays_into_the_buckets",
+    ),
+    # Statements.
+    PipelineMutant(
+        "an update writes the columns of all streams",
+        (Patch(_STATEMENTS, "if (stream != null && !touched.contains(stream)) {", "if (false) {"),),
+        _TESTS + "test_sql.py::test_an_update_writes_only_the_streams_whose_columns_it_sets",
+    ),
+    PipelineMutant(
+        "a merge of two rows into one goes by chance",
+        (Patch(_STATEMENTS, ".gt(1);", ".gt(2);"),),
+        _TESTS + "test_sql.py::test_a_merge_of_two_rows_into_one_is_refused",
+    ),
+    PipelineMutant(
+        "a row that is deleted comes back with a repair",
+        (Patch(_STATEMENTS, "table != null && table.isHalfRepaired()", "false"),),
+        _TESTS + "test_repair.py::test_no_sql_while_a_repair_is_interrupted",
+    ),
+    PipelineMutant(
+        "an inner join shows the rows of one stream",
+        (Change(SELECT, '" AND ".join(alive)', '" OR ".join(alive)'),),
+        _TESTS + "test_sql.py::test_the_views_of_a_spec_are_joins_of_its_streams",
+    ),
+    # Earlier states and changes.
+    PipelineMutant(
+        "an earlier state has a write that was in flight",
+        (Change(REQUEST_BOUND, "_before(min(unwanted)) if unwanted else as_of", "as_of"),),
+        "tests/unit/test_time_travel.py::test_hudi_shows_what_was_complete_or_cannot",
+    ),
+    PipelineMutant(
+        "an earlier state lacks what came after the plan of a compaction",
+        (Change(REQUEST_BOUND, "plan < last", "False"),),
+        "tests/unit/test_time_travel.py::test_hudi_shows_what_was_complete_or_cannot",
+    ),
+    PipelineMutant(
+        "changes go by the times of requests",
+        (
+            Patch(
+                _CHANGED_FILES,
+                "} else if (isWanted(action, instant.getCompletionTime())) {",
+                "} else if (isWanted(action, instant.requestedTime())) {",
+            ),
+        ),
+        _TESTS + "test_changes.py::test_a_slow_commit_that_was_requested_earlier_is_found",
+    ),
+    PipelineMutant(
+        "changes that are archived are not told",
+        (Patch(_CHANGED_FILES, "        this::write);\n", "        (requested, entry) -> { });\n"),),
+        _TESTS + "test_changes.py::test_archival_compaction_and_cleaning_in_the_range",
+    ),
+    PipelineMutant(
+        "deleted keys are not among the changes",
+        (Patch(_CHANGED_KEYS, "if (block instanceof HoodieDeleteBlock) {", "if (block == null) {"),),
+        _TESTS + "test_changes.py::test_keys_that_the_view_lost_are_told",
+    ),
+    # Validation.
+    PipelineMutant(
+        "a validation does not see a doubled key",
+        (
+            Change(
+                COMPARE,
+                '"INSERT INTO found VALUES (?, 1, ?) ON CONFLICT (key) DO UPDATE SET times = times + 1"',
+                '"INSERT INTO found VALUES (?, 1, ?) ON CONFLICT (key) DO UPDATE SET times = times"',
+            ),
+        ),
+        "tests/unit/test_second_reader.py::test_differences_say_what_is_missing_surplus_twice_and_other",
+    ),
+    PipelineMutant(
+        "a validation does not see a commit under an older token",
+        (Change(STALE, "commit.fencing_token < known", "False"),),
+        _TESTS + "test_validate.py::test_tokens_of_different_streams_are_not_compared",
+    ),
+)
