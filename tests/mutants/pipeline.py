@@ -94,6 +94,7 @@ STALE: Final = f"{_SPARK}reader.committed:stale_commits"
 # Java.
 _CHANGED_FILES: Final = "hudi/ChangedFiles.java"
 _CHANGED_KEYS: Final = "hudi/ChangedKeys.java"
+_DEAD_WRITES: Final = "hudi/DeadWrites.java"
 _KEYS: Final = "hudi/SpliceKeyGenerator.java"
 _LOCK: Final = "hudi/TableLockFile.java"
 _MERGER: Final = "hudi/SpliceMerger.java"
@@ -489,6 +490,16 @@ PIPELINE_MUTANTS: Final = (
         "dead writers are never rolled back",
         (Change(CLEAN, "self._timeline.silent(SILENCE_MS)", "()"),),
         _TESTS + "test_services.py::test_only_a_silent_writer_is_rolled_back",
+    ),
+    PipelineMutant(
+        "a dead write can be committed while its files are removed",
+        (Patch(_DEAD_WRITES, "      timeline.deletePending(write);\n", ""),),
+        _TESTS + "test_services.py::test_a_dead_write_is_off_the_timeline_before_its_files_are_removed",
+    ),
+    PipelineMutant(
+        "a leader that lost its lease commits a compaction",
+        (Change(COMPACT, "check()", "pass"),),
+        _TESTS + "test_services.py::test_leader_that_lost_its_lease_while_it_compacted_does_not_commit",
     ),
     PipelineMutant(
         "a restore does not set the checkpoints back",

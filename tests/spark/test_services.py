@@ -16,7 +16,7 @@ from asynclock import sync
 from asynclock.errors import BackendUnavailableError, LeaseLostError
 from asynclock.spark import faults
 from asynclock.spark.errors import ClusteringPlanError
-from asynclock.spark.hudi.options import read_options, write_options
+from asynclock.spark.hudi.options import cleaning_options, read_options, write_options
 from asynclock.spark.reader.snapshot import physical_columns, read, snapshot
 from asynclock.spark.services import work
 from asynclock.spark.services.leaders import run_services
@@ -318,6 +318,27 @@ def test_only_a_silent_writer_is_rolled_back(pipeline: Pipeline) -> None:
     assert timeline.pending() == []
     assert "rollback" in {found.action for found in timeline.instants()}
     assert contents(pipeline, spec) == rows
+
+
+def test_a_dead_write_is_off_the_timeline_before_its_files_are_removed(pipeline: Pipeline) -> None:
+    """Without its instant it cannot be committed; the next cleaning goes on where a rollback was cut off."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 1)
+    dead_writes: Any = pipeline.spark._jvm.io.asynclock.hudi.DeadWrites
+    with write_client(spec, pipeline.spark, writing(spec)) as client:
+        instant = client.startCommit()
+    for heartbeat in (pipeline.folder / "table" / ".hoodie" / ".heartbeat").iterdir():
+        os.utime(heartbeat, (1, 1))  # long ago
+
+    with write_client(spec, pipeline.spark, cleaning_options(spec)) as client:
+        assert list(dead_writes.withdraw(client, work.SILENCE_MS)) == [instant]
+        assert [found.action for found in pipeline.timeline(spec).pending()] == ["rollback"]
+        assert list(dead_writes.withdraw(client, work.SILENCE_MS)) == [instant]
+    cleaning = Cleaning(spec, pipeline.spark)
+    cleaning.step()
+
+    assert cleaning.rolled_back == [instant]
+    assert pipeline.timeline(spec).pending() == []
 
 
 def test_clustering_plan_is_refused_and_can_be_removed(pipeline: Pipeline) -> None:
