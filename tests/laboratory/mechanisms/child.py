@@ -19,18 +19,19 @@ _GRACE = 30.0
 
 
 class Child:
-    """A module of this package that runs as a program, with all that it starts in one process group.
+    """A module that runs as a program, with all that it starts in one process group.
 
     Args:
         module: Its name.
         spec: The spec it works on, which is its first argument; its log is beside it.
         arguments: The others.
+        package: Where the module is; default: here.
     """
 
-    def __init__(self, module: str, spec: Path, *arguments: object) -> None:
+    def __init__(self, module: str, spec: Path, *arguments: object, package: str = __package__) -> None:
         self._log = spec.with_name(f"{module}.log").open("wb")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.{module}", str(spec), *map(str, arguments)],
+            [sys.executable, "-m", f"{package}.{module}", str(spec), *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

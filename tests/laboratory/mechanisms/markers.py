@@ -22,6 +22,7 @@ from tests.laboratory.mechanisms.plain_flights import (
     table,
 )
 from tests.laboratory.mechanisms.stage import Shown, must
+from tests.laboratory.mechanisms.store_requests import requests
 from tests.spark.jvm import class_path, java
 from tests.spark.pipeline_kit import Background, wait_for, waiting
 
@@ -38,27 +39,35 @@ _BUCKETS: Final = 4
 def show(stage: Stage) -> Shown:
     """Look at the markers of a write just before its commit; then let tasks be repeated."""
     events = departures(stage, stage.sized(3_000, 60_000))
-    rows = [
-        _seen(stage, kind, events, files=files)
-        for files in stage.sized((1, 10), (1, 10, 100))
-        for kind in _KINDS
-    ]
+    numbers = stage.sized((1, 10), (1, 10, 100))
+    # A write to S3 takes long beside other work; one file says whether the numbers can be had.
+    counted = [(kind, files) for files in stage.sized((1,), numbers) for kind in _KINDS]
+    sent = requests(stage.folder / "s3", events, [_settings(kind, files) for kind, files in counted])
+    rows = [_seen(stage, kind, events, files=files) for files in numbers for kind in _KINDS]
+    for row, number in zip(rows, sent, strict=False):
+        row["requests to S3"] = number
     _disturbed(stage, events)
     direct, served = rows[-2:]
+    of_files = rows[len(sent) - 1]["data files"]
     return Shown(
         sentence=(
             f"{direct['data files']} files had {direct['marker files']} markers in files of their own or, "
-            f"through the timeline server, in {served['marker files']} files; "
+            f"through the timeline server, in {served['marker files']} files; a write of {of_files} to S3 "
+            f"sent {sent[-2]} or {sent[-1]} requests; "
             f"{' and '.join(_DISTURBANCES.values())} wrote a file twice, and the commit left one"
         ),
         table=rows,
     )
 
 
+def _settings(kind: str, files: int) -> str:
+    return f"buckets = {files}\n{_KINDS[kind]}"
+
+
 def _seen(stage: Stage, kind: str, events: pd.DataFrame, *, files: int) -> dict[str, object]:
     """Write the events up to the commit, count, and commit."""
     name = f"{kind.replace(' ', '-')}-{files}"
-    spec = table(stage.folder / name, f"buckets = {files}\n{_KINDS[kind]}")
+    spec = table(stage.folder / name, _settings(kind, files))
     splice, rows, gate = Splice(spec, stage.spark), frame(stage.spark, events), spec.path.with_name("gate")
     splice.write(rows.limit(1), DRIVERS[0])  # creates the table
     write = Background(lambda: splice.write(waiting(rows, gate), DRIVERS[0]))
