@@ -127,11 +127,14 @@ class PipelineRun:
         """
         self._start(WRITER, "feed", VICTIM)
         self._start(OTHER_WRITER, "feed", *(name for name in self._totals if name != VICTIM))
-        self._start(SERVICES, "services")
-        self._start(STANDBY, "standby", VICTIM)
         self._screen.open_bars(self._totals)
+        # The others have nothing to do before; they would only take the cores of the writers.
+        self._until(lambda: bool(self.work))
+        self._screen.say("the first commit is there; a standby and the table services start")
+        self._start(STANDBY, "standby", VICTIM)
+        self._start(SERVICES, "services")
         self._until(lambda: self._victim_lock.status().state == "held")
-        # Only now: started at once, it might be the first to have the lease.
+        # Only now: else it might be the first to have the lease.
         self._children[STANDBY].tell("go")
         self._until(self._ripe)
         self._kill_writer()
