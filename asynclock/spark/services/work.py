@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock._text import escaped
@@ -27,6 +28,7 @@ from asynclock.spark.hudi.locks import check_url
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, clustering_options, compaction_options
 from asynclock.spark.hudi.session import exact_times
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.report import ServiceReport
 from asynclock.spark.services.due import (
     count_commits,
     count_since,
@@ -59,13 +61,18 @@ class Compaction:
     name = "compaction"
 
     def __init__(
-        self, spec: Spec, spark: SparkSession, on_event: Callable[[str], object] | None = None
+        self,
+        spec: Spec,
+        spark: SparkSession,
+        on_event: Callable[[str], object] | None = None,
+        on_work: Callable[[ServiceReport], object] | None = None,
     ) -> None:
         self.done: list[str] = []
         self._planned_at = ""  # the newest commit at the last plan; Hudi makes none where no log has rows
         self._spec = spec
         self._spark = spark
         self._on_event = on_event
+        self._on_work = on_work
         self._timeline = Timeline(spark, spec.table.path)
 
     def step(self) -> None:
@@ -91,6 +98,7 @@ class Compaction:
                 self._planned_at = newest
                 plans = planned(self._timeline.instants(), COMPACTION)
             for instant in plans:
+                started = time.monotonic()
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 result = client.compact(instant)
                 if self._lacks_columns(result):
@@ -101,6 +109,7 @@ class Compaction:
                 client.commitCompaction(instant, result, empty())
                 self.done.append(instant)
                 _tell(self._on_event, f"compacted {since} commits at instant {instant}")
+                _report(self._on_work, self.name, instant, started)
 
     def _lacks_columns(self, result: Any) -> bool:  # noqa: ANN401  py4j
         """Return whether Hudi has compacted without some columns of the table, whose values would be lost."""
@@ -119,12 +128,17 @@ class Clustering:
     name = "clustering"
 
     def __init__(
-        self, spec: Spec, spark: SparkSession, on_event: Callable[[str], object] | None = None
+        self,
+        spec: Spec,
+        spark: SparkSession,
+        on_event: Callable[[str], object] | None = None,
+        on_work: Callable[[ServiceReport], object] | None = None,
     ) -> None:
         self.done: list[str] = []
         self._spec = spec
         self._spark = spark
         self._on_event = on_event
+        self._on_work = on_work
         self._timeline = Timeline(spark, spec.table.path)
 
     def step(self) -> None:
@@ -144,10 +158,12 @@ class Clustering:
                 client.scheduleClustering(self._spark._jvm.org.apache.hudi.common.util.Option.empty())  # noqa: SLF001
                 plans = planned(self._timeline.instants(), CLUSTERING)
             for instant in plans:
+                started = time.monotonic()
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 client.cluster(instant, True)
                 self.done.append(instant)
                 _tell(self._on_event, f"clustered {since} commits at instant {instant}")
+                _report(self._on_work, self.name, instant, started)
 
 
 class Cleaning:
@@ -161,7 +177,11 @@ class Cleaning:
     name = "cleaning"
 
     def __init__(
-        self, spec: Spec, spark: SparkSession, on_event: Callable[[str], object] | None = None
+        self,
+        spec: Spec,
+        spark: SparkSession,
+        on_event: Callable[[str], object] | None = None,
+        on_work: Callable[[ServiceReport], object] | None = None,
     ) -> None:
         self.rounds = 0
         self.rolled_back: list[str] = []
@@ -170,6 +190,7 @@ class Cleaning:
         self._spec = spec
         self._spark = spark
         self._on_event = on_event
+        self._on_work = on_work
         self._timeline = Timeline(spark, spec.table.path)
         self._options = cleaning_options(spec, tasks=spark.sparkContext.defaultParallelism)
 
@@ -197,10 +218,15 @@ class Cleaning:
             return
         with write_client(self._spec, self._spark, self._options) as client:
             if dead or clean:
-                client.clean()  # starts with the rollback of dead writers
+                started = time.monotonic()
+                cleaned = client.clean()  # starts with the rollback of dead writers
                 self._cleaned_at = newest
+                if cleaned is not None:
+                    _report(self._on_work, self.name, cleaned.getStartCleanTime(), started)
             if archive:
+                started = time.monotonic()
                 client.archive()
+                _report(self._on_work, "archiving", None, started)
         self.rounds += 1
         self._tell_rolled_back(dead)
         if archive:
@@ -224,6 +250,7 @@ class Cleaning:
             if instant not in left:
                 self.rolled_back.append(instant)
                 _tell(self._on_event, f"rolled back instant {instant} of a dead writer")
+                _report(self._on_work, "rollback", instant)
 
 
 @contextlib.contextmanager
@@ -242,6 +269,17 @@ def write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> It
             yield client
     finally:
         client.close()
+
+
+def _report(
+    on_work: Callable[[ServiceReport], object] | None,
+    service: str,
+    instant: str | None,
+    started: float | None = None,
+) -> None:
+    if on_work is not None:
+        seconds = 0.0 if started is None else time.monotonic() - started
+        on_work(ServiceReport(service=service, instant=instant, seconds=seconds))
 
 
 def _tell(on_event: Callable[[str], object] | None, sentence: str) -> None:
