@@ -36,7 +36,8 @@ class RunLog:
     Args:
         folder: The folder of the run; created if it is missing.
         process: The role of this process in the run.
-        sample: Gives the fields of a line ``resources``, at the start and then every ``interval`` seconds.
+        sample: Gives the fields of a line ``resources``, after the first line, then every ``interval``
+            seconds and before the last line.
         interval: Seconds between two samples.
         wall: The wall clock.
 
@@ -98,6 +99,7 @@ class RunLog:
         self._thread.join(_CLOSE_WITHIN)
 
     def _work(self) -> None:
+        self._write_item(self._queue.get())  # before the first sample: it says what the file is about
         due = time.monotonic()
         while True:
             if self._sample is not None and time.monotonic() >= due:
@@ -110,12 +112,16 @@ class RunLog:
                 continue
             if item is None:
                 break
-            at, kind, fields = item
-            if kind == "end":
-                self._write_sample()
-                fields = {**fields, **self._totals.summary().fields(), "lost_lines": self._lost}
-            self._write(at, kind, fields)
+            self._write_item(item)
         os.close(self._descriptor)
+
+    def _write_item(self, item: tuple[float, str, Mapping[str, object]] | None) -> None:
+        assert item is not None  # noqa: S101  the last line goes before the end of the queue
+        at, kind, fields = item
+        if kind == "end":
+            self._write_sample()
+            fields = {**fields, **self._totals.summary().fields(), "lost_lines": self._lost}
+        self._write(at, kind, fields)
 
     def _write_sample(self) -> None:
         if self._sample is None:

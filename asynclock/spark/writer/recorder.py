@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from asynclock.spark.faults import sentence
 from asynclock.spark.hudi.history import History
 from asynclock.spark.hudi.options.place import FILE_LOCK_PROVIDER, lock_provider
 
@@ -43,9 +44,12 @@ class BatchRecorder:
         try:
             waited, held = self._lock_use()
             instant = None if done.skipped else self._instant(done)
-        except Exception:  # the batch is committed, whether or not its line is whole
+        except Exception as error:  # noqa: BLE001  the batch is committed, whether or not its line is whole
             log.warning(
-                "stream %s: the line of batch %d lacks its commit", done.stream, done.batch_id, exc_info=True
+                "stream %s: the recorded line of batch %d lacks its instant: %s",
+                done.stream,
+                done.batch_id,
+                sentence(error),
             )
         self._run_log.add(
             "batch",
