@@ -20,7 +20,9 @@ MOST_SPANS: Final = 3000
 _BINS: Final = 48
 _SLOT: Final = 16
 _TO_THE_SECOND: Final = "utcyearmonthdatehoursminutesseconds"
-_DONE_TO_IT: Final = "#d62728"
+_CLOCKS: Final = ((600, "%H:%M:%S"), (86_400, "%H:%M"), (7 * 86_400, "%d %b %H:%M"))
+"""How times are written on an axis of at most so many seconds."""
+_DONE_TO_IT: Final = "#e5484d"
 _RESOURCES: Final[Sequence[tuple[str, str, str, Callable[[Sample], float]]]] = (
     ("cores", "Cores in use", ".2~f", lambda one: one.cores),
     ("memory", "Memory, MB", ",.0f", lambda one: one.memory / 1e6),
@@ -257,7 +259,7 @@ def _chaos(story: Story) -> list[Vega]:
     ]
     rule = {
         "data": {"values": values},
-        "mark": {"type": "rule", "strokeDash": [4, 3], "opacity": 0.6, "color": _DONE_TO_IT},
+        "mark": {"type": "rule", "strokeDash": [4, 3], "opacity": 0.8, "color": _DONE_TO_IT},
         "encoding": {
             "x": _time("at"),
             "tooltip": _tooltip("what", "process", ("at", "at", "time"), "detail"),
@@ -283,8 +285,17 @@ def _time(field: str, story: Story | None = None) -> Vega:
             "nice": False,
             "clamp": True,
         }
-        place["axis"] = {"labelOverlap": True, "tickCount": {"signal": "max(2, floor(width / 90))"}}
+        place["axis"] = {
+            "format": _clock(story.end - story.start),
+            "labelOverlap": True,
+            "tickCount": {"signal": "max(2, floor(width / 90))"},
+        }
     return place
+
+
+def _clock(seconds: float) -> str:
+    """Return how to write times on an axis of that length."""
+    return next((shown for longest, shown in _CLOCKS if seconds <= longest), "%d %b")
 
 
 def _color(field: str, names: list[str], *, legend: bool = True) -> Vega:

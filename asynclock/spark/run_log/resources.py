@@ -19,7 +19,8 @@ class Resources:
     """
 
     def __init__(self) -> None:
-        self._counted: dict[tuple[int, float], tuple[float, int, int]] = {}
+        self._running: dict[tuple[int, float], tuple[float, int, int]] = {}
+        self._ended = (0.0, 0, 0)
 
     def __call__(self) -> dict[str, object]:
         """Return the fields of a line.
@@ -29,6 +30,7 @@ class Resources:
         ``rss_bytes``, ``threads``, ``descriptors`` and ``processes`` are as of now.
         """
         rss = threads = descriptors = processes = 0
+        found = {}
         for process in _driver():
             with contextlib.suppress(psutil.Error):
                 # Read from one look at /proc, as far as the system allows.
@@ -40,19 +42,26 @@ class Resources:
                 processes += 1
                 descriptors += _or_zero(process.num_fds)
                 read, written = _disk_bytes(process)
-                self._counted[key] = times.user + times.system, read, written
+                found[key] = times.user + times.system, read, written
+        gone = [used for key, used in self._running.items() if key not in found]
+        self._running, self._ended = found, _sums([self._ended, *gone])
+        cpu, read, written = _sums([self._ended, *found.values()])
         network = psutil.net_io_counters()
         return {
-            "cpu_seconds": round(sum(cpu for cpu, _, _ in self._counted.values()), 2),
+            "cpu_seconds": round(cpu, 2),
             "rss_bytes": rss,
             "threads": threads,
             "descriptors": descriptors,
             "processes": processes,
-            "read_bytes": sum(read for _, read, _ in self._counted.values()),
-            "written_bytes": sum(written for _, _, written in self._counted.values()),
+            "read_bytes": read,
+            "written_bytes": written,
             "received_bytes": network.bytes_recv if network else 0,
             "sent_bytes": network.bytes_sent if network else 0,
         }
+
+
+def _sums(used: list[tuple[float, int, int]]) -> tuple[float, int, int]:
+    return sum(cpu for cpu, _, _ in used), sum(read for _, read, _ in used), sum(each for _, _, each in used)
 
 
 def _driver() -> Iterator[psutil.Process]:
