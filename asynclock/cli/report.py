@@ -50,6 +50,8 @@ def report_command(
     else:
         for line in summary(story):
             click.echo(line)
+    if run_dir is None and not archived:
+        tell("instants of the archived timeline are left out; --archived begins with them")
     if output is not None:
         tell(f"{output} written")
     return DONE

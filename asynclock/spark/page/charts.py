@@ -250,12 +250,12 @@ def _resource(
 
 
 def _chaos(story: Story) -> list[Vega]:
-    """Return dashed lines where something was done to the run; of very many the first."""
+    """Return dashed lines where something was done to the run; of very many, faults are left out first."""
     if not story.chaos:
         return []
     values = [
         {"at": _ms(one.time), "what": one.what, "process": one.process, "detail": one.detail}
-        for one in story.chaos[:MOST_POINTS]
+        for one in sorted(story.chaos, key=lambda one: one.what == "fault")[:MOST_POINTS]
     ]
     rule = {
         "data": {"values": values},
