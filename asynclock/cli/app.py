@@ -26,6 +26,7 @@ from asynclock.cli.output import tell
 from asynclock.cli.pipeline import pipeline_group
 from asynclock.cli.policy import policy_command
 from asynclock.cli.prune import prune_command
+from asynclock.cli.report import report_command
 from asynclock.cli.run import run_locked_command
 from asynclock.cli.timeline import timeline_command
 from asynclock.cli.watch import watch_command
@@ -72,6 +73,7 @@ for each in (
 ):
     command.add_command(each)
 pipeline_group.add_command(timeline_command)
+pipeline_group.add_command(report_command)
 
 
 def _without_secrets(complaint: str, words: Sequence[str]) -> str:
@@ -122,8 +124,9 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         tell(f"the output could not be written: {error.strerror}")
         return NO
     except ImportError as error:
-        if (error.name or "").partition(".")[0] != "pyspark":
+        missing = (error.name or "").partition(".")[0]
+        if missing not in {"psutil", "pyspark"}:
             raise
-        tell("pyspark is not installed; run: pip install 'asynclock[spark]'")
+        tell(f"{missing} is not installed; run: pip install 'asynclock[spark]'")
         return USAGE
     return code if isinstance(code, int) else 0

@@ -38,6 +38,12 @@ _wait = click.option(
 )
 _EXISTS: Final = "there is such a file, and init overwrites none; name another one, or remove it"
 
+_run_dir = click.option(
+    "--run",
+    "run_dir",
+    metavar="DIR",
+    help="Record the run in DIR as lines of JSON, a file for each process; pipeline report draws them.",
+)
 _once = click.option("--once", is_flag=True, help="Do what is due now, and end.")
 
 
@@ -86,9 +92,12 @@ def draft_pipeline(
 )
 @_once
 @click.option("--fail-fast", is_flag=True, help="Stop all streams as soon as one fails.")
+@_run_dir
 @json_option
 @with_spark_log
-def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, fail_fast: bool, as_json: bool) -> int:
+def run_pipeline(
+    spec: str, streams: tuple[str, ...], *, once: bool, fail_fast: bool, run_dir: str | None, as_json: bool
+) -> int:
     """Write the streams of SPEC until SIGINT or SIGTERM, each under its own lease.
 
     A stream that fails ends alone; the others go on, and the exit code is that of its error: 2 if the
@@ -106,6 +115,7 @@ def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, fail_fast: 
             streams=streams or None,
             once=once,
             fail_fast=fail_fast,
+            run_dir=run_dir,
             on_batch=print_json if as_json else print_batch,
             on_report=print_json if as_json else print_run,
         )
@@ -125,14 +135,15 @@ def run_pipeline(spec: str, streams: tuple[str, ...], *, once: bool, fail_fast: 
 @pipeline_group.command("services")
 @click.argument("spec")
 @_once
+@_run_dir
 @json_option
 @with_spark_log
-def run_table_services(spec: str, *, once: bool, as_json: bool) -> int:
+def run_table_services(spec: str, *, once: bool, run_dir: str | None, as_json: bool) -> int:
     """Compact, cluster and clean the table of SPEC and roll back dead writers, until SIGINT or SIGTERM."""
     from asynclock.spark import load_spec, run_services  # noqa: PLC0415  needs the extra
 
     loaded = load_spec(spec)
-    report = run_services(loaded, once=once, on_event=tell if as_json else click.echo)
+    report = run_services(loaded, once=once, on_event=tell if as_json else click.echo, run_dir=run_dir)
     print_json(report) if as_json else print_services(report)
     _tell_table(spec, loaded)
     return DONE

@@ -38,6 +38,7 @@ class BatchReport:
         reservation_seconds: Time spent waiting for a reservation of the table; not part of ``seconds``.
         retries: Attempts that failed before, with an error that passes; ``seconds`` is the last attempt's.
         wasted: What conflicts cost the batch; that of attempts that failed before too.
+        look_seconds: The part of ``seconds`` in which the batch looked whether the table is reserved.
     """
 
     stream: str
@@ -49,6 +50,7 @@ class BatchReport:
     reservation_seconds: float
     retries: int = 0
     wasted: Wasted = Wasted()
+    look_seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,6 +156,22 @@ class RestoreReport:
     savepoint: str
     dropped: int
     undone_deletes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceReport:
+    """One piece of work of a table service.
+
+    Attributes:
+        service: ``compaction``, ``clustering``, ``cleaning``, ``rollback`` or ``archiving``.
+        instant: The instant of the work on the timeline, of a rollback the one that was rolled back; None
+            if there is none.
+        seconds: How long it took; that of a rollback is part of a cleaning.
+    """
+
+    service: str
+    instant: str | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 JAR = "asynclock/spark/jars/asynclock-hudi.jar"
 KIT = "asynclock/testing/"
+PAGE = "asynclock/spark/page/page.html.jinja"
 
 
 @pytest.fixture
@@ -41,14 +42,14 @@ def test_a_release_bears_the_jar_and_no_java_source(source: Path) -> None:
 
 
 def test_a_wheel_has_the_package_the_plugin_and_nothing_else(source: Path) -> None:
-    """Modules, type marker, jar, the policies of the command, the pytest plugin: no test, no other file."""
+    """Modules, type marker, jar, what commands print from, the pytest plugin: no test, no other file."""
     names = set(_released(source).namelist())
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "asynclock").rglob("*.py")}
 
     policies = {str(path.relative_to(ROOT)) for path in (ROOT / "asynclock/cli/policies").iterdir()}
     shipped = {name for name in names if ".dist-info/" not in name}
 
-    assert shipped == modules | policies | {"asynclock/py.typed", JAR, "pytest_asynclock.py"}
+    assert shipped == modules | policies | {"asynclock/py.typed", JAR, PAGE, "pytest_asynclock.py"}
 
 
 def test_the_test_kit_is_what_users_test_with(source: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import AcquireTimeoutError
@@ -15,17 +17,21 @@ from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.report import ServicesReport
+from asynclock.spark.run_log.recording import recorded
 from asynclock.spark.services.work import Cleaning, Clustering, Compaction
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.writer.reservation import Gate
 from asynclock.spark.writer.streams import stopped_by_signals
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
     from asynclock import sync
+    from asynclock.spark.report import ServiceReport
+    from asynclock.spark.run_log.lines import RunLog
     from asynclock.spark.spec.model import Spec
 
 log = logging.getLogger(__name__)
@@ -44,6 +50,7 @@ def run_services(
     spark: SparkSession | None = None,
     on_event: Callable[[str], object] | None = None,
     stop: threading.Event | None = None,
+    run_dir: str | os.PathLike[str] | None = None,
 ) -> ServicesReport:
     """Compact, cluster and clean the table, roll back dead writers and archive, until the run is stopped.
 
@@ -57,15 +64,31 @@ def run_services(
         spark: A session with Hudi and the merger; None: as ``session_for`` gives it.
         on_event: Called with a sentence after each piece of work, in the thread that did it.
         stop: Set it to end the run; SIGINT and SIGTERM also set it, in the main thread.
+        run_dir: A folder in which the run is recorded, as for ``run``; None: it is not.
 
     Raises:
+        ConfigError: Nothing can be written into ``run_dir``. Nothing was written.
         SpecError: The services of the table run inside of its writes, the table was written under other
             locks, or they belong to another table. Nothing was written.
         ClusteringPlanError: A table with buckets has a clustering plan, with which every write fails.
         StrayFilesError: The table has files outside of its buckets, with which every write fails.
     """
+    with recorded(spec, run_dir, "services") as (listening, run_log):
+        return _run_services(
+            listening, run_log, once=once, spark=spark, on_event=on_event, stop=stop or threading.Event()
+        )
+
+
+def _run_services(
+    spec: Spec,
+    run_log: RunLog | None,
+    *,
+    once: bool,
+    spark: SparkSession | None,
+    on_event: Callable[[str], object] | None,
+    stop: threading.Event,
+) -> ServicesReport:
     started = time.monotonic()
-    stop = stop or threading.Event()
     if spec.services.mode == "inline":
         reason = "the services of this table run inside of its writes, so there is nothing to run beside them"
         raise misplaced(spec, ("services", "mode"), spec.services.mode, reason)
@@ -74,9 +97,10 @@ def run_services(
         spark = resources.enter_context(session_for(spec, "asynclock services", spark=spark))
         refuse_other_locks(spec, spark)
         resources.enter_context(stopped_by_signals(stop))
-        compaction = Compaction(spec, spark, on_event)
-        cleaning = Cleaning(spec, spark, on_event)
-        clustering = Clustering(spec, spark, on_event)
+        on_work = None if run_log is None else partial(_record, run_log)
+        compaction = Compaction(spec, spark, on_event, on_work)
+        cleaning = Cleaning(spec, spark, on_event, on_work)
+        clustering = Clustering(spec, spark, on_event, on_work)
         services: dict[str, Compaction | Clustering | Cleaning] = {}
         if spec.table.type == "mor":
             services[COMPACTION_LOCK] = compaction
@@ -103,6 +127,10 @@ def run_services(
         rolled_back=tuple(cleaning.rolled_back),
         seconds=time.monotonic() - started,
     )
+
+
+def _record(run_log: RunLog, done: ServiceReport) -> None:
+    run_log.add("service", **dataclasses.asdict(done))
 
 
 class _Leader:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock._text import escaped
@@ -28,6 +29,7 @@ from asynclock.spark.hudi.locks import check_url
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, clustering_options, compaction_options
 from asynclock.spark.hudi.session import exact_times
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.report import ServiceReport
 from asynclock.spark.services.due import (
     count_commits,
     count_since,
@@ -64,13 +66,18 @@ class Compaction:
     name = "compaction"
 
     def __init__(
-        self, spec: Spec, spark: SparkSession, on_event: Callable[[str], object] | None = None
+        self,
+        spec: Spec,
+        spark: SparkSession,
+        on_event: Callable[[str], object] | None = None,
+        on_work: Callable[[ServiceReport], object] | None = None,
     ) -> None:
         self.done: list[str] = []
         self._planned_at = ""  # the newest commit at the last plan; Hudi makes none where no log has rows
         self._spec = spec
         self._spark = spark
         self._on_event = on_event
+        self._on_work = on_work
         self._timeline = Timeline(spark, spec.table.path)
 
     def step(self, check: Callable[[], object] = _unchecked) -> None:
@@ -99,6 +106,7 @@ class Compaction:
                 self._planned_at = newest
                 plans = planned(self._timeline.instants(), COMPACTION)
             for instant in plans:
+                started = time.monotonic()
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 result = client.compact(instant)
                 if self._lacks_columns(result):
@@ -112,6 +120,7 @@ class Compaction:
                 client.commitCompaction(instant, result, empty())
                 self.done.append(instant)
                 _tell(self._on_event, f"compacted {since} commits at instant {instant}")
+                _report(self._on_work, self.name, instant, started)
 
     def _lacks_columns(self, result: Any) -> bool:  # noqa: ANN401  py4j
         """Return whether Hudi has compacted without some columns of the table, whose values would be lost."""
@@ -130,12 +139,17 @@ class Clustering:
     name = "clustering"
 
     def __init__(
-        self, spec: Spec, spark: SparkSession, on_event: Callable[[str], object] | None = None
+        self,
+        spec: Spec,
+        spark: SparkSession,
+        on_event: Callable[[str], object] | None = None,
+        on_work: Callable[[ServiceReport], object] | None = None,
     ) -> None:
         self.done: list[str] = []
         self._spec = spec
         self._spark = spark
         self._on_event = on_event
+        self._on_work = on_work
         self._timeline = Timeline(spark, spec.table.path)
 
     def step(self, check: Callable[[], object] = _unchecked) -> None:
@@ -159,10 +173,12 @@ class Clustering:
                 plans = planned(self._timeline.instants(), CLUSTERING)
             for instant in plans:
                 check()
+                started = time.monotonic()
                 # Hudi rolls back and repeats a plan that a dead leader left half done.
                 client.cluster(instant, True)
                 self.done.append(instant)
                 _tell(self._on_event, f"clustered {since} commits at instant {instant}")
+                _report(self._on_work, self.name, instant, started)
 
 
 class Cleaning:
@@ -176,7 +192,11 @@ class Cleaning:
     name = "cleaning"
 
     def __init__(
-        self, spec: Spec, spark: SparkSession, on_event: Callable[[str], object] | None = None
+        self,
+        spec: Spec,
+        spark: SparkSession,
+        on_event: Callable[[str], object] | None = None,
+        on_work: Callable[[ServiceReport], object] | None = None,
     ) -> None:
         self.rounds = 0
         self.rolled_back: list[str] = []
@@ -185,6 +205,7 @@ class Cleaning:
         self._spec = spec
         self._spark = spark
         self._on_event = on_event
+        self._on_work = on_work
         self._timeline = Timeline(spark, spec.table.path)
         self._options = cleaning_options(spec, tasks=spark.sparkContext.defaultParallelism)
 
@@ -222,7 +243,9 @@ class Cleaning:
                 self._cleaned_at = newest
             if archive:
                 check()
+                started = time.monotonic()
                 client.archive()
+                _report(self._on_work, "archiving", None, started)
         self.rounds += 1
         if archive:
             left = count_commits(self._timeline.instants())
@@ -231,11 +254,15 @@ class Cleaning:
     def _clean(self, client: Any) -> None:  # noqa: ANN401  py4j
         writes = self._spark._jvm.io.asynclock.hudi.DeadWrites  # noqa: SLF001  no public way
         dead = writes.withdraw(client, SILENCE_MS)
-        client.clean()  # starts with the rollbacks that are planned
+        started = time.monotonic()
+        cleaned = client.clean()  # starts with the rollbacks that are planned
+        if cleaned is not None:
+            _report(self._on_work, self.name, cleaned.getStartCleanTime(), started)
         for instant in dead:
             if instant not in writes.planned(client):
                 self.rolled_back.append(instant)
                 _tell(self._on_event, f"rolled back instant {instant} of a dead writer")
+                _report(self._on_work, "rollback", instant)
 
     def _remove_torn_manifests(self) -> None:
         """Remove the temporary file of an archiver that died: Hudi takes it for a manifest and fails.
@@ -265,6 +292,17 @@ def write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> It
             yield client
     finally:
         client.close()
+
+
+def _report(
+    on_work: Callable[[ServiceReport], object] | None,
+    service: str,
+    instant: str | None,
+    started: float | None = None,
+) -> None:
+    if on_work is not None:
+        seconds = 0.0 if started is None else time.monotonic() - started
+        on_work(ServiceReport(service=service, instant=instant, seconds=seconds))
 
 
 def _tell(on_event: Callable[[str], object] | None, sentence: str) -> None:

@@ -16,8 +16,9 @@ from asynclock.errors import BackendNotInstalledError, ConfigError
 from asynclock.spark.spec.environment import refuse_literal_option, resolved
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from asynclock.events import Event
     from asynclock.settings import LeaseSettings
 
 _CUSTOMER_KEY: Final = "sse_customer_key"
@@ -33,12 +34,14 @@ class LocksSpec:
         settings: Times of the leases.
         options: Options of the store; secrets only as ``FromEnvironment``.
         moved_from: URL of the locks that the table was written under before, which nobody uses any more.
+        listener: Is given each event of the locks, as ``events`` of ``asynclock.connect``; no key of a spec.
     """
 
     url: str
     settings: LeaseSettings
     options: Mapping[str, object] = field(default_factory=dict, hash=False)
     moved_from: str | None = None
+    listener: Callable[[Event], object] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, value in self.options.items():
@@ -61,7 +64,9 @@ class LocksSpec:
             ConfigError: A secret is no longer in the environment.
             BackendNotInstalledError: The package of the store is missing.
         """
-        return sync.connect(self.url, settings=self.settings, holder=holder, **self._resolved())
+        return sync.connect(
+            self.url, settings=self.settings, holder=holder, events=self.listener, **self._resolved()
+        )
 
     def _resolved(self) -> dict[str, Any]:
         options = resolved(self.options)

@@ -310,8 +310,9 @@ class StreamWriter:
         try:
             spread(frame.sparkSession)  # the batch's own
             with self._batches.running():
+                started = time.monotonic()
                 self._proceed(lease, gate)
-                done = self._commit(frame, batch_id, lease)
+                done = self._commit(frame, batch_id, lease, time.monotonic() - started)
         except BaseException as error:
             stopped = self._cut_off or (self._stop.is_set() and isinstance(error, AcquireTimeoutError))
             self._failure = _Stopping() if stopped else error if lease.lost is None else lease.lost
@@ -326,8 +327,8 @@ class StreamWriter:
             raise _MakingWay
         lease.check()
 
-    def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease) -> BatchReport:
-        started = time.monotonic()
+    def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease, looked: float) -> BatchReport:
+        started = time.monotonic() - looked
         waited, self._waited = self._waited, 0.0
         done = BatchReport(stream=self.name, batch_id=batch_id, skipped=True, reservation_seconds=waited)
         if not self._splice.committed(self.name, batch_id):
@@ -350,7 +351,9 @@ class StreamWriter:
         self._checkpoint.bind(self._splice.table_id)
         wasted = self._splice.wasted - self._wasted
         seconds = time.monotonic() - started
-        return dataclasses.replace(done, retries=self._retries, wasted=wasted, seconds=seconds)
+        return dataclasses.replace(
+            done, retries=self._retries, wasted=wasted, seconds=seconds, look_seconds=looked
+        )
 
     def _put_aside(self, parsed: DataFrame, batch_id: int, rows: int) -> None:
         bad = self._source.bad(parsed)

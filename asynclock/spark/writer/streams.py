@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.report import RunReport
+from asynclock.spark.run_log.recording import recorded
+from asynclock.spark.writer.recorder import BatchRecorder
 from asynclock.spark.writer.stream_writer import StreamWriter
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import SparkSession
 
     from asynclock.spark.report import BatchReport
+    from asynclock.spark.run_log.lines import RunLog
     from asynclock.spark.spec.model import Spec
 
 log = logging.getLogger(__name__)
@@ -36,6 +40,7 @@ def run(
     on_batch: Callable[[BatchReport], object] | None = None,
     on_report: Callable[[RunReport], object] | None = None,
     stop: threading.Event | None = None,
+    run_dir: str | os.PathLike[str] | None = None,
 ) -> RunReport:
     """Write streams into the table until the run is stopped.
 
@@ -57,9 +62,13 @@ def run(
         on_batch: Called after each batch, in the thread of its stream; must be quick.
         on_report: Called with the report at the end, also where a stream has failed.
         stop: Set it to end the run.
+        run_dir: A folder in which this process records the run, as lines of JSON in a file of its own:
+            events of the locks, batches, resources. Other processes may use the folder too. None: it is
+            not recorded.
 
     Raises:
-        ConfigError: There is no such stream, or the table was made for another spec. Nothing was written.
+        ConfigError: There is no such stream, the table was made for another spec, or nothing can be written
+            into ``run_dir``. Nothing was written.
         SpecError: A source does not exist or lacks a column, or a checkpoint belongs to another table.
             Nothing was written.
         LeaseLostError: A stream's lease was lost; its jobs were cancelled, its unfinished batch is not
@@ -71,13 +80,40 @@ def run(
     chosen = [stream.name for stream in spec.streams] if streams is None else list(dict.fromkeys(streams))
     for name in chosen:
         spec.stream(name)
+    with recorded(spec, run_dir, "writer", streams=chosen) as (listening, run_log):
+        return _run(
+            listening,
+            chosen,
+            run_log,
+            once=once,
+            fail_fast=fail_fast,
+            spark=spark,
+            on_batch=on_batch,
+            on_report=on_report,
+            stop=stop or threading.Event(),
+        )
+
+
+def _run(
+    spec: Spec,
+    chosen: list[str],
+    run_log: RunLog | None,
+    *,
+    once: bool,
+    fail_fast: bool,
+    spark: SparkSession | None,
+    on_batch: Callable[[BatchReport], object] | None,
+    on_report: Callable[[RunReport], object] | None,
+    stop: threading.Event,
+) -> RunReport:
     started = time.monotonic()
-    stop = stop or threading.Event()
     with contextlib.ExitStack() as resources:
         client = resources.enter_context(spec.locks.connect())
         app = f"asynclock {' '.join(chosen)}"
         spark = resources.enter_context(session_for(spec, app, spark=spark))
         resources.enter_context(stopped_by_signals(stop))
+        if run_log is not None:
+            on_batch = _both(BatchRecorder(spec, spark, run_log), on_batch)
         writers = [
             StreamWriter(
                 spec,
@@ -107,6 +143,17 @@ def run(
     if errors:
         raise errors[0]
     return report
+
+
+def _both(
+    first: Callable[[BatchReport], object], second: Callable[[BatchReport], object] | None
+) -> Callable[[BatchReport], object]:
+    def call(done: BatchReport) -> None:
+        first(done)
+        if second is not None:
+            second(done)
+
+    return call
 
 
 @contextlib.contextmanager

@@ -55,6 +55,16 @@ public final class FileLockProvider implements LockProvider<String> {
     return TableLockFile.of(Paths.get(base)).use();
   }
 
+  /**
+   * What the calling thread has spent on the lock of a table since its last call of this.
+   *
+   * @param base path of the table on the local disk, without a scheme
+   * @return as for {@link #use}
+   */
+  public static long[] takeOwnUse(String base) {
+    return TableLockFile.of(Paths.get(base)).takeOwnUse();
+  }
+
   private static Path localPath(String base, StorageConfiguration<?> configuration) {
     URI uri = new StoragePath(base).toUri();
     String scheme = uri.getScheme() == null ? defaultScheme(configuration) : uri.getScheme();

@@ -39,6 +39,7 @@ final class TableLockFile {
   private final LongAdder taken = new LongAdder();
   private final LongAdder waitedNanos = new LongAdder();
   private final LongAdder heldNanos = new LongAdder();
+  private final ThreadLocal<long[]> own = ThreadLocal.withInitial(() -> new long[3]);
 
   // Only the thread that holds the mutex touches these.
   private FileChannel channel;
@@ -74,7 +75,9 @@ final class TableLockFile {
     try {
       return tryLockUntil(start + nanos);
     } finally {
-      waitedNanos.add(System.nanoTime() - start);
+      long waited = System.nanoTime() - start;
+      waitedNanos.add(waited);
+      own.get()[1] += waited;
     }
   }
 
@@ -93,6 +96,7 @@ final class TableLockFile {
         TimeUnit.NANOSECONDS.sleep(Math.min(POLL_NANOS, left));
       }
       taken.increment();
+      own.get()[0]++;
       lockedAt = System.nanoTime();
       return true;
     } finally {
@@ -110,7 +114,9 @@ final class TableLockFile {
       lock.release();
     } finally {
       lock = null;
-      heldNanos.add(System.nanoTime() - lockedAt);
+      long held = System.nanoTime() - lockedAt;
+      heldNanos.add(held);
+      own.get()[2] += held;
       mutex.unlock();
     }
   }
@@ -118,6 +124,13 @@ final class TableLockFile {
   /** How often this JVM has taken the lock, and the nanoseconds that it has waited for it and held it. */
   long[] use() {
     return new long[] {taken.sum(), waitedNanos.sum(), heldNanos.sum()};
+  }
+
+  /** The same of the calling thread, since its last call of this. */
+  long[] takeOwnUse() {
+    long[] use = own.get();
+    own.remove();
+    return use;
   }
 
   /** Who held the lock when this JVM last looked; may be gone since. */
