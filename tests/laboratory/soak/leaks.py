@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-COUNTS: Final = ("threads", "descriptors", "sockets")
+COUNTS: Final = ("threads", "descriptors", "sockets", "lock_objects", "temporary")
 RESTS: Final = 3
 """Fewest states of rest that are judged."""
 LEAK_AT_REST: Final = 0.25
