@@ -46,6 +46,7 @@ _ERA_SECONDS: Final = 600.0
 _WAITING_AT_MOST: Final = 2
 _DELIVERY_SECONDS: Final = 0.4
 _REST_SECONDS: Final = 30.0
+_JOB_SECONDS: Final = 60.0
 _SETTLE_SECONDS: Final = 180.0
 _FULL_SECONDS: Final = 4.0
 _BEATS_OF_A_REST: Final = 4
@@ -141,6 +142,7 @@ class Act:
             for event in (self._over, *(helper.stop for helper in self._helpers)):
                 ended.callback(event.set)
             self._disturb(seconds)
+            self._await(self._jobs.did_each.is_set, _JOB_SECONDS)
             self._jobs.stop.set()
             self._jobs.join()
             self._paused.set()
@@ -250,10 +252,14 @@ class Act:
 
     def _await_rest(self, seconds: float) -> bool:
         """Wait until all that was delivered is committed; return whether it is."""
+        return self._await(lambda: all(table.at_rest() for table in self._tables.values()), seconds)
+
+    def _await(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Tend the drivers until the condition holds; return False if it does not in time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self._crew.tend()
-            if all(table.at_rest() for table in self._tables.values()):
+            if condition():
                 return True
             time.sleep(_TICK_SECONDS)
         return False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.laboratory.mechanisms.warm import WarmDriver
 from tests.laboratory.restarts.drivers import DriverError
+from tests.laboratory.soak.watch import of_group
 
 if TYPE_CHECKING:
     import random
@@ -212,16 +213,8 @@ class Crew:
     def _look_for_leavings(self, name: str, driver: WarmDriver) -> None:
         """Find what a driver that has ended in order has left among the temporary files."""
         deadline = time.monotonic() + _END_SECONDS
-        while time.monotonic() < deadline and _is_alive(driver.group):
+        while time.monotonic() < deadline and of_group(driver.group).get("rss"):
             time.sleep(0.1)  # its JVM ends after it
         scratch = self._folder / f"{driver.name}.tmp"
         if left := sorted(path.name for path in scratch.iterdir()):
             self.leaks.append(f"{name} has left temporary files: {left[:5]}")
-
-
-def _is_alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True

@@ -44,6 +44,7 @@ class Jobs(threading.Thread):
         statements: Statements of SQL.
         differences: What a job has not done.
         stop: Ends the jobs.
+        did_each: Set once each kind of job was done.
         working: Held while a job is at work.
     """
 
@@ -53,11 +54,12 @@ class Jobs(threading.Thread):
         self.statements = 0
         self.differences: list[str] = []
         self.stop = threading.Event()
+        self.did_each = threading.Event()
         self._table = table
         self._spark = spark
         self.working = threading.Lock()
         self._numbers = count(SHARED_NUMBERS)
-        self._name = f"soak_{table.place.name}"
+        self._view = f"soak_{table.place.name}"
 
     def run(self) -> None:
         """Work until the end; a job that meets an error that passes is done again."""
@@ -66,10 +68,11 @@ class Jobs(threading.Thread):
             if not self._erase((PERSON, number), for_good=number % 2 == 1):
                 continue
             self._state((STATEMENT, number), deleted=number % 3 == 1)
+            self.did_each.set()
 
     def finish(self) -> None:
         """Delete what statements have written, which no source has."""
-        self._spark.sql(f"DELETE FROM {self._name}_stored WHERE shop = '{STATEMENT}'")
+        self._spark.sql(f"DELETE FROM {self._view}_stored WHERE shop = '{STATEMENT}'")
 
     def _erase(self, key: Key, *, for_good: bool) -> bool:
         files = self._table.ask(key)
@@ -92,7 +95,7 @@ class Jobs(threading.Thread):
             self.differences.append(f"{self._table.name}: {key} is erased, and the view has it")
 
     def _state(self, key: Key, *, deleted: bool) -> None:
-        table = f"{self._name}_stored"
+        table = f"{self._view}_stored"
         row = f"'{key[0]}', {key[1]}, timestamp '2030-01-01 00:00:00', 'inserted'"
         statements = [
             f"INSERT INTO {table} (shop, number, orders__ts, orders__status) VALUES ({row})",
@@ -100,7 +103,7 @@ class Jobs(threading.Thread):
         ]
         if deleted:
             statements.append(f"DELETE FROM {table} WHERE shop = '{key[0]}' AND number = {key[1]}")
-        register(self._table.spec, self._spark, name=self._name)
+        register(self._table.spec, self._spark, name=self._view)
         for statement in statements:
             # Each may be repeated: whether it was committed before its error makes no difference.
             if not self._done(key, partial(self._spark.sql, statement)):
