@@ -17,6 +17,7 @@ import contextlib
 import logging
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -93,7 +94,8 @@ def soak(
     Args:
         minutes: How long, with the start and the judgement.
         seed: Of the orders.
-        folder: Gets ``chaos.jsonl`` and ``watch.jsonl``.
+        folder: Gets ``chaos.jsonl``, ``watch.jsonl`` and ``found.txt``; where anything is found also the logs
+            of the drivers and the tables on the disk.
         scratch: An empty folder for all else.
         places: Those of ``PLACES`` that have an act.
         say: Told of each step.
@@ -142,11 +144,17 @@ def soak(
             done.commits += result.commits
             done.faults += result.faults
             done.differences += result.differences
+            if result.differences and place == "file":
+                shutil.copytree(scratch / "disk", folder / "tables", dirs_exist_ok=True)
             say(f"{time.monotonic() - began:.0f} s: {result.numbers}")
         done.differences += crew.differences
         done.kills = crew.kills
         done.faults += crew.disturbances + proxy.faults
     done.leaks = crew.leaks + leaks(watch.samples)
+    (folder / "found.txt").write_text("".join(f"{found}\n" for found in (*done.differences, *done.leaks)))
+    if not done.ok:
+        for log in scratch.glob("*.log"):
+            shutil.copy(log, folder)
     return done
 
 
