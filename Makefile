@@ -7,6 +7,9 @@ KILLS ?= 200
 CUTS ?= 300
 FILES ?= 20000
 COMMITS ?= 200
+MINUTES ?= 5
+SEED ?=
+RUN ?=
 ONLY ?=
 FROM ?=
 COMMIT ?=
@@ -22,7 +25,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation
 
-.PHONY: help demo test test-all jar simulate attack mutants soak-kill soak-cut fuzz-data mutants-data guided changes restarts mechanisms proof-numbers bench docs lint lock dist clean
+.PHONY: help demo test test-all jar simulate attack mutants soak soak-kill soak-cut fuzz-data mutants-data guided changes restarts mechanisms proof-numbers bench docs lint lock dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
@@ -32,6 +35,7 @@ help:
 	@echo "make simulate [SEEDS=n]  a million fenced updates and hostile records, then histories in virtual time"
 	@echo "make attack [SEEDS=n]    a second opinion: histories in a universe that shares no code with the simulator"
 	@echo "make mutants [ONLY=part] planted mistakes that simulator (lock) and tests (pipeline) must find"
+	@echo "make soak [MINUTES=n]    streams, services, jobs and readers at once, while processes and stores fail"
 	@echo "make soak-kill [KILLS=n] kill -9 of processes that contend for file:// locks"
 	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
 	@echo "make fuzz-data [FILES=n] generated source files through a pipeline: no value changed, no row lost"
@@ -65,6 +69,9 @@ attack: $(VENV)/ready
 
 mutants: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m tests.mutants $(if $(ONLY),--only $(ONLY))
+
+soak: $(VENV)/ready $(JAR)
+	@$(BIN)/python -m tests.laboratory.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(RUN),--run $(RUN))
 
 soak-kill: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.soak_kill --kills $(KILLS)

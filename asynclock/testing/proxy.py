@@ -7,8 +7,7 @@
         ...  # talk to proxy.url
         assert [tap.forwarded for tap in proxy.journal if tap.write] == [1]
 
-The journal is the ground truth of what reached the server. Plain http on the loopback only. It
-answers no ``100 Continue`` by itself: a client that waits for one waits for its own timeout.
+The journal is the ground truth of what reached the server. Plain http on the loopback only.
 """
 
 from __future__ import annotations
@@ -118,6 +117,8 @@ class TapProxy:
             Cloud Storage does for one object.
         clock_error: Seconds by which the server's clock looks ahead: they are added to the dates in
             the heads of its answers.
+        continues: Answers ``100 Continue`` to a client that waits for it, as a server does; without that
+            such a client waits for its own timeout.
 
     Attributes:
         journal: Every request so far, in order of arrival.
@@ -133,6 +134,7 @@ class TapProxy:
         delay: float | Callable[[], float] = 0.0,
         writes_every: float = 0.0,
         clock_error: float = 0.0,
+        continues: bool = False,
     ) -> None:
         parts = urlsplit(upstream)
         self._upstream = (parts.hostname or "127.0.0.1", parts.port or 80)
@@ -140,6 +142,7 @@ class TapProxy:
         self._delay = delay
         self._writes_every = writes_every
         self._clock_error = clock_error
+        self._continues = continues
         self._next_write = 0.0
         self._plans: list[_Plan] = []
         self._storm: tuple[float, tuple[Wire, ...], float] | None = None
@@ -276,6 +279,8 @@ class TapProxy:
             head = await reader.readuntil(b"\r\n\r\n")
             first, headers = parse_head(head)
             method, target, _ = first.split(" ", 2)
+            if self._continues and headers.get("expect", "").lower() == "100-continue":
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = await read_body(reader, headers)
             tap = Tap(method, target, headers, body, connection)
             self.journal.append(tap)

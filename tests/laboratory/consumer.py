@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Final
 from asynclock.spark import Splice, changes, load_spec, read, run, run_services, session
 from asynclock.spark.hudi.instants import COMPACTED, DELETES
 from asynclock.spark.hudi.timeline import Timeline
+from tests.laboratory.restarts.compare import as_texts
 from tests.laboratory.restarts.orders import SCHEMA_CHANGES, Shop, spec, streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from asynclock.spark import Spec
 
@@ -66,6 +67,59 @@ class Consumed:
         )
 
 
+class Copy:
+    """A copy of a table of the restarts that is kept by ``changes`` alone.
+
+    Args:
+        spec: The table.
+        spark: A session.
+
+    Attributes:
+        rows: The values by key, in the order of the view's columns.
+        since: Up to where it has read; None: nothing yet.
+    """
+
+    def __init__(self, spec: Spec, spark: SparkSession) -> None:
+        self.rows: dict[Key, tuple[Any, ...]] = {}
+        self.since: str | None = None
+        self._spec = spec
+        self._spark = spark
+
+    def poll(self) -> tuple[int, int]:
+        """Apply what has changed; return the number of rows told, and of the deleted among them."""
+        got = changes(self._spec, self._spark, since=self.since)
+        rows = [row.asDict() for row in as_texts(got.frame).collect()]
+        gone = 0
+        for row in rows:
+            key = row.pop("shop"), row.pop("number")
+            is_deleted = row.pop("_deleted")
+            gone += is_deleted
+            if is_deleted:
+                self.rows.pop(key, None)
+            else:
+                self.rows[key] = tuple(row.values())
+        self.since = got.until
+        return len(rows), gone
+
+    def differences(self) -> tuple[int, int, list[str]]:
+        """Compare with the view; return the number of its rows and of its columns, and what differs."""
+        view = as_texts(read(self._spec, self._spark))
+        found = {}
+        for row in view.collect():
+            values = row.asDict()
+            key = values.pop("shop"), values.pop("number")
+            found[key] = tuple(values.values())
+        return (
+            len(found),
+            len(view.columns),
+            [
+                f"{key}: the view has {found.get(key)}, the copy {self.rows.get(key)}"
+                for key in sorted(found.keys() | self.rows.keys())
+                if found.get(key) != self.rows.get(key)
+            ],
+        )
+
+
 class Play:
     """The streams, the services and the consumer over one folder.
 
@@ -89,7 +143,7 @@ class Play:
             text = text.replace(old, new)
         (folder / "spec.toml").write_text(text)
         self._spec: Spec = load_spec(folder / "spec.toml")
-        self._copy: dict[Key, tuple[Any, ...]] = {}
+        self._copy = Copy(self._spec, spark)
         self._reads: list[tuple[str, str]] = []
         self._instants: dict[str, str] = {}
 
@@ -122,26 +176,19 @@ class Play:
         self._compare()
 
     def _poll(self, since: str | None) -> str:
-        got = changes(self._spec, self._spark, since=since)
-        rows = [row.asDict() for row in _texts(got.frame).collect()]
-        for row in rows:
-            key = row.pop("shop"), row.pop("number")
-            is_deleted = row.pop("_deleted")
-            self.done.gone += is_deleted
-            if is_deleted:
-                self._copy.pop(key, None)
-            else:
-                self._copy[key] = tuple(row.values())
+        told, gone = self._copy.poll()
+        until = str(self._copy.since)
         self.done.polls += 1
-        self.done.rows += len(rows)
-        self._reads.append((since or "", got.until))
+        self.done.rows += told
+        self.done.gone += gone
+        self._reads.append((since or "", until))
         timeline = Timeline(self._spark, self._spec.table.path)
         self._instants |= {one.requested: one.action for one in timeline.instants() if one.completed}
-        self._say(f"poll {self.done.polls}: {len(rows)} keys up to {got.until}")
-        return got.until
+        self._say(f"poll {self.done.polls}: {told} keys up to {until}")
+        return until
 
     def _delete(self) -> None:
-        shop, number = self._random.choice(sorted(self._copy))
+        shop, number = self._random.choice(sorted(self._copy.rows))
         Splice(self._spec, self._spark).delete([{"shop": shop, "number": number}])
         self.done.deletes += 1
 
@@ -158,17 +205,7 @@ class Play:
         )
 
     def _compare(self) -> None:
-        view = _texts(read(self._spec, self._spark))
-        found = {}
-        for row in view.collect():
-            values = row.asDict()
-            key = values.pop("shop"), values.pop("number")
-            found[key] = tuple(values.values())
-        self.done.keys, self.done.columns = len(found), len(view.columns)
-        for key in sorted(found.keys() | self._copy.keys()):
-            if found.get(key) != self._copy.get(key):
-                told, shown = self._copy.get(key), found.get(key)
-                self.done.differences.append(f"{key}: the view has {shown}, the copy {told}")
+        self.done.keys, self.done.columns, self.done.differences = self._copy.differences()
 
 
 class _Thread(threading.Thread):
@@ -196,12 +233,6 @@ class _Thread(threading.Thread):
 def _has_commits(timeline: Timeline) -> bool:
     timeline.refresh()
     return timeline.any_commit() is not None
-
-
-def _texts(frame: DataFrame) -> DataFrame:
-    """Return the frame with timestamps as texts, which depend on no time zone of Python."""
-    times = [name for name, kind in frame.dtypes if kind == "timestamp"]
-    return frame.withColumns({name: frame[name].cast("string") for name in times})
 
 
 def main() -> int:

@@ -150,6 +150,14 @@ PROGRAMS: Final = (
         "make changes COMMITS={n}",
         _DATA,
     ),
+    Program(
+        "soak",
+        "soak",
+        r"(?P<n>[\d.]+) min, \d+ kills, \d+ faults, \d+ commits, (?P<bad>\d+) differences, "
+        r"(?P<bad_too>\d+) leaks",
+        "make soak MINUTES={n}",
+        _DATA,
+    ),
 )
 TARGETS: Final = tuple(dict.fromkeys(program.target for program in PROGRAMS))
 

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from tests.laboratory.restarts.drivers import DriverError, Process
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from asynclock.spark.spec.model import Spec
 
@@ -28,24 +28,63 @@ class WarmDriver(Process):
     Args:
         name: Name of the log, too.
         folder: Where it runs.
+        conf: Further settings of its session.
+        scratch: Where it keeps temporary files; it is made. None: where every program does.
+        variables: Further ones of its environment.
     """
 
-    def __init__(self, name: str, folder: Path) -> None:
-        environment = os.environ | {"JAVA_TOOL_OPTIONS": _SHORT_LIVED, "PYTHONPATH": str(_ROOT)}
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        *,
+        conf: Mapping[str, str] | None = None,
+        scratch: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        options = _SHORT_LIVED if scratch is None else f"{_SHORT_LIVED} -Djava.io.tmpdir={scratch}"
+        environment = os.environ | {"JAVA_TOOL_OPTIONS": options, "PYTHONPATH": str(_ROOT)}
+        environment |= variables or {}
+        settings = dict(conf or {})
+        if scratch is not None:
+            scratch.mkdir()
+            environment["TMPDIR"] = settings["spark.local.dir"] = str(scratch)
         super().__init__(
             name,
             folder,
             folder / f"{name}.log",
-            [sys.executable, "-m", "tests.laboratory.mechanisms.driver"],
+            [sys.executable, "-m", "tests.laboratory.mechanisms.driver", json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
         )
 
-    def go(self, spec: Spec, streams: Sequence[str] = (), *, once: bool = False) -> None:
-        """Wait for the session, and have it write these streams, or run the services if there are none."""
+    def go(
+        self,
+        spec: Spec,
+        streams: Sequence[str] = (),
+        *,
+        services: bool = False,
+        once: bool = False,
+        clock: float = 0.0,
+    ) -> None:
+        """Wait for the session, and give the order.
+
+        Args:
+            spec: The table.
+            streams: What to write; none: run the services.
+            services: Run the services beside the streams.
+            once: Do what is due now, and end.
+            clock: Seconds by which the wall clock of its leases is fast.
+        """
         self._said()
-        order = {"spec": str(spec.path), "streams": list(streams), "once": once}
+        order = {
+            "spec": str(spec.path),
+            "streams": list(streams),
+            "services": services or not streams,
+            "once": once,
+            "clock": clock,
+        }
         print(json.dumps(order), file=self._pipe(self._process.stdin), flush=True)
 
     def result(self) -> dict[str, float]:

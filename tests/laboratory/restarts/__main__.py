@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from asynclock.spark import load_spec, read, session
+from asynclock.spark import load_spec, session
+from tests.laboratory.restarts.compare import rows_of_view, unequal
 from tests.laboratory.restarts.drivers import Driver, DriverError, call, instants, until
 from tests.laboratory.restarts.orders import CHANGED, SCHEMA_CHANGES, Shop, spec, streams
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
-
-    from tests.laboratory.restarts.orders import Key, Row
 
 WRITER, PAYER, SERVICES = "writer", "payer", "services"
 RESTORES: Final = 2
@@ -156,25 +155,10 @@ class Play:
     def compare(self, spark: SparkSession) -> None:
         """Compare the view with the oracle, cell by cell."""
         expected = self.shop.expected()
-        found, names = self._found(spark)
-        self.done.keys, self.done.columns = len(expected), len(names)
-        for key in sorted(expected.keys() | found.keys()):
-            if key not in expected or key not in found:
-                where = "the table" if key in found else "the oracle"
-                self.done.differences.append(f"{key}: only in {where}")
-                continue
-            self.done.differences += [
-                f"{key}: {name}: expected {value!r}, found {found[key].get(name)!r}"
-                for name, value in expected[key].items()
-                if found[key].get(name) != value
-            ]
-
-    def _found(self, spark: SparkSession) -> tuple[dict[Key, Row], list[str]]:
-        view = read(load_spec(self._spec(self._version)), spark)
-        times = [name for name, kind in view.dtypes if kind == "timestamp"]
-        frame = view.withColumns({name: view[name].cast("string") for name in times})
-        rows = [row.asDict() for row in frame.collect()]
-        return {(row.pop("shop"), row.pop("number")): row for row in rows}, frame.columns
+        found = rows_of_view(load_spec(self._spec(self._version)), spark)
+        self.done.keys = len(expected)
+        self.done.columns = 2 + len(next(iter(found.values())))
+        self.done.differences += unequal(expected, found)
 
     @property
     def complete(self) -> bool:

@@ -55,6 +55,11 @@ class Process:
             raise DriverError(f"{self.name} ended with {self._process.returncode}: {self.tail()}")
 
     @property
+    def code(self) -> int | None:
+        """The exit code of Python; None while it runs."""
+        return self._process.poll()
+
+    @property
     def group(self) -> int:
         """The process group of Python and its JVM."""
         return self._process.pid

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 Row = dict[str, Any]
@@ -118,24 +119,37 @@ class Shop:
     Args:
         folder: Where the source folders are.
         seed: Of every value.
+        put: Called with the stream, the name and the bytes of each file; None: they go into the folder.
     """
 
     folder: Path
     seed: int = 0
+    put: Callable[[str, str, bytes], object] | None = None
     files: int = 0
     _newest: dict[tuple[str, Key], tuple[tuple[int, int], Row]] = field(default_factory=dict)
     _arrivals: int = 0
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
-        for stream in streams(SCHEMA_CHANGES):
-            (self.folder / "in" / stream).mkdir(parents=True)
+        if self.put is None:
+            for stream in streams(SCHEMA_CHANGES):
+                (self.folder / "in" / stream).mkdir(parents=True)
 
-    def deliver(self, stream: str, version: int) -> None:
-        """Write one more file of a stream, younger than those before it."""
+    def deliver(self, stream: str, version: int, also: Sequence[Key] = ()) -> None:
+        """Write one more file of a stream, younger than those before it.
+
+        Args:
+            stream: The stream.
+            version: Of the schema.
+            also: Keys that get an event in it beside those that are drawn.
+        """
         rows = [self._event(stream, version) for _ in range(ROWS_OF_A_FILE)]
+        rows += [self._event(stream, version, key) for key in also]
         self.files += 1
         suffix, body = _FORMATS[stream](rows)
+        if self.put is not None:
+            self.put(stream, f"{self.files:05}.{suffix}", body)
+            return
         hidden = self.folder / "in" / stream / f".{self.files}"
         hidden.write_bytes(body)
         os.utime(hidden, (EPOCH + self.files, EPOCH + self.files))
@@ -151,9 +165,15 @@ class Shop:
                 row.update({name: event.get(column) for column, name in VIEW[stream].items()})
         return table
 
-    def _event(self, stream: str, version: int) -> Row:
+    def newest(self, stream: str) -> dict[Key, tuple[int, Row]]:
+        """Return the second and the row of the newest event of each key of a stream."""
+        return {
+            key: (rank[0], event) for (name, key), (rank, event) in self._newest.items() if name == stream
+        }
+
+    def _event(self, stream: str, version: int, key: Key | None = None) -> Row:
         dice = self._random
-        key = (dice.choice(SHOPS), dice.randrange(ORDERS_OF_A_SHOP))
+        key = key or (dice.choice(SHOPS), dice.randrange(ORDERS_OF_A_SHOP))
         second = EPOCH + dice.randrange(SPAN)
         row: Row = {"shop": key[0], "number": key[1], "updated_at": second}
         if stream != "shipments":

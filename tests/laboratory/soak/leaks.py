@@ -1,0 +1,139 @@
+"""What grows without an end, judged by samples: no processes, no files, no clock.
+
+In a run of minutes a process warms up for most of its life: classes are loaded, pools fill, a heap grows to
+its limit. A slope over such samples says nothing. So threads, descriptors and sockets are counted at states
+of rest, when all that was delivered is committed and nothing more comes: what is there then and was not
+there at the rest before is kept by somebody. What leaks by a piece of work rises from each rest to the next,
+in step with the work; a pool that fills does not.
+
+In a run of hours slopes decide as well: of the smallest value in each minute, which is a state of rest
+without a pause of the run, by least squares and with Student's interval. A leak is a slope whose whole
+interval lies above the bound, after the warm-up. The memory of a process is judged in this way alone.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+COUNTS: Final = ("threads", "descriptors", "sockets", "lock_objects", "temporary")
+RESTS: Final = 3
+"""Fewest states of rest that are judged."""
+LEAK_AT_REST: Final = 0.25
+"""Things kept for each commit of the table, above which a process leaks."""
+FEWEST: Final = 6
+"""Things kept in all, below which a process does not leak."""
+WARM_UP_SECONDS: Final = 600.0
+WINDOW_SECONDS: Final = 60.0
+FEWEST_WINDOWS: Final = 20
+BOUNDS: Final[Mapping[str, float]] = {
+    "threads": 30.0,
+    "descriptors": 30.0,
+    "sockets": 30.0,
+    "rss": 100e6,
+    "lock_objects": 1.0,
+    "log_files": 60.0,
+    "timeline": 60.0,
+    "temporary": 30.0,
+}
+"""Most that a measure may rise in an hour: things, and bytes for ``rss``."""
+# Two-sided 95 % of Student's distribution by degrees of freedom; between two of them the smaller one counts.
+_STUDENT: Final = {1: 12.71, 2: 4.31, 3: 3.19, 4: 2.78, 5: 2.58, 6: 2.45, 7: 2.37, 8: 2.31, 9: 2.27, 10: 2.23,
+                   12: 2.18, 15: 2.14, 20: 2.09, 30: 2.05, 60: 2.01, 120: 1.99}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One look at a process or at a table.
+
+    Attributes:
+        who: The process, by name and number, or the table.
+        seconds: Time since the begin of the run.
+        counts: The measures by their names.
+        rest: Number of the state of rest; None: at work.
+        work: Commits of the table so far.
+    """
+
+    who: str
+    seconds: float
+    counts: Mapping[str, float]
+    rest: int | None = None
+    work: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trend:
+    """A slope by least squares.
+
+    Attributes:
+        slope: What one unit of the first coordinate adds to the second.
+        low: The lower end of its interval, with 95 % confidence.
+        high: The upper end.
+    """
+
+    slope: float
+    low: float
+    high: float
+
+
+def trend(points: Sequence[tuple[float, float]]) -> Trend:
+    """Return the slope through at least three points, and its confidence."""
+    xs, ys = zip(*points, strict=True)
+    slope, offset = statistics.linear_regression(xs, ys)
+    left = sum((y - offset - slope * x) ** 2 for x, y in points)
+    mean = statistics.fmean(xs)
+    error = math.sqrt(left / (len(points) - 2) / sum((x - mean) ** 2 for x in xs))
+    width = error * _STUDENT[max(each for each in _STUDENT if each <= len(points) - 2)]
+    return Trend(slope=slope, low=slope - width, high=slope + width)
+
+
+def leaks(samples: Iterable[Sample]) -> list[str]:
+    """Return a sentence for each measure of each process and table that grows without an end."""
+    by_who: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        by_who[sample.who].append(sample)
+    return [
+        sentence
+        for who, taken in sorted(by_who.items())
+        for sentence in (*_kept_at_rest(who, taken), *_rising(who, taken))
+    ]
+
+
+def _kept_at_rest(who: str, samples: Sequence[Sample]) -> Iterable[str]:
+    rests = [sample for sample in samples if sample.rest is not None]
+    if len(rests) < RESTS:
+        return
+    work = rests[-1].work - rests[0].work
+    for name in COUNTS:
+        counts = [sample.counts[name] for sample in rests if name in sample.counts]
+        if len(counts) < RESTS or not all(before < after for before, after in pairwise(counts)):
+            continue
+        kept = counts[-1] - counts[0]
+        if kept > max(FEWEST, LEAK_AT_REST * work):
+            yield f"{who}: {name} at rest rise with every rest, {counts}, over {work} commits"
+
+
+def _rising(who: str, samples: Sequence[Sample]) -> Iterable[str]:
+    begin = min(sample.seconds for sample in samples) + WARM_UP_SECONDS
+    names = {name for sample in samples for name in sample.counts} & BOUNDS.keys()
+    for name in sorted(names):
+        smallest: dict[int, float] = {}
+        for sample in samples:
+            if sample.seconds >= begin and name in sample.counts:
+                window = int(sample.seconds // WINDOW_SECONDS)
+                smallest[window] = min(sample.counts[name], smallest.get(window, math.inf))
+        if len(smallest) < FEWEST_WINDOWS:
+            continue
+        found = trend([(window * WINDOW_SECONDS / 3600, value) for window, value in smallest.items()])
+        if found.low > BOUNDS[name]:
+            yield (
+                f"{who}: {name} rise by {found.slope:.4g} an hour ({found.low:.4g} to {found.high:.4g}), "
+                f"more than {BOUNDS[name]:.4g}"
+            )

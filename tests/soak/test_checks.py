@@ -1,0 +1,148 @@
+"""Planted failures: each of them makes a soak fail, and what is allowed does not."""
+
+from __future__ import annotations
+
+import random
+
+from tests.laboratory.soak.checks import States, Tokens, committed_once, doubled, lost, tokens_fall
+from tests.laboratory.soak.leaks import Sample, leaks, trend
+
+FIRST = {"N1": (1, "a"), "N2": (1, "b")}
+SECOND = {"N1": (3, "c"), "N2": (1, "b"), "N3": (2, "d")}
+
+
+def states() -> States:
+    """A stream of two files."""
+    stream = States("orders")
+    stream.add(FIRST)
+    stream.add(SECOND)
+    return stream
+
+
+def rests(*counts: int, work: int = 20) -> list[Sample]:
+    """A process at rest again and again, with so many descriptors."""
+    return [
+        Sample(who="writer-7", seconds=10.0 * n, counts={"descriptors": count}, rest=n, work=work * n)
+        for n, count in enumerate(counts)
+    ]
+
+
+def an_hour(name: str, rise: float, *, noise: float = 0.0) -> list[Sample]:
+    """Samples of an hour and a half, one in ten seconds."""
+    dice = random.Random(1)
+    return [
+        Sample(who="table", seconds=at, counts={name: 100 + rise * at / 3600 + dice.uniform(0, noise)})
+        for at in range(0, 5400, 10)
+    ]
+
+
+def test_each_whole_number_of_files_may_be_seen_and_seen_again() -> None:
+    """Nothing, one file, the same once more, both."""
+    stream = states()
+
+    assert [stream.look(seen) for seen in ({}, FIRST, FIRST, SECOND)] == [[], [], [], []]
+    assert stream.last(SECOND) == []
+
+
+def test_a_lost_row_is_found() -> None:
+    """In a snapshot, and in the end."""
+    without = {key: cells for key, cells in SECOND.items() if key != "N2"}
+
+    assert "no whole number of files" in states().look(without)[-1]
+    assert "N2" in states().last(without)[0]
+
+
+def test_a_row_that_disappears_is_found() -> None:
+    """Even where the rest is a state that there was before."""
+    stream = states()
+    stream.look(FIRST)
+
+    assert any("N1 was at 1 and is at nothing" in one for one in stream.look({}))
+
+
+def test_a_value_that_goes_back_is_found() -> None:
+    """Also where the older snapshot is a whole number of files."""
+    stream = states()
+    stream.look(SECOND)
+
+    found = stream.look(FIRST)
+
+    assert "orders: N1 was at 3 and is at 1" in found
+    assert "orders: 2 files were seen, and then 1" in found
+
+
+def test_a_part_of_a_batch_is_found() -> None:
+    """One row of the second file without the others."""
+    assert "N3" in states().look(FIRST | {"N1": SECOND["N1"]})[0]
+
+
+def test_a_key_with_two_rows_is_found() -> None:
+    """And a key with one row is none."""
+    assert doubled(["N1", "N2", "N1"]) == ["N1 has 2 rows"]
+    assert doubled(["N1", "N2"]) == []
+
+
+def test_a_doubled_a_missing_and_a_surplus_batch_are_found() -> None:
+    """Two files of orders were delivered."""
+    assert committed_once([("orders", 0), ("orders", 1)], {"orders": 2}) == []
+    assert committed_once([("orders", 0), ("orders", 1), ("orders", 1)], {"orders": 2}) == [
+        "batch 1 of orders is committed 2 times"
+    ]
+    assert committed_once([("orders", 0)], {"orders": 2}) == ["batch 1 of orders is not committed"]
+    assert committed_once([("orders", 0), ("orders", 1)], {"orders": 1}) == ["batch 1 of orders is no file"]
+
+
+def test_a_token_that_does_not_rise_is_found() -> None:
+    """On a lock, where each owner has its own, and on the timeline."""
+    tokens = Tokens()
+
+    assert tokens.look("stream/orders", "one", 5) == []
+    assert tokens.look("stream/orders", "one", 5) == []
+    assert tokens.look("stream/orders", "two", 6) == []
+    assert tokens.look("stream/orders", "three", 6) == ["stream/orders: three has token 6 after two with 6"]
+    assert tokens_fall([("a", 1), ("b", 1), ("a", 2), ("a", 2)]) == []
+    assert tokens_fall([("a", 2), ("a", 1)]) == ["a commits under token 1 after 2"]
+
+
+def test_a_lost_instant_is_found() -> None:
+    """What has completed stays on the timeline, active or archived."""
+    assert lost(["1", "2"], ["1", "2", "3"]) == []
+    assert lost(["1", "2"], ["1", "3"]) == ["the completed instant 2 is gone"]
+
+
+def test_a_descriptor_leaked_by_each_commit_is_found() -> None:
+    """It is still there at each rest."""
+    found = leaks(rests(300, 320, 340, 360))
+
+    assert found == [
+        "writer-7: descriptors at rest rise with every rest, [300, 320, 340, 360], over 60 commits"
+    ]
+
+
+def test_a_pool_that_fills_is_no_leak() -> None:
+    """It grows and then stays, or takes a few more."""
+    assert leaks(rests(300, 330, 330, 330)) == []
+    assert leaks(rests(300, 302, 303, 305)) == []
+    assert leaks(rests(300, 320)) == []
+
+
+def test_growth_over_hours_is_found_by_its_slope() -> None:
+    """Where the whole interval of the slope lies above the bound."""
+    assert "table: timeline rise by 2" in leaks(an_hour("timeline", 200.0))[0]
+    assert "rss" in leaks(an_hour("rss", 300e6, noise=5e6))[0]
+
+
+def test_noise_and_a_slope_within_its_bound_are_no_leak() -> None:
+    """A measure that only jumps, and one that rises a little."""
+    assert leaks(an_hour("timeline", 0.0, noise=50.0)) == []
+    assert leaks(an_hour("rss", 20e6, noise=5e6)) == []
+
+
+def test_the_interval_of_a_slope_shrinks_to_it_without_noise() -> None:
+    """And with noise the slope lies within."""
+    exact = trend([(x, 2.0 * x + 1) for x in range(10)])
+    assert exact.slope == exact.low == exact.high == 2.0
+
+    dice = random.Random(2)
+    noisy = trend([(x, 2.0 * x + dice.gauss(0, 1)) for x in range(50)])
+    assert noisy.low < 2.0 < noisy.high
