@@ -16,7 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-_WITH_SPARK: Final = {"laboratory", "mutants", "spark"}
+_WITH_SPARK: Final = {"laboratory", "spark"}
 """Suites that one process runs, because they share a Spark session."""
 
 _seconds: Counter[str] = Counter()
