@@ -54,7 +54,7 @@ def print_repair(report: RepairReport) -> None:
     for file in report.files:
         click.echo(f"removed {file}, which was outside of the buckets")
     for plan in report.plans:
-        click.echo(f"removed the clustering plan {plan}")
+        click.echo(f"removed the plan {plan}")
     if report.guarded:
         click.echo("put the guard into the table's properties")
     if report.rejected:

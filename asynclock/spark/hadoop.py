@@ -21,6 +21,12 @@ class HadoopFiles:
         found: bool = system.exists(path)
         return found
 
+    def size(self, url: str) -> int:
+        """Return the bytes of a file, which must be there."""
+        path, system = self._open(url)
+        found: int = system.getFileStatus(path).getLen()
+        return found
+
     def names(self, folder: str) -> list[str]:
         """Return the names of what is in a folder; none if there is no folder."""
         path, system = self._open(folder)

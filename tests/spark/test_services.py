@@ -16,10 +16,11 @@ from asynclock import sync
 from asynclock.errors import BackendUnavailableError, LeaseLostError
 from asynclock.spark import faults
 from asynclock.spark.errors import ClusteringPlanError
-from asynclock.spark.hudi.options import cleaning_options, read_options, write_options
+from asynclock.spark.hudi.options import cleaning_options, compaction_options, read_options, write_options
 from asynclock.spark.reader.snapshot import physical_columns, read, snapshot
 from asynclock.spark.services import work
 from asynclock.spark.services.leaders import run_services
+from asynclock.spark.services.repair import repair
 from asynclock.spark.services.work import Cleaning, Compaction, write_client
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
@@ -258,6 +259,31 @@ def test_leader_that_lost_its_lease_while_it_compacted_does_not_commit(pipeline:
     next_leader = Compaction(spec, pipeline.spark)
     next_leader.step()
     assert next_leader.done == [plan.requested]
+    assert contents(pipeline, spec) == rows
+
+
+@pytest.mark.parametrize("remedy", ["compaction", "repair"])
+def test_plan_that_a_full_disk_left_empty_is_removed(pipeline: Pipeline, remedy: str) -> None:
+    """Hudi can neither read nor write the table with it; the service plans anew, and no row is lost."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 2)
+    rows = contents(pipeline, spec)
+    with write_client(spec, pipeline.spark, compaction_options(spec)) as client:
+        client.scheduleCompaction(pipeline.spark._jvm.org.apache.hudi.common.util.Option.empty())
+    timeline = pipeline.folder / "table" / ".hoodie" / "timeline"
+    [plan] = timeline.glob("*.compaction.requested")
+    plan.write_bytes(b"")
+    (timeline / f".{plan.name}.crc").unlink()
+    with pytest.raises(Exception, match="unable to read commit metadata for instant"):
+        contents(pipeline, spec)
+    compaction = Compaction(spec, pipeline.spark)
+
+    if remedy == "repair":
+        assert repair(spec, spark=pipeline.spark).plans == (plan.name.partition(".")[0],)
+    compaction.step()
+
+    assert not plan.exists()
+    assert len(compaction.done) == 1
     assert contents(pipeline, spec) == rows
 
 

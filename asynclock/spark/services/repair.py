@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock.hudi import hoodie
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.guard import guard
-from asynclock.spark.hudi.instants import CLUSTERING
+from asynclock.spark.hudi.instants import CLUSTERING, COMPACTION
 from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.restores import RestoreMark
@@ -25,6 +25,7 @@ from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.strays import file_id, listed_strays
 from asynclock.spark.hudi.timeline import REPAIR_COPY, Timeline
 from asynclock.spark.reader.snapshot import stored_rows
+from asynclock.spark.services.plans import remove_empty_plans
 from asynclock.spark.source.files import frame_of
 from asynclock.spark.spec.keys import record_key
 from asynclock.spark.spec.load import misplaced
@@ -55,7 +56,8 @@ class RepairReport:
         rows: Rows that were moved from them into the buckets.
         rejected: Rows of them without a key or any ordering value, which no view showed; kept as JSON.
         rejected_folder: Where those are; None if there are none.
-        plans: Instants of clustering plans that were removed.
+        plans: Instants of plans that were removed: those of clustering, and of compactions that a full disk
+            has left without content.
         guarded: Whether the guard had to be put into the table's properties.
     """
 
@@ -131,6 +133,7 @@ class _Repair:
         )
 
     def _remove_plans(self) -> tuple[str, ...]:
+        removed = remove_empty_plans(self._spark, self._table, self._timeline.instants(), COMPACTION)
         plans = [one for one in self._timeline.pending() if one.action == CLUSTERING]
         for plan in plans:
             if plan.state == "REQUESTED":
@@ -140,7 +143,7 @@ class _Repair:
                     f"CALL run_rollback_inflight_tableservice(path => '{self._table}', "
                     f"pending_instant => '{plan.requested}', delete_request_instant_file => true)"
                 ).collect()
-        return tuple(plan.requested for plan in plans)
+        return (*removed, *(plan.requested for plan in plans))
 
     def _copied(self) -> set[str]:
         """Return the files whose rows an interrupted repair has copied."""

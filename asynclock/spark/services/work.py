@@ -38,6 +38,7 @@ from asynclock.spark.services.due import (
     planned,
     unkept,
 )
+from asynclock.spark.services.plans import remove_empty_plans
 from asynclock.spark.writer.columns import declare_columns
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Compaction:
         """
         check_writable(self._spec, self._timeline)
         instants = self._timeline.instants()
+        remove_empty_plans(self._spark, self._spec.table.path, instants, COMPACTION)
         plans = planned(instants, COMPACTION)
         since = count_since(instants, DELTA_COMMIT, COMPACTED)
         newest = newest_commit(instants)
@@ -161,6 +163,7 @@ class Clustering:
             check: Called before each plan; raises if this process must not carry it out any more.
         """
         instants = self._timeline.instants()
+        remove_empty_plans(self._spark, self._spec.table.path, instants, CLUSTERING)
         plans = planned(instants, CLUSTERING)
         every = self._spec.services.cluster_every_commits
         since = sum(count_since(instants, action, CLUSTERED) for action in WRITES)
