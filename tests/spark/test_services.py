@@ -287,6 +287,20 @@ def test_plan_that_a_full_disk_left_empty_is_removed(pipeline: Pipeline, remedy:
     assert contents(pipeline, spec) == rows
 
 
+def test_rollback_whose_plan_a_full_disk_left_empty_is_removed(pipeline: Pipeline) -> None:
+    """Nothing was rolled back by it, and the cleaning does not ask Hudi again and again."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 1)
+    plan = pipeline.folder / "table" / ".hoodie" / "timeline" / "20260101000000000.rollback.requested"
+    plan.write_bytes(b"")
+    cleaning = Cleaning(spec, pipeline.spark)
+
+    cleaning.step()
+
+    assert not plan.exists()
+    assert (cleaning.rounds, cleaning.rolled_back) == (0, [])
+
+
 def test_archival_keeps_the_active_timeline_short(pipeline: Pipeline) -> None:
     """Above the upper number of commits the oldest are archived, down to the lower one."""
     spec = pipeline.spec()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import re
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -203,6 +204,7 @@ class Cleaning:
     ) -> None:
         self.rounds = 0
         self.rolled_back: list[str] = []
+        self._asked = -math.inf  # when Hudi was last asked to carry on a rollback
         self._cleaned_at = ""  # the newest commit at the last cleaning
         self._seen = ""  # the newest commit at the last look at the archive
         self._spec = spec
@@ -224,9 +226,10 @@ class Cleaning:
         if self._spec.table.buckets:
             self._timeline.refuse_clustering()
         instants = self._timeline.instants()
-        dead = self._timeline.silent(SILENCE_MS) or any(
-            instant.action == ROLLBACK and instant.completed is None for instant in instants
-        )
+        remove_empty_plans(self._spark, self._spec.table.path, instants, ROLLBACK)
+        # One that was cut off is carried on. Where Hudi leaves it to another service, that is asked in vain.
+        cut_off = bool(planned(instants, ROLLBACK)) and time.monotonic() >= self._asked + SILENCE_MS / 1000
+        dead = cut_off or bool(self._timeline.silent(SILENCE_MS))
         services = self._spec.services
         newest = newest_commit(instants)
         if not newest:
@@ -257,7 +260,7 @@ class Cleaning:
     def _clean(self, client: Any) -> None:  # noqa: ANN401  py4j
         writes = self._spark._jvm.io.asynclock.hudi.DeadWrites  # noqa: SLF001  no public way
         dead = writes.withdraw(client, SILENCE_MS)
-        started = time.monotonic()
+        started = self._asked = time.monotonic()
         cleaned = client.clean()  # starts with the rollbacks that are planned
         if cleaned is not None:
             _report(self._on_work, self.name, cleaned.getStartCleanTime(), started)
