@@ -130,6 +130,11 @@ class Pipeline:
         table_config.delete(meta.getStorage(), folder, names)
         table_config.update(meta.getStorage(), folder, entries)
 
+    def age_heartbeats(self) -> None:
+        """Let every writer whose heartbeat has stopped be dead for long."""
+        for heartbeat in (self.folder / "table" / ".hoodie" / ".heartbeat").iterdir():
+            os.utime(heartbeat, (1, 1))
+
     def forget_last_batch(self, stream: str) -> int:
         """What a kill between the commit of a batch and its checkpoint leaves behind."""
         commits = self.folder / "checkpoints" / stream / "commits"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from contextlib import contextmanager
@@ -254,8 +253,7 @@ def test_leader_that_lost_its_lease_while_it_compacted_does_not_commit(pipeline:
         Compaction(spec, pipeline.spark).step(check)
 
     [plan] = [one for one in pipeline.timeline(spec).pending() if one.action == "compaction"]
-    for heartbeat in (pipeline.folder / "table" / ".hoodie" / ".heartbeat").iterdir():
-        os.utime(heartbeat, (1, 1))  # long ago
+    pipeline.age_heartbeats()
     next_leader = Compaction(spec, pipeline.spark)
     next_leader.step()
     assert next_leader.done == [plan.requested]
@@ -349,8 +347,7 @@ def test_only_a_silent_writer_is_rolled_back(pipeline: Pipeline) -> None:
         assert [found.requested for found in pipeline.timeline(spec).pending()] == [instant]
         assert cleaning.rolled_back == []
 
-    for heartbeat in (pipeline.folder / "table" / ".hoodie" / ".heartbeat").iterdir():
-        os.utime(heartbeat, (1, 1))  # long ago
+    pipeline.age_heartbeats()
     cleaning.step()
 
     assert cleaning.rolled_back == [instant]
@@ -367,8 +364,7 @@ def test_a_dead_write_is_off_the_timeline_before_its_files_are_removed(pipeline:
     dead_writes: Any = pipeline.spark._jvm.io.asynclock.hudi.DeadWrites
     with write_client(spec, pipeline.spark, writing(spec)) as client:
         instant = client.startCommit()
-    for heartbeat in (pipeline.folder / "table" / ".hoodie" / ".heartbeat").iterdir():
-        os.utime(heartbeat, (1, 1))  # long ago
+    pipeline.age_heartbeats()
 
     with write_client(spec, pipeline.spark, cleaning_options(spec)) as client:
         assert list(dead_writes.withdraw(client, work.SILENCE_MS)) == [instant]
