@@ -98,7 +98,8 @@ class SpecError(ConfigError):
         super().__init__(setting=key, value=value, reason=reason)
         wrong = f"{key}={printable(repr(self.value))}: " if key else ""
         self.path, self.line, self.key = clean_text(path), line, self.setting
-        self.args = (clean_message(f"{self.path}:{line}: {wrong}{reason}"),)
+        place = f"{self.path}:{line}" if line else self.path
+        self.args = (clean_message(f"{place}: {wrong}{reason}"),)
 
 
 class BackendNotInstalledError(AsyncLockError, ImportError):

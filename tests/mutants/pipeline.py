@@ -438,7 +438,7 @@ PIPELINE_MUTANTS: Final = (
         _TESTS + "test_pipeline.py::test_reservation_holds_the_streams_at_the_batch_boundary",
     ),
     PipelineMutant(
-        "whoever is parked parks another worker",
+        "any parked worker counts as this one",
         (Change(WORKING_NOW, "parked.holder == status.owner", "True"),),
         _TESTS + "test_reservation.py::test_a_parked_lock_of_another_lease_counts_for_nothing",
     ),

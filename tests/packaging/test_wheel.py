@@ -1,4 +1,4 @@
-"""What a release bears."""
+"""What a release contains."""
 
 from __future__ import annotations
 

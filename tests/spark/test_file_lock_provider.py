@@ -265,10 +265,10 @@ def test_a_linked_folder_of_locks_is_refused(base: Path, tmp_path: Path, one: Ja
     ("folder_mode", "folder_of_locks", "lock_file_mode"),
     [(0o755, 0o755, 0o600), (0o700, 0o755, 0o600), (0o2775, 0o2775, 0o660), (0o777, 0o777, 0o666)],
 )
-def test_who_may_write_in_the_table_may_lock_it(
+def test_the_lock_file_is_open_to_those_who_may_write_the_table(
     base: Path, one: JavaProgram, folder_mode: int, folder_of_locks: int, lock_file_mode: int
 ) -> None:
-    """Whatever the umask; nobody else, since whoever can read a file can lock it against its writers."""
+    """The umask does not matter. Nobody else may read it: a reader could lock the writers out."""
     lock_file = _fresh(base)
     lock_file.parent.rmdir()
     (base / ".hoodie").chmod(folder_mode)

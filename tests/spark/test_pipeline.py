@@ -713,9 +713,9 @@ def test_wrong_request_creates_nothing(
 @pytest.mark.parametrize(
     ("schema", "text"),
     [
-        ("k string, at bigint, x int", "needs note as string, the frame has it not"),
-        ("k string, at bigint, x bigint, note string", "needs x as int, the frame has it as bigint"),
-        ("k string, at bigint, x int, note string, z int", "has no such column, the frame has it as int"),
+        ("k string, at bigint, x int", "needs note as string, but the frame lacks it"),
+        ("k string, at bigint, x bigint, note string", "needs x as int, but the frame has it as bigint"),
+        ("k string, at bigint, x int, note string, z int", "has no such column, but the frame has it as int"),
     ],
 )
 def test_frame_that_does_not_fit_the_stream_is_refused(pipeline: Pipeline, schema: str, text: str) -> None:

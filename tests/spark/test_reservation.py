@@ -293,8 +293,8 @@ def test_a_second_reservation_waits_until_its_timeout(pipeline: Pipeline) -> Non
         pass
 
 
-def test_a_write_under_the_own_reservation_is_refused(pipeline: Pipeline) -> None:
-    """A write in the thread that has reserved the table would wait for itself."""
+def test_a_write_in_the_thread_that_reserved_the_table_is_refused(pipeline: Pipeline) -> None:
+    """It would wait for itself."""
     spec = pipeline.spec()
     splice = Splice(spec, pipeline.spark)
     with (

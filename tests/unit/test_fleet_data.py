@@ -158,7 +158,7 @@ def test_one_tie_delivered_together(full: tuple[Fleet, Path], expected: fleet_or
 def test_winners_are_the_newest_flights_of_the_source(expected: fleet_oracle.Expected) -> None:
     """What the files add up to is the source's last flight of every aircraft, by its own reckoning."""
     newest: dict[str, tuple[datetime, int, str]] = {}
-    flights = fleet_data._read("flights.csv.zip").dropna(subset=["tailnum", "dep_delay"])
+    flights = fleet_data.read_table("flights.csv.zip").dropna(subset=["tailnum", "dep_delay"])
     columns = ["year", "month", "day", "sched_dep_time", "dep_delay", "tailnum", "flight", "dest"]
     for year, month, day, clock, delay, tailnum, number, dest in flights[columns].itertuples(index=False):
         local = datetime(year, month, day, *divmod(clock, 100), tzinfo=ZoneInfo("America/New_York"))

@@ -352,7 +352,7 @@ class Splice:
                 reason = (
                     f"stream {stream.name!r} "
                     + (f"needs {name} as {wanted}" if wanted else "has no such column")
-                    + f", the frame has it {f'as {given}' if given else 'not'}; nothing was written"
+                    + f", but the frame {f'has it as {given}' if given else 'lacks it'}; nothing was written"
                 )
                 raise ConfigError(setting="df", value=name, reason=reason)
 

@@ -72,7 +72,7 @@ class Onlooker(threading.Thread):
             self.consume()
 
     def consume(self) -> None:
-        """Bring the consumer's copy up to date; one that is too far behind starts anew, as it is told to."""
+        """Bring the consumer's copy up to date; start over if its changes are gone, as the error advises."""
         if self.copy is None:
             return
         try:
