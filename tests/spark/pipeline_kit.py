@@ -33,6 +33,8 @@ Row = dict[str, object]
 FIELDS = {"a": ["k", "at", "x", "note"], "b": ["deleted", "k", "seen", "not.`used`", "y"]}
 EPOCH = 1_700_000_000
 DEADLINE = 90.0
+HANGS_AFTER = 400.0
+"""Seconds; a call in the background that takes longer hangs."""
 
 SPEC = """\
 [table]
@@ -197,8 +199,8 @@ class Background:
 
     def result(self) -> Any:  # noqa: ANN401  whatever the call gives
         """The call's result; its error is raised."""
-        self._thread.join(DEADLINE)
-        assert not self._thread.is_alive()
+        self._thread.join(HANGS_AFTER)
+        assert not self._thread.is_alive(), f"no result within {HANGS_AFTER:.0f} s"
         if self._error is not None:
             raise self._error
         return self._result
