@@ -70,4 +70,8 @@ def show(stage: Stage) -> Shown:
 def _last_two(rows: Mapping[str, Mapping[str, Any]], departed: set[str]) -> set[str]:
     origins = {rows[key]["origin"] for key in departed}
     groups = ([key for key in departed if rows[key]["origin"] == origin] for origin in origins)
-    return {key for group in groups for key in sorted(group, key=lambda key: rows[key]["departed_at"])[-2:]}
+    # Of equal times the lesser key comes first, as the reference of the spec says.
+    latest = (
+        sorted(sorted(group), key=lambda key: rows[key]["departed_at"], reverse=True) for group in groups
+    )
+    return {key for group in latest for key in group[:2]}
