@@ -283,7 +283,7 @@ def test_a_reservation_waits_for_a_write_without_a_lease_too(pipeline: Pipeline)
 
 
 def test_a_second_reservation_waits_until_its_timeout(pipeline: Pipeline) -> None:
-    """While one job has reserved the table another waits, and is told who has it."""
+    """Another job waits for the one that has reserved the table; its error names that job."""
     spec = pipeline.spec()
     with (
         reserve(spec, spark=pipeline.spark),

@@ -547,3 +547,14 @@ def test_each_mistake_is_named_with_its_line_and_creates_nothing(
     for text in texts:
         assert text in str(error)
     assert entries(tmp_path) == before
+
+
+def test_a_spec_that_does_not_exist_is_named_without_a_line(tmp_path: Path) -> None:
+    """There is no line to look at, so the message shows none."""
+    path = tmp_path / "missing.toml"
+
+    with pytest.raises(SpecError) as caught:
+        load_spec(path)
+
+    assert caught.value.line == 0
+    assert str(caught.value).startswith(f"{path}: spec=")

@@ -56,7 +56,7 @@ def show(stage: Stage) -> Shown:
         before = len(timeline(spec, stage.spark))
         wait_for(lambda: len(timeline(spec, stage.spark)) > before + 1)
         copy.poll()
-        writing.result()
+        writing.result(within=stage.deadline)
         copy.poll()
         polled_until = str(copy.since)
     finally:
@@ -68,7 +68,7 @@ def show(stage: Stage) -> Shown:
     writing = Background(lambda: run(spec, streams=["arrivals"], once=True, spark=stage.spark))
     run_services(spec, once=True, spark=stage.spark)
     copy.poll()
-    writing.result()
+    writing.result(within=stage.deadline)
     gone = next(iter(copy.rows))
     Splice(spec, stage.spark).delete([{"tailnum": gone}])
     copy.poll()

@@ -68,7 +68,7 @@ def _drivers(stage: Stage, name: str, halves: Sequence[pd.DataFrame]) -> Mapping
         Background(lambda driver=driver: run(spec, streams=[driver], once=True, spark=stage.spark))  # type: ignore[misc]
         for driver in DRIVERS
     ]
-    reports = [driver.result() for driver in drivers]
+    reports = [driver.result(within=stage.deadline) for driver in drivers]
     seconds = time.monotonic() - started
     must(is_newest(spec, stage.spark, pd.concat(halves)), "each key has its newest event")
     wasted = sum((report.wasted for report in reports), overtaken)

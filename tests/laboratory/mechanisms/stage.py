@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from asynclock.spark.spec.load import load_spec
 from examples.fleet_data import prepare, write_spec
+from tests.spark.pipeline_kit import DEADLINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,6 +54,11 @@ class Stage:
     def sized(self, small: T, full: T) -> T:
         """Return the first in the test run and the second in ``make mechanisms``."""
         return small if self.small else full
+
+    @property
+    def deadline(self) -> float:
+        """Seconds within which a run in the background ends; in its full form it writes for minutes."""
+        return self.sized(DEADLINE, 400.0)
 
     def fleet(self, rows: int, *, files: int = 6, changes: Mapping[str, str] | None = None) -> Spec:
         """Deliver the first flights of the year as the files of three streams.
