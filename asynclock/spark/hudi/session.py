@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # asynclock/spark/java/pom.xml builds the merger against the same artifact.
 HUDI_BUNDLE: Final = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 SQL_EXTENSION: Final = "io.asynclock.hudi.SpliceExtensions"
+LOCAL_FILES: Final = "io.asynclock.hudi.LocalFiles"
 BUNDLE_VARIABLE: Final = "ASYNCLOCK_HUDI_BUNDLE"
 MERGER_JAR: Final = Path(__file__).parents[1] / "jars" / "asynclock-hudi.jar"
 
@@ -90,7 +91,9 @@ def session(
     """A session that writes, reads and compacts splice tables, in Python and in SQL.
 
     On a ``local`` master also the settings of a single machine: loopback only, no UI, 2 GB of memory, four
-    shuffle partitions, and Python workers of this very interpreter unless ``PYSPARK_PYTHON`` names another.
+    shuffle partitions, local files without the processes that Hadoop starts for their permissions
+    (``spark.hadoop.fs.file.impl``), and Python workers of this very interpreter unless ``PYSPARK_PYTHON``
+    names another.
 
     Under ``spark-submit`` the session has its master, jars and settings, and of the settings here those that
     ``spark-submit`` was not given.
@@ -144,13 +147,29 @@ def start(
         SparkContext._ensure_initialized()  # noqa: SLF001  connects to the JVM of spark-submit
         settings = _beside(dict(SparkConf().getAll()), conf or {})
     running = SparkContext._active_spark_context  # noqa: SLF001  no public way
-    require_classes(SparkContext._jvm, running=running and running.appName)  # noqa: SLF001
+    jvm = SparkContext._jvm  # noqa: SLF001
+    require_classes(jvm, running=running and running.appName)
+    if not submitted and running is None and master.startswith("local"):
+        settings = _with_local_files(settings, jvm)
     for name, value in (settings | dict(secrets or {})).items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
     # SQL reads need it. It is not a setting of Spark, so giving it at the start would only print a warning.
     spark.conf.set(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES, MERGER_CLASS)
     return spark
+
+
+def _with_local_files(settings: Mapping[str, str], jvm: Any) -> dict[str, str]:  # noqa: ANN401  py4j has no types
+    """Make our local file system that of a JVM, unless the settings name one; return the settings for it.
+
+    Not among the settings on the command line: Spark reads files before it knows the jar with the class.
+    """
+    choice = "spark.hadoop.fs.file.impl"
+    if choice in settings:
+        return dict(settings)
+    jvm.io.asynclock.hudi.LocalFiles.install()
+    second = "spark.hadoop.fs.AbstractFileSystem.file.impl"
+    return {choice: LOCAL_FILES, second: f"{LOCAL_FILES}$Context", **settings}
 
 
 @contextlib.contextmanager

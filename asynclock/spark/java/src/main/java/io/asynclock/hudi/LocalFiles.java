@@ -1,0 +1,121 @@
+package io.asynclock.hudi;
+
+import java.io.File;
+import java.io.IOException;
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.nio.file.Files;
+import java.nio.file.attribute.PosixFilePermission;
+import java.util.EnumSet;
+import java.util.Set;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.ChecksumFs;
+import org.apache.hadoop.fs.DelegateToFileSystem;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FsConstants;
+import org.apache.hadoop.fs.FsServerDefaults;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.local.LocalConfigKeys;
+import org.apache.hadoop.fs.permission.FsPermission;
+
+/**
+ * Hadoop's local file system, with permissions and links by Java instead of by {@code chmod} and
+ * {@code readlink}.
+ *
+ * <p>Hadoop starts a process for each of these where its native library is missing, as it is in PySpark:
+ * sixty processes a batch of a stream. Everything else is Hadoop's own.
+ */
+public final class LocalFiles extends LocalFileSystem {
+
+  public LocalFiles() {
+    super(new Raw());
+  }
+
+  /**
+   * Makes this the local file system of the whole JVM, for all who ask {@link FileSystem#get} from now on.
+   *
+   * @throws IOException if the one before cannot be closed
+   */
+  public static void install() throws IOException {
+    Configuration configuration = new Configuration();
+    FileSystem.get(FsConstants.LOCAL_FS_URI, configuration).close();
+    configuration.setClass("fs.file.impl", LocalFiles.class, FileSystem.class);
+    FileSystem.get(FsConstants.LOCAL_FS_URI, configuration);
+  }
+
+  /** The same behind Hadoop's second interface, which Spark's checkpoints use. */
+  public static final class Context extends ChecksumFs {
+    /** As Hadoop creates every file system of that interface. */
+    public Context(URI uri, Configuration configuration) throws IOException, URISyntaxException {
+      super(new RawContext(configuration));
+    }
+  }
+
+  private static final class Raw extends RawLocalFileSystem {
+
+    @Override
+    public void setPermission(Path path, FsPermission permission) throws IOException {
+      File file = pathToFile(path);
+      if (permission.getStickyBit()) {
+        super.setPermission(path, permission); // Java has no name for the sticky bit
+        return;
+      }
+      try {
+        Files.setPosixFilePermissions(file.toPath(), bits(permission));
+      } catch (UnsupportedOperationException e) { // not a POSIX file system
+        super.setPermission(path, permission);
+      }
+    }
+
+    @Override
+    public FileStatus getFileLinkStatus(Path path) throws IOException {
+      return Files.isSymbolicLink(pathToFile(path).toPath())
+          ? super.getFileLinkStatus(path)
+          : getFileStatus(path);
+    }
+
+    private static Set<PosixFilePermission> bits(FsPermission permission) {
+      // In the order of the enum: owner, group and others, each read, write, execute.
+      Set<PosixFilePermission> set = EnumSet.noneOf(PosixFilePermission.class);
+      PosixFilePermission[] all = PosixFilePermission.values();
+      for (int i = 0; i < all.length; i++) {
+        if ((permission.toShort() >> (all.length - 1 - i) & 1) != 0) {
+          set.add(all[i]);
+        }
+      }
+      return set;
+    }
+  }
+
+  /** As Hadoop's {@code RawLocalFs}, which takes no other file system than its own. */
+  private static final class RawContext extends DelegateToFileSystem {
+
+    RawContext(Configuration configuration) throws IOException, URISyntaxException {
+      super(FsConstants.LOCAL_FS_URI, new Raw(), configuration, FsConstants.LOCAL_FS_URI.getScheme(), false);
+    }
+
+    @Override
+    public int getUriDefaultPort() {
+      return -1;
+    }
+
+    @Override
+    public FsServerDefaults getServerDefaults(Path path) throws IOException {
+      return LocalConfigKeys.getServerDefaults();
+    }
+
+    @Override
+    @Deprecated
+    public FsServerDefaults getServerDefaults() throws IOException {
+      return LocalConfigKeys.getServerDefaults();
+    }
+
+    @Override
+    public boolean isValidName(String name) {
+      return true; // the operating system decides
+    }
+  }
+}
