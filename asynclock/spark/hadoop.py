@@ -29,10 +29,23 @@ class HadoopFiles:
 
     def names(self, folder: str) -> list[str]:
         """Return the names of what is in a folder; none if there is no folder."""
+        return sorted(self.written(folder))
+
+    def written(self, folder: str) -> dict[str, float]:
+        """Return when what is in a folder was last written, in seconds since 1970, by name; as ``names``."""
         path, system = self._open(folder)
         if not system.exists(path):
-            return []
-        return sorted(status.getPath().getName() for status in system.listStatus(path))
+            return {}
+        listed = system.listStatus(path)
+        return {status.getPath().getName(): status.getModificationTime() / 1000 for status in listed}
+
+    def below(self, folder: str) -> list[str]:
+        """Return the URLs of all files in a folder and its folders."""
+        path, system = self._open(folder)
+        found, files = [], system.listFiles(path, True)
+        while files.hasNext():
+            found.append(files.next().getPath().toString())
+        return found
 
     def read(self, url: str) -> str | None:
         """Return the text of a file, or None if there is no file."""

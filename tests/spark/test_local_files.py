@@ -1,8 +1,9 @@
-"""Local files without the processes that Hadoop starts for each where it has no native library."""
+"""Local files without a process for each, and those of a timeline whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from tests.spark.jvm import JavaProgram
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -56,6 +60,21 @@ def files(spark: SparkSession) -> Files:
 def mode(file: Path) -> str:
     """The permission bits in octal digits."""
     return f"{stat.S_IMODE(file.stat().st_mode):03o}"
+
+
+@pytest.fixture(scope="module")
+def probe() -> Iterator[JavaProgram]:
+    """A process that writes a file at a time."""
+    with JavaProgram("FilesProbe") as program:
+        yield program
+
+
+@pytest.fixture
+def timeline(tmp_path: Path) -> Path:
+    """The folder of a table's instants."""
+    folder = tmp_path / ".hoodie" / "timeline"
+    folder.mkdir(parents=True)
+    return folder
 
 
 @pytest.mark.parametrize("bits", ["640", "755", "421", "000", "1777"])
@@ -136,3 +155,87 @@ def test_a_file_system_of_yours_is_kept() -> None:
 
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert ended.stdout.split() == [yours]
+
+
+@pytest.mark.parametrize("way", ["create", "replace"])
+def test_an_instant_appears_when_it_is_whole(probe: JavaProgram, timeline: Path, way: str) -> None:
+    """Until it is closed nobody sees it, and nothing else is left of it."""
+    instant = timeline / "1_2.commit"
+
+    answers = [probe.ask(way, str(instant)), probe.ask("write", "x" * 10_000)]
+    before = list(timeline.iterdir())
+    answers += [probe.ask("close"), probe.ask("close")]
+
+    assert answers == ["done"] * 4
+    assert before == []
+    assert instant.read_text() == "x" * 10_000
+    assert probe.ask("read", str(instant)) == "x" * 10_000
+    assert [file.name for file in timeline.parent.rglob("*") if file.is_file()] == ["1_2.commit"]
+
+
+@pytest.mark.parametrize("size", [0, 10, 10_000])
+@pytest.mark.parametrize("way", ["create", "replace"])
+def test_an_instant_that_a_full_disk_cuts_off_is_none(
+    probe: JavaProgram, timeline: Path, way: str, size: int
+) -> None:
+    """Whether the write fails or the close: an empty instant would count as completed."""
+    number = probe.process.pid
+    _, most = resource.prlimit(number, resource.RLIMIT_FSIZE)
+    assert probe.ask(way, str(timeline / "1_2.commit")) == "done"
+    resource.prlimit(number, resource.RLIMIT_FSIZE, (5, most))
+    try:
+        answers = [probe.ask("write", "x" * size), probe.ask("close")] if size else [probe.ask("close")]
+    finally:
+        resource.prlimit(number, resource.RLIMIT_FSIZE, (most, most))
+
+    assert ("FSError" in answers) == (size > 0)
+    assert [file.name for file in timeline.parent.rglob("*") if file.is_file()] == ["1_2.commit"][size:]
+
+
+def test_an_instant_whose_writer_is_killed_is_none(timeline: Path) -> None:
+    """What was written of it has no name that Hudi knows."""
+    with JavaProgram("FilesProbe") as killed:
+        assert killed.ask("create", str(timeline / "1_2.commit")) == "done"
+        assert killed.ask("write", "x" * 10_000) == "done"
+        killed.kill()
+
+        assert list(timeline.iterdir()) == []
+
+
+def test_of_two_who_make_an_instant_the_second_fails(probe: JavaProgram, timeline: Path) -> None:
+    """As where the name is made first; what the first has written stays."""
+    instant = timeline / "1_2.commit"
+    assert probe.ask("create", str(instant)) == "done"
+    instant.write_text("first")
+
+    assert probe.ask("write", "second") == "done"
+    assert probe.ask("close") == "FileAlreadyExistsException"
+    assert probe.ask("create", str(instant)) == "FileAlreadyExistsException"
+    assert instant.read_text() == "first"
+
+
+def test_an_instant_of_another_session_is_replaced_with_its_checksums(
+    probe: JavaProgram, timeline: Path
+) -> None:
+    """Those of the file before would not fit what is read."""
+    instant = timeline / "1.commit.requested"
+    instant.write_text("before")
+    (timeline / f".{instant.name}.crc").write_bytes(b"crc\0\0\0\2\0garbage!")
+
+    answers = [probe.ask("replace", str(instant)), probe.ask("write", "after"), probe.ask("close")]
+
+    assert answers == ["done"] * 3
+    assert probe.ask("read", str(instant)) == "after"
+    assert [file.name for file in timeline.iterdir()] == [instant.name]
+
+
+def test_other_files_are_made_as_ever(probe: JavaProgram, tmp_path: Path) -> None:
+    """They have their name from the start, and checksums."""
+    file = tmp_path / "timeline" / "file"
+
+    assert probe.ask("create", str(file)) == "done"
+    seen = file.exists()
+    assert probe.ask("close") == "done"
+
+    assert seen
+    assert (file.parent / ".file.crc").exists()

@@ -20,6 +20,7 @@ from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.report import Wasted
 from asynclock.spark.services.leaders import run_services
+from asynclock.spark.services.work import Clustering
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.conflicts import until_no_conflict
@@ -239,9 +240,9 @@ def test_a_batch_of_a_plain_table_is_written_once(spark: SparkSession, tmp_path:
     assert plain.rows() == {"1": (2, 2, None)}
 
 
-def test_a_clustering_beside_a_stream_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
-    """Copy-on-write files are joined and sorted after so many commits, and the stream goes on."""
-    plain = Plain(tmp_path, spark, "")
+def clustered(spark: SparkSession, folder: Path) -> Plain:
+    """A pipeline with one stream, whose table is clustered after two commits and has three."""
+    plain = Plain(folder, spark, "")
     text = plain.spec.path.read_text().replace('kind = "plain"', 'kind = "plain"\nbuckets = 0')
     services = '[services]\nclustering = { every_commits = 2, sort_by = ["x"] }\n'
     text = text[: text.index("[streams.b]")].replace("[locks]", f"{services}[locks]")
@@ -250,6 +251,12 @@ def test_a_clustering_beside_a_stream_changes_no_row(spark: SparkSession, tmp_pa
     for number in range(3):
         plain.deliver("a", *({"k": f"{number}-{n}", "at": n, "x": n} for n in range(3)))
     plain.run()
+    return plain
+
+
+def test_a_clustering_beside_a_stream_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    """Copy-on-write files are joined and sorted after so many commits, and the stream goes on."""
+    plain = clustered(spark, tmp_path)
 
     report = run_services(plain.spec, once=True, spark=spark)
 
@@ -258,6 +265,44 @@ def test_a_clustering_beside_a_stream_changes_no_row(spark: SparkSession, tmp_pa
     plain.deliver("a", {"k": "0-0", "at": 9, "note": "later"})
     plain.run()
     assert plain.rows() == plain.expected()
+
+
+def test_a_clustering_whose_result_a_full_disk_left_empty_is_carried_out_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Without it each row is there twice, since nothing says which files were replaced."""
+    plain = clustered(spark, tmp_path)
+    run_services(plain.spec, once=True, spark=spark)
+    [result] = (tmp_path / "table" / ".hoodie" / "timeline").glob("*_*.replacecommit")
+    result.write_bytes(b"")
+    with pytest.raises(AssertionError, match="a key has two rows"):
+        plain.rows()
+
+    report = run_services(plain.spec, once=True, spark=spark)
+
+    assert report.clusterings == (result.name.partition("_")[0],)
+    assert plain.rows() == plain.expected()
+
+
+def test_an_empty_clustering_result_is_left_alone_after_a_write(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The write may have changed one copy of a row or the other; the log says so, once."""
+    plain = clustered(spark, tmp_path)
+    run_services(plain.spec, once=True, spark=spark)
+    [result] = (tmp_path / "table" / ".hoodie" / "timeline").glob("*_*.replacecommit")
+    result.write_bytes(b"")
+    plain.deliver("a", {"k": "0-0", "at": 9, "note": "later"})
+    plain.run()
+    clustering = Clustering(plain.spec, spark)
+
+    clustering.step()
+    clustering.step()
+
+    assert result.exists()
+    assert clustering.done == []
+    [told] = [record.message for record in caplog.records if "empty result" in record.message]
+    assert "restore a savepoint from before" in told
 
 
 @pytest.mark.parametrize("table", ['type = "cow"', 'type = "mor"'])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,6 +81,25 @@ def test_what_an_archiver_left_in_a_manifest_is_gone_with_the_next_leader(pipeli
 
     assert [path.name for path in history.iterdir() if path.name.startswith("manifest")] == []
     assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0]
+
+
+def test_an_instant_without_a_name_is_removed_when_nobody_can_be_writing_it_any_more(
+    pipeline: Pipeline,
+) -> None:
+    """A writer that was killed in it leaves it; one that is at work is left alone."""
+    spec = pipeline.spec()
+    frame = pipeline.spark.createDataFrame([("N1", 1, 1, "n")], "k string, at bigint, x int, note string")
+    assert Splice(spec, pipeline.spark).write(frame, "a", batch_id=0, query_id="q")
+    meta = pipeline.folder / "table" / ".hoodie"
+    old, new = meta / ".unnamed-1", meta / ".unnamed-2"
+    for file in (old, new):
+        file.touch()
+    os.utime(old, (time.time() - 4000,) * 2)
+
+    Cleaning(spec, pipeline.spark).step()
+
+    assert not old.exists()
+    assert new.exists()
 
 
 def test_a_manifest_that_is_being_written_is_waited_for(

@@ -1,13 +1,17 @@
-"""Plans of table services that are no plans."""
+"""What a full disk, or a kill at the wrong moment, leaves on the timeline: empty plans and empty results."""
 
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING
 
 from asynclock.spark.hadoop import HadoopFiles
+from asynclock.spark.hudi.instants import CLUSTERED, WRITES
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from pyspark.sql import SparkSession
 
     from asynclock.spark.hudi.instants import Instant
@@ -38,3 +42,44 @@ def remove_empty_plans(spark: SparkSession, table: str, instants: list[Instant],
                 instants.remove(instant)
                 removed.append(instant.requested)
     return removed
+
+
+def reopen_empty_clusterings(
+    spark: SparkSession, table: str, instants: list[Instant], seen: Container[str]
+) -> list[str]:
+    """Take back clusterings whose result is empty, and return their instants, whose plans are still there.
+
+    Such a result does not say which files the clustering has replaced, so each row of them is there twice.
+    After a later write it cannot be taken back, since that write may have changed either copy of a row.
+
+    Args:
+        spark: The session.
+        table: URL of the table.
+        instants: The active timeline. Only the leader of the service may do this.
+        seen: Instants that were looked at before, since each look costs requests.
+    """
+    files = HadoopFiles(spark)
+    written = max((one.completed or "" for one in instants if one.action in WRITES), default="")
+    reopened = []
+    for instant in instants:
+        if instant.action != CLUSTERED or instant.completed is None or instant.requested in seen:
+            continue
+        file = f"{table}/.hoodie/timeline/{instant.requested}_{instant.completed}.{CLUSTERED}"
+        if not files.exists(file) or files.size(file):
+            continue
+        if written > instant.completed:
+            log.error(
+                "the clustering %s has an empty result and the table was written since: rows may be there"
+                " twice; restore a savepoint from before, or write the table anew",
+                instant.requested,
+            )
+            continue
+        # The result last: until it is gone, the next leader knows that there are such files. Hudi would not
+        # find them, since the markers of a completed clustering are gone.
+        for made in files.below(table):
+            if re.search(rf"_{instant.requested}\.\w+$", made):
+                files.delete(made)
+        files.delete(file)
+        log.warning("the clustering %s had an empty result; it is carried out again", instant.requested)
+        reopened.append(instant.requested)
+    return reopened

@@ -39,7 +39,7 @@ from asynclock.spark.services.due import (
     planned,
     unkept,
 )
-from asynclock.spark.services.plans import remove_empty_plans
+from asynclock.spark.services.plans import remove_empty_plans, reopen_empty_clusterings
 from asynclock.spark.writer.columns import declare_columns
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SCHEMA: Final = "schema"  # in the metadata of Hudi's commits
+_UNNAMED: Final = ".unnamed-"  # an instant that LocalFiles.java has not named yet
+_UNNAMED_FOR: Final = 3600.0  # seconds, after which nobody writes it any more
 
 
 def _unchecked() -> None:
@@ -149,6 +151,7 @@ class Clustering:
         on_work: Callable[[ServiceReport], object] | None = None,
     ) -> None:
         self.done: list[str] = []
+        self._seen: set[str] = set()  # completed instants that were looked at
         self._spec = spec
         self._spark = spark
         self._on_event = on_event
@@ -165,6 +168,9 @@ class Clustering:
         """
         instants = self._timeline.instants()
         remove_empty_plans(self._spark, self._spec.table.path, instants, CLUSTERING)
+        if reopen_empty_clusterings(self._spark, self._spec.table.path, instants, self._seen):
+            instants = self._timeline.instants()
+        self._seen = {one.requested for one in instants if one.completed}
         plans = planned(instants, CLUSTERING)
         every = self._spec.services.cluster_every_commits
         since = sum(count_since(instants, action, CLUSTERED) for action in WRITES)
@@ -238,7 +244,7 @@ class Cleaning:
         before = count_commits(instants)
         archive = before > services.archive_max_commits and count_commits(unkept(instants)) > 0
         if archive or newest != self._seen:
-            self._remove_torn_manifests()
+            self._remove_torn_files()
             self._seen = newest
         if not (dead or clean or archive):
             return
@@ -270,16 +276,21 @@ class Cleaning:
                 _tell(self._on_event, f"rolled back instant {instant} of a dead writer")
                 _report(self._on_work, "rollback", instant)
 
-    def _remove_torn_manifests(self) -> None:
-        """Remove the temporary file of an archiver that died: Hudi takes it for a manifest and fails.
+    def _remove_torn_files(self) -> None:
+        """Remove the temporary files of writers that died.
 
-        Archiving is led by one process at a time, so no other is writing one.
+        Hudi takes that of an archiver for a manifest and fails. Archiving is led by one process at a time, so
+        no other is writing one.
         """
-        folder = f"{self._spec.table.path}/.hoodie/timeline/history"
         files = HadoopFiles(self._spark)
+        meta = f"{self._spec.table.path}/.hoodie"
+        folder = f"{meta}/timeline/history"
         for name in files.names(folder):
             if re.fullmatch(r"manifest_\d+\..+", name):
                 files.delete(f"{folder}/{name}")
+        for name, written in files.written(meta).items():
+            if name.startswith(_UNNAMED) and written < time.time() - _UNNAMED_FOR:
+                files.delete(f"{meta}/{name}")
 
 
 @contextlib.contextmanager

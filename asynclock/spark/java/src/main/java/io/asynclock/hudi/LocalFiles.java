@@ -2,15 +2,19 @@ package io.asynclock.hudi;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.net.URI;
 import java.net.URISyntaxException;
 import java.nio.file.Files;
 import java.nio.file.attribute.PosixFilePermission;
 import java.util.EnumSet;
 import java.util.Set;
+import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFs;
 import org.apache.hadoop.fs.DelegateToFileSystem;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FsConstants;
@@ -20,13 +24,16 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.local.LocalConfigKeys;
 import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.hadoop.util.Progressable;
 
 /**
- * Hadoop's local file system, with permissions and links by Java instead of by {@code chmod} and
- * {@code readlink}.
+ * Hadoop's local file system for Hudi's tables, different in two points.
  *
- * <p>Hadoop starts a process for each of these where its native library is missing, as it is in PySpark:
- * sixty processes a batch of a stream. Everything else is Hadoop's own.
+ * <p>Permissions and links are Java's. Hadoop starts {@code chmod} or {@code readlink} for each where its native
+ * library is missing, as it is in PySpark: sixty processes a batch of a stream.
+ *
+ * <p>A file of a timeline appears when it is whole, as an object in a store does. Hudi makes it under its name
+ * and then writes it; a full disk or a kill in between would leave an empty instant, which counts as completed.
  */
 public final class LocalFiles extends LocalFileSystem {
 
@@ -44,6 +51,35 @@ public final class LocalFiles extends LocalFileSystem {
     FileSystem.get(FsConstants.LOCAL_FS_URI, configuration).close();
     configuration.setClass("fs.file.impl", LocalFiles.class, FileSystem.class);
     FileSystem.get(FsConstants.LOCAL_FS_URI, configuration);
+  }
+
+  @Override
+  public FSDataOutputStream create(
+      Path path, FsPermission permission, boolean overwrite, int bufferSize, short replication, long blockSize,
+      Progressable progress) throws IOException {
+    if (!isInstant(path)) {
+      return super.create(path, permission, overwrite, bufferSize, replication, blockSize, progress);
+    }
+    if (!overwrite && exists(path)) {
+      throw new FileAlreadyExistsException("File already exists: " + path);
+    }
+    mkdirs(path.getParent());
+    Path meta = path.getParent().getParent();
+    Path unnamed = new Path(meta, ".unnamed-" + UUID.randomUUID());
+    OutputStream file = getRaw().create(
+        unnamed, permission, false, bufferSize, replication, blockSize, progress);
+    return new FSDataOutputStream(
+        new WholeFile(file, toFile(unnamed), toFile(path), toFile(getChecksumFile(path)), overwrite), null);
+  }
+
+  private static boolean isInstant(Path path) {
+    Path folder = path.getParent();
+    return folder != null && folder.getName().equals("timeline")
+        && folder.getParent() != null && folder.getParent().getName().equals(".hoodie");
+  }
+
+  private java.nio.file.Path toFile(Path path) {
+    return pathToFile(path).toPath();
   }
 
   /** The same behind Hadoop's second interface, which Spark's checkpoints use. */
