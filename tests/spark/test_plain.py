@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import random
+import shutil
 import threading
+import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +16,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import SpecError
+from asynclock.spark.hudi.options import clustering_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.changes import changes
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.report import Wasted
+from asynclock.spark.services import work
 from asynclock.spark.services.leaders import run_services
-from asynclock.spark.services.work import Clustering
+from asynclock.spark.services.work import Cleaning, Clustering, write_client
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.conflicts import until_no_conflict
@@ -240,14 +244,19 @@ def test_a_batch_of_a_plain_table_is_written_once(spark: SparkSession, tmp_path:
     assert plain.rows() == {"1": (2, 2, None)}
 
 
-def clustered(spark: SparkSession, folder: Path) -> Plain:
-    """A pipeline with one stream, whose table is clustered after two commits and has three."""
+def without_buckets(spark: SparkSession, folder: Path, services: str) -> Plain:
+    """A pipeline of one stream whose keys have no bucket, with such services."""
     plain = Plain(folder, spark, "")
     text = plain.spec.path.read_text().replace('kind = "plain"', 'kind = "plain"\nbuckets = 0')
-    services = '[services]\nclustering = { every_commits = 2, sort_by = ["x"] }\n'
-    text = text[: text.index("[streams.b]")].replace("[locks]", f"{services}[locks]")
+    text = text[: text.index("[streams.b]")].replace("[locks]", f"[services]\n{services}\n[locks]")
     plain.spec.path.write_text(text)
     plain.spec = load_spec(plain.spec.path)
+    return plain
+
+
+def clustered(spark: SparkSession, folder: Path) -> Plain:
+    """One whose table is clustered after two commits and has three."""
+    plain = without_buckets(spark, folder, 'clustering = { every_commits = 2, sort_by = ["x"] }')
     for number in range(3):
         plain.deliver("a", *({"k": f"{number}-{n}", "at": n, "x": n} for n in range(3)))
     plain.run()
@@ -267,7 +276,58 @@ def test_a_clustering_beside_a_stream_changes_no_row(spark: SparkSession, tmp_pa
     assert plain.rows() == plain.expected()
 
 
-def test_a_clustering_whose_result_a_full_disk_left_empty_is_carried_out_again(
+def test_a_clustering_that_was_cut_off_is_planned_anew(spark: SparkSession, tmp_path: Path) -> None:
+    """A task of the leader before may end late: nobody sees a file of an instant that is never completed."""
+    plain = clustered(spark, tmp_path)
+    options = clustering_options(plain.spec)
+    with write_client(plain.spec, spark, options) as client:
+        cut_off = client.scheduleClustering(spark._jvm.org.apache.hudi.common.util.Option.empty()).get()
+        client.cluster(cut_off, False)
+    assert [one.state for one in Timeline(spark, plain.spec.table.path).pending()] == ["INFLIGHT"]
+
+    report = run_services(plain.spec, once=True, spark=spark)
+
+    assert len(report.clusterings) == 1
+    assert report.clusterings[0] > cut_off
+    assert Timeline(spark, plain.spec.table.path).pending() == []
+    [clustered_file] = (tmp_path / "table").rglob(f"*_{report.clusterings[0]}.parquet")
+    late = clustered_file.with_name(f"{uuid.uuid4()}-0_0-1-1_{cut_off}.parquet")
+    shutil.copy(clustered_file, late)
+    assert plain.rows() == plain.expected()
+
+
+def test_a_file_that_a_task_makes_after_the_rollback_of_its_write_is_never_seen(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hudi takes the files of an instant before its active timeline for committed; it is removed in time."""
+    monkeypatch.setattr(work, "SILENCE_MS", 0)
+    archiving = "archiving = { keep_min_commits = 3, keep_max_commits = 4 }"
+    plain = without_buckets(spark, tmp_path, f"cleaning = {{ retain_commits = 2 }}\n{archiving}")
+    plain.deliver("a", {"k": "1", "at": 1, "x": 1})
+    plain.run()
+    fails = spark.sql("SELECT '9' AS k, 9L AS at, CAST(raise_error('died') AS INT) AS x, 'n' AS note")
+    with pytest.raises(Py4JJavaError, match="died"):
+        Splice(plain.spec, spark).write(fails, "a")
+    cleaning = Cleaning(plain.spec, spark)
+    cleaning.step()
+    [dead] = cleaning.rolled_back
+    [made] = (tmp_path / "table").rglob("*.parquet")
+    late = made.with_name(f"{uuid.uuid4()}-0_0-1-1_{dead}.parquet")
+    shutil.copy(made, late)
+    assert plain.rows() == plain.expected()
+    for number in range(6):
+        plain.deliver("a", {"k": f"new {number}", "at": 1, "x": 1})
+    plain.run()
+
+    cleaning.step()
+
+    [oldest, *_] = Timeline(spark, plain.spec.table.path).instants()
+    assert oldest.requested > dead
+    assert plain.rows() == plain.expected()
+    assert not late.exists()
+
+
+def test_a_clustering_whose_result_a_full_disk_left_empty_is_planned_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Without it each row is there twice, since nothing says which files were replaced."""
@@ -280,7 +340,8 @@ def test_a_clustering_whose_result_a_full_disk_left_empty_is_carried_out_again(
 
     report = run_services(plain.spec, once=True, spark=spark)
 
-    assert report.clusterings == (result.name.partition("_")[0],)
+    assert len(report.clusterings) == 1
+    assert not result.exists()
     assert plain.rows() == plain.expected()
 
 

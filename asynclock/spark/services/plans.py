@@ -1,4 +1,4 @@
-"""What a full disk, or a kill at the wrong moment, leaves on the timeline: empty plans and empty results."""
+"""What Hudi does not expect to find: plans and results without content, files of what was rolled back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.instants import CLUSTERED, WRITES
+from asynclock.spark.hudi.table import meta_client
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -75,11 +76,50 @@ def reopen_empty_clusterings(
             )
             continue
         # The result last: until it is gone, the next leader knows that there are such files. Hudi would not
-        # find them, since the markers of a completed clustering are gone.
+        # find them: a completed clustering has no markers any more.
         for made in files.below(table):
             if re.search(rf"_{instant.requested}\.\w+$", made):
                 files.delete(made)
         files.delete(file)
-        log.warning("the clustering %s had an empty result; it is carried out again", instant.requested)
+        log.warning("the clustering %s had an empty result; it is planned again", instant.requested)
         reopened.append(instant.requested)
     return reopened
+
+
+def remove_late_files(spark: SparkSession, table: str) -> list[str]:
+    """Remove files of writes that were rolled back, which a task of a dead writer has made since.
+
+    Nobody sees such a file while the active timeline begins before its instant. Hudi takes the files of
+    earlier instants for committed, so this must be called before an archiving.
+
+    Args:
+        spark: The session.
+        table: URL of the table.
+
+    Returns:
+        The removed files.
+    """
+    meta = meta_client(spark, table)
+    if meta is None:
+        return []
+    active = meta.reloadActiveTimeline()
+    rollbacks = active.getRollbackTimeline().filterCompletedInstants().getInstants()
+    rolled_back = {
+        str(instant)
+        for rollback in rollbacks
+        for instant in active.readRollbackMetadata(rollback).getCommitsRollback()
+    }
+    # What was rolled back may have been carried out again under its instant. Whether an instant before the
+    # first write of the active timeline was, is not known here.
+    known = {instant.requestedTime() for instant in active.getInstants()}
+    first = min((one.requestedTime() for one in active.getCommitsTimeline().getInstants()), default="")
+    dead = {instant for instant in rolled_back - known if instant > first}
+    if not dead:
+        return []
+    files = HadoopFiles(spark)
+    is_late = re.compile(rf"_({'|'.join(sorted(dead))})\.(parquet|log\.)")
+    late = [file for file in files.below(table) if "/.hoodie/" not in file and is_late.search(file)]
+    for file in late:
+        log.warning("the file %s was made after its write was rolled back; removed", file)
+        files.delete(file)
+    return late

@@ -39,7 +39,7 @@ from asynclock.spark.services.due import (
     planned,
     unkept,
 )
-from asynclock.spark.services.plans import remove_empty_plans, reopen_empty_clusterings
+from asynclock.spark.services.plans import remove_empty_plans, remove_late_files, reopen_empty_clusterings
 from asynclock.spark.writer.columns import declare_columns
 
 if TYPE_CHECKING:
@@ -171,20 +171,26 @@ class Clustering:
         if reopen_empty_clusterings(self._spark, self._spec.table.path, instants, self._seen):
             instants = self._timeline.instants()
         self._seen = {one.requested for one in instants if one.completed}
-        plans = planned(instants, CLUSTERING)
+        cut_off = [one.requested for one in instants if (one.action, one.state) == (CLUSTERING, "INFLIGHT")]
+        plans = [plan for plan in planned(instants, CLUSTERING) if plan not in cut_off]
         every = self._spec.services.cluster_every_commits
         since = sum(count_since(instants, action, CLUSTERED) for action in WRITES)
-        if not plans and (every is None or since < every):
+        if not (plans or cut_off) and (every is None or since < every):
             return
         options = clustering_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
         with write_client(self._spec, self._spark, options) as client:
+            for instant in cut_off:
+                check()
+                # Not carried on under its instant, as Hudi would: a task of the leader before may still write
+                # a file, whose rows would be there twice.
+                client.purgePendingClustering(instant)
+                _tell(self._on_event, f"withdrew the clustering {instant}, which was cut off")
             if not plans:
                 client.scheduleClustering(self._spark._jvm.org.apache.hudi.common.util.Option.empty())  # noqa: SLF001
                 plans = planned(self._timeline.instants(), CLUSTERING)
             for instant in plans:
                 check()
                 started = time.monotonic()
-                # Hudi rolls back and repeats a plan that a dead leader left half done.
                 client.cluster(instant, True)
                 self.done.append(instant)
                 _tell(self._on_event, f"clustered {since} commits at instant {instant}")
@@ -256,6 +262,7 @@ class Cleaning:
             if archive:
                 check()
                 started = time.monotonic()
+                remove_late_files(self._spark, self._spec.table.path)
                 client.archive()
                 _report(self._on_work, "archiving", None, started)
         self.rounds += 1
