@@ -81,6 +81,7 @@ UNION: Final = f"{_SPARK}hudi.columns:union"
 
 # Services and savepoints.
 CLEAN: Final = f"{_SPARK}services.work:Cleaning.step"
+CLUSTER: Final = f"{_SPARK}services.work:Clustering.step"
 COMPACT: Final = f"{_SPARK}services.work:Compaction.step"
 GO_BACK: Final = f"{_SPARK}services.savepoints:_Work.go_back"
 REPAIR: Final = f"{_SPARK}services.repair:_Repair.run"
@@ -93,6 +94,7 @@ STALE: Final = f"{_SPARK}reader.committed:stale_commits"
 
 # Java.
 _CHANGED_FILES: Final = "hudi/ChangedFiles.java"
+_LOCAL_FILES: Final = "hudi/LocalFiles.java"
 _CHANGED_KEYS: Final = "hudi/ChangedKeys.java"
 _DEAD_WRITES: Final = "hudi/DeadWrites.java"
 _KEYS: Final = "hudi/SpliceKeyGenerator.java"
@@ -500,6 +502,32 @@ PIPELINE_MUTANTS: Final = (
         "a leader that lost its lease commits a compaction",
         (Change(COMPACT, "check()", "pass"),),
         _TESTS + "test_services.py::test_leader_that_lost_its_lease_while_it_compacted_does_not_commit",
+    ),
+    PipelineMutant(
+        "a clustering that was cut off is carried on under its instant",
+        (Change(CLUSTER, '(one.action, one.state) == (CLUSTERING, "INFLIGHT")', "False"),),
+        _TESTS + "test_plain.py::test_a_clustering_that_was_cut_off_is_planned_anew",
+    ),
+    PipelineMutant(
+        "an empty result of a clustering counts",
+        (
+            Change(
+                CLUSTER,
+                "reopen_empty_clusterings(self._spark, self._spec.table.path, instants, self._seen)",
+                "False",
+            ),
+        ),
+        _TESTS + "test_plain.py::test_a_clustering_whose_result_a_full_disk_left_empty_is_planned_again",
+    ),
+    PipelineMutant(
+        "files of a write that was rolled back are left for the archiving to reveal",
+        (Change(CLEAN, "remove_late_files(self._spark, self._spec.table.path)", "pass"),),
+        _TESTS + "test_plain.py::test_a_file_that_a_task_makes_after_the_rollback_of_its_write_is_never_seen",
+    ),
+    PipelineMutant(
+        "an instant on a disk has its name before it is whole",
+        (Patch(_LOCAL_FILES, "if (!isInstant(path)) {", "if (path != null) {"),),
+        _TESTS + "test_local_files.py::test_an_instant_appears_when_it_is_whole[create]",
     ),
     PipelineMutant(
         "a restore does not set the checkpoints back",
