@@ -67,6 +67,8 @@ _HUDI: Final = {
     # Hudi measures records with jol, which would start processes that fail to attach to this JVM.
     "spark.driver.extraJavaOptions": "-Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true",
     "spark.ui.showConsoleProgress": "false",
+    # Hadoop's default since 3.4. The one before deletes an empty object for each folder above each new file.
+    "spark.hadoop.fs.s3a.directory.marker.retention": "keep",
     # Spark's own expression and what Azure calls its secrets: not shown in the UI and the event log.
     "spark.redaction.regex": "(?i)secret|passw|passphrase|token|(access|account)[.]?key|sas|credential",
 }
