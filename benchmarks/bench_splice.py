@@ -28,7 +28,7 @@ T = TypeVar("T")
 ROUNDS = 7
 ROWS = 20_000
 BUCKETS = 4
-SMALL, LARGE = 4_000, 400_000
+SMALL, MIDDLE, LARGE = 4_000, 40_000, 400_000
 TOUCHED = 2_000
 LEAST, FLAT = 0.9, 1.2
 FILES, FILE_ROWS, LEAST_READING = 4, 100_000, 0.8
@@ -96,16 +96,20 @@ def lines() -> Iterator[Line]:
         wide = resources.enter_context(spliced(spark, folder, "wide"))
         plain = plain_writer(spark, folder)
         small = resources.enter_context(spliced(spark, folder, "small"))
+        middle = resources.enter_context(spliced(spark, folder, "middle"))
         large = resources.enter_context(spliced(spark, folder, "large"))
-        for write, keys in ((wide, SMALL), (plain, SMALL), (small, SMALL), (large, LARGE)):
+        sizes = ((wide, SMALL), (plain, SMALL), (small, SMALL), (middle, MIDDLE), (large, LARGE))
+        for write, keys in sizes:
             write(events(spark, rows=keys, keys=keys, at=0))
         batches = {name: Batches(spark, rows, keys) for name, rows, keys in (
-            ("rows", ROWS, SMALL), ("small", TOUCHED, SMALL), ("large", TOUCHED, LARGE))}  # fmt: skip
+            ("rows", ROWS, SMALL), ("small", TOUCHED, SMALL), ("middle", TOUCHED, MIDDLE),
+            ("large", TOUCHED, LARGE))}  # fmt: skip
         samples = interleaved(
             {
                 "splice": lambda: timed(wide, batches["rows"].next()),
                 "plain": lambda: timed(plain, batches["rows"].next()),
                 "small": lambda: timed(small, batches["small"].next()),
+                "middle": lambda: timed(middle, batches["middle"].next()),
                 "large": lambda: timed(large, batches["large"].next()),
             },
             rounds=ROUNDS,
@@ -135,11 +139,12 @@ def lines() -> Iterator[Line]:
         target=LEAST,
         bound="least",
     )
-    for name, keys in (("small", SMALL), ("large", LARGE)):
+    for name, keys in (("small", SMALL), ("middle", MIDDLE), ("large", LARGE)):
         yield Line(name=f"micro-batch of {TOUCHED} rows on {keys} keys", unit="s", samples=samples[name])
-    yield ratio(
-        f"micro-batch on {LARGE} keys over {SMALL} keys", samples["large"], samples["small"], target=FLAT
-    )
+    for name, keys in (("middle", MIDDLE), ("large", LARGE)):
+        yield ratio(
+            f"micro-batch on {keys} keys over {SMALL} keys", samples[name], samples["small"], target=FLAT
+        )
 
     for form in FORMATS:
         strict = readings[f"strict {form}"]
