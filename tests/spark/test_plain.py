@@ -296,13 +296,10 @@ def test_a_clustering_that_was_cut_off_is_planned_anew(spark: SparkSession, tmp_
     assert plain.rows() == plain.expected()
 
 
-def test_a_file_that_a_task_makes_after_the_rollback_of_its_write_is_never_seen(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Hudi takes the files of an instant before its active timeline for committed; it is removed in time."""
-    monkeypatch.setattr(work, "SILENCE_MS", 0)
+def rolled_back(spark: SparkSession, folder: Path) -> tuple[Plain, Cleaning, str]:
+    """A pipeline with a short timeline, its cleaning, and the instant of a write that it rolled back."""
     archiving = "archiving = { keep_min_commits = 3, keep_max_commits = 4 }"
-    plain = without_buckets(spark, tmp_path, f"cleaning = {{ retain_commits = 2 }}\n{archiving}")
+    plain = without_buckets(spark, folder, f"cleaning = {{ retain_commits = 2 }}\n{archiving}")
     plain.deliver("a", {"k": "1", "at": 1, "x": 1})
     plain.run()
     fails = spark.sql("SELECT '9' AS k, 9L AS at, CAST(raise_error('died') AS INT) AS x, 'n' AS note")
@@ -311,6 +308,15 @@ def test_a_file_that_a_task_makes_after_the_rollback_of_its_write_is_never_seen(
     cleaning = Cleaning(plain.spec, spark)
     cleaning.step()
     [dead] = cleaning.rolled_back
+    return plain, cleaning, dead
+
+
+def test_a_file_that_a_task_makes_after_the_rollback_of_its_write_is_never_seen(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hudi takes the files of an instant before its active timeline for committed; it is removed in time."""
+    monkeypatch.setattr(work, "SILENCE_MS", 0)
+    plain, cleaning, dead = rolled_back(spark, tmp_path)
     [made] = (tmp_path / "table").rglob("*.parquet")
     late = made.with_name(f"{uuid.uuid4()}-0_0-1-1_{dead}.parquet")
     shutil.copy(made, late)
@@ -325,6 +331,24 @@ def test_a_file_that_a_task_makes_after_the_rollback_of_its_write_is_never_seen(
     assert oldest.requested > dead
     assert plain.rows() == plain.expected()
     assert not late.exists()
+
+
+def test_a_rollback_that_a_full_disk_left_empty_does_not_end_archiving(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it removed is not known; the archiving goes on."""
+    monkeypatch.setattr(work, "SILENCE_MS", 0)
+    plain, cleaning, dead = rolled_back(spark, tmp_path)
+    [result] = (tmp_path / "table" / ".hoodie" / "timeline").glob("*_*.rollback")
+    result.write_bytes(b"")
+    for number in range(6):
+        plain.deliver("a", {"k": f"new {number}", "at": 1, "x": 1})
+    plain.run()
+
+    cleaning.step()
+
+    [oldest, *_] = Timeline(spark, plain.spec.table.path).instants()
+    assert oldest.requested > dead
 
 
 def test_a_clustering_whose_result_a_full_disk_left_empty_is_planned_again(

@@ -6,6 +6,8 @@ import logging
 import re
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
+
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.instants import CLUSTERED, WRITES
 from asynclock.spark.hudi.table import meta_client
@@ -104,11 +106,12 @@ def remove_late_files(spark: SparkSession, table: str) -> list[str]:
         return []
     active = meta.reloadActiveTimeline()
     rollbacks = active.getRollbackTimeline().filterCompletedInstants().getInstants()
-    rolled_back = {
-        str(instant)
-        for rollback in rollbacks
-        for instant in active.readRollbackMetadata(rollback).getCommitsRollback()
-    }
+    rolled_back: set[str] = set()
+    for rollback in rollbacks:
+        try:
+            rolled_back.update(map(str, active.readRollbackMetadata(rollback).getCommitsRollback()))
+        except Py4JJavaError:  # a full disk has left it without content; the archiving must go on
+            log.warning("what the rollback %s removed cannot be read", rollback.requestedTime())
     # What was rolled back may have been carried out again under its instant. Whether an instant before the
     # first write of the active timeline was, is not known here.
     known = {instant.requestedTime() for instant in active.getInstants()}
