@@ -95,7 +95,7 @@ def test_the_permission_of_a_file_that_is_not_there_is_an_error(files: Files, tm
 
 
 def test_links_are_seen_as_links(files: Files, tmp_path: Path) -> None:
-    """A link is told with its target, also where it leads nowhere; a file is none."""
+    """A link has a target, even one that does not exist; a plain file has none."""
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "file")
     (tmp_path / "broken").symlink_to(tmp_path / "gone")

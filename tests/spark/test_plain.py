@@ -311,6 +311,14 @@ def rolled_back(spark: SparkSession, folder: Path) -> tuple[Plain, Cleaning, str
     return plain, cleaning, dead
 
 
+def archive(plain: Plain, cleaning: Cleaning) -> None:
+    """Commit so often that the cleaning archives what was there before."""
+    for number in range(6):
+        plain.deliver("a", {"k": f"new {number}", "at": 1, "x": 1})
+    plain.run()
+    cleaning.step()
+
+
 def test_a_file_that_a_task_makes_after_the_rollback_of_its_write_is_never_seen(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,11 +329,8 @@ def test_a_file_that_a_task_makes_after_the_rollback_of_its_write_is_never_seen(
     late = made.with_name(f"{uuid.uuid4()}-0_0-1-1_{dead}.parquet")
     shutil.copy(made, late)
     assert plain.rows() == plain.expected()
-    for number in range(6):
-        plain.deliver("a", {"k": f"new {number}", "at": 1, "x": 1})
-    plain.run()
 
-    cleaning.step()
+    archive(plain, cleaning)
 
     [oldest, *_] = Timeline(spark, plain.spec.table.path).instants()
     assert oldest.requested > dead
@@ -341,11 +346,8 @@ def test_a_rollback_that_a_full_disk_left_empty_does_not_end_archiving(
     plain, cleaning, dead = rolled_back(spark, tmp_path)
     [result] = (tmp_path / "table" / ".hoodie" / "timeline").glob("*_*.rollback")
     result.write_bytes(b"")
-    for number in range(6):
-        plain.deliver("a", {"k": f"new {number}", "at": 1, "x": 1})
-    plain.run()
 
-    cleaning.step()
+    archive(plain, cleaning)
 
     [oldest, *_] = Timeline(spark, plain.spec.table.path).instants()
     assert oldest.requested > dead

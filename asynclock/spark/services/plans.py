@@ -79,9 +79,8 @@ def reopen_empty_clusterings(
             continue
         # The result last: until it is gone, the next leader knows that there are such files. Hudi would not
         # find them: a completed clustering has no markers any more.
-        for made in files.below(table):
-            if re.search(rf"_{instant.requested}\.\w+$", made):
-                files.delete(made)
+        for made in _data_files(files, table, {instant.requested}):
+            files.delete(made)
         files.delete(file)
         log.warning("the clustering %s had an empty result; it is planned again", instant.requested)
         reopened.append(instant.requested)
@@ -120,9 +119,14 @@ def remove_late_files(spark: SparkSession, table: str) -> list[str]:
     if not dead:
         return []
     files = HadoopFiles(spark)
-    is_late = re.compile(rf"_({'|'.join(sorted(dead))})\.(parquet|log\.)")
-    late = [file for file in files.below(table) if "/.hoodie/" not in file and is_late.search(file)]
+    late = _data_files(files, table, dead)
     for file in late:
         log.warning("the file %s was made after its write was rolled back; removed", file)
         files.delete(file)
     return late
+
+
+def _data_files(files: HadoopFiles, table: str, instants: set[str]) -> list[str]:
+    """Return the base and log files of a table that writes at these instants have made."""
+    theirs = re.compile(rf"_({'|'.join(sorted(instants))})\.(parquet|log\.)")
+    return [file for file in files.below(table) if "/.hoodie/" not in file and theirs.search(file)]
