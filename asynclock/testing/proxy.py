@@ -231,11 +231,13 @@ class TapProxy:
         if tap.connection <= self._forgotten:
             return _Plan(Wire.SWALLOW, lambda _: True, 0, 0, False, _FOR_EVER, 0, {}, b"")
         for plan in self._plans:
-            if plan.left and plan.matches(tap):
+            if plan.matches(tap):
                 if plan.skip:
                     plan.skip -= 1
                     continue
                 plan.left -= 1
+                if not plan.left:
+                    self._plans.remove(plan)
                 return plan
         if self._writes_every and tap.write:
             now = asyncio.get_running_loop().time()

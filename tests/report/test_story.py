@@ -126,6 +126,19 @@ def test_of_a_run_of_two_tables_the_specs_is_told(tmp_path: Path) -> None:
     assert len(story.chaos) == 2
 
 
+def test_who_was_killed_is_known_by_its_id(tmp_path: Path) -> None:
+    """Whoever kills may know a process by another name; with it both its roles end."""
+    folder, fleet = tmp_path / "run", spec(tmp_path)
+    run = Recorded(folder)
+    for role, pid in (("writer", 301), ("services", 301), ("writer", 302)):
+        run.start(role, pid, 1.0, table=fleet.table.path)
+    run.add("shipper", 301, "chaos", 5.0, what="kill")
+
+    ends = {one.name: one.end for one in run_story(fleet, folder).processes}
+
+    assert ends == {"writer 301": "killed", "services 301": "killed", "writer 302": "no last line"}
+
+
 def test_a_run_of_two_other_tables_is_refused(tmp_path: Path) -> None:
     """With their names; a run of one table may have been made under another path."""
     folder = record(tmp_path / "run")

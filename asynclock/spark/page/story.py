@@ -168,6 +168,8 @@ class _Teller:
         self._commits: list[Commit] = []
         self._works: list[Work] = []
         self._chaos: list[Chaos] = []
+        self._killed: set[int] = set()
+        self._pids: dict[str, int | None] = {}
         self.processes: dict[str, Process] = {}
 
     def take(self, line: Line) -> None:
@@ -183,6 +185,7 @@ class _Teller:
                 line.name, Process(name=line.name, first=line.time, last=line.time)
             )
             process.last = max(process.last, line.time)
+            self._pids[line.name] = line.pid
         takers[line.kind](line)
 
     def _start(self, line: Line) -> None:
@@ -223,6 +226,8 @@ class _Teller:
     def _chaos_line(self, line: Line) -> None:
         what, detail = _text(line.fields.get("what")), _text(line.fields.get("detail"))
         name = "" if line.process == "?" and line.pid is None else line.name
+        if what == "kill" and line.pid is not None:
+            self._killed.add(line.pid)
         self._chaos.append(Chaos(time=line.time, what=what, process=name, detail=detail))
 
     def story(self, *, unread: int) -> Story:
@@ -230,9 +235,9 @@ class _Teller:
         ends = {one.name: one.last for one in processes}
         moments = [*ends.values(), *(one.first for one in processes), *(one.time for one in self._chaos)]
         order = [stream.name for stream in self._spec.streams]
-        killed = {one.process for one in self._chaos if one.what == "kill"}
         for process in processes:
-            if process.name in killed and process.end == _NO_END:
+            # By its id: whoever kills may know it by another name, and one process may have two roles.
+            if self._pids[process.name] in self._killed and process.end == _NO_END:
                 process.end = "killed"
         return Story(
             table=self._table,
