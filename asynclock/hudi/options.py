@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STORAGE_LOCK_PROVIDER: Final = "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"
+STORE_LOCK_PROVIDER: Final = "io.asynclock.hudi.StoreLockProvider"
+"""The same lock, measured: what sessions of ``asynclock.spark`` write with."""
 OURS: Final = "asynclock."
 """Prefix of options that Hudi does not have: those of the backend, ``max_clock_skew``, ``poll_interval``."""
 
@@ -120,7 +122,7 @@ def _check_same_lock(table: TablePath, given: Mapping[str, object]) -> None:
             setting=hoodie.BASE_PATH, value=path, reason=f"the options are for another table than {table.url}"
         )
     provider = given.get(hoodie.WRITE_LOCK_PROVIDER)
-    if provider is not None and provider != STORAGE_LOCK_PROVIDER:
+    if provider not in {None, STORAGE_LOCK_PROVIDER, STORE_LOCK_PROVIDER}:
         raise ConfigError(
             setting=hoodie.WRITE_LOCK_PROVIDER,
             value=provider,

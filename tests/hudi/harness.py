@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from asynclock.spark.hudi.session import maven_repositories
+from asynclock.spark.hudi.session import MERGER_JAR, maven_repositories
 from tests.spark.jvm import Jvm, class_path, java
 
 if TYPE_CHECKING:
@@ -44,9 +45,8 @@ def maven_jar(name: str) -> Path:
 def compile_harness(folder: Path) -> Path:
     """Compile the harness and the S3 client that Hudi loads by reflection."""
     files = [str(file) for file in SOURCES.rglob("*.java")]
-    subprocess.run(
-        [java("javac"), "-nowarn", "-d", str(folder), "--class-path", class_path(), *files], check=True
-    )
+    path = class_path(MERGER_JAR)
+    subprocess.run([java("javac"), "-nowarn", "-d", str(folder), "--class-path", path, *files], check=True)
     return folder
 
 
@@ -73,7 +73,7 @@ class Providers(Jvm):
     def __init__(self, classes: Path, server: Server, *, endpoint: str | None = None) -> None:
         super().__init__(
             "Harness",
-            path=class_path(classes),
+            path=class_path(classes, MERGER_JAR),
             flags=("-Xmx256m",),
             environment={"AWS_ENDPOINT_URL_S3": endpoint or server.endpoint},
         )
@@ -86,6 +86,16 @@ class Providers(Jvm):
         """Make a provider; its options are Hudi's, with underscores for dots."""
         answer = self.ask("new", name, str(skew_ms), *self.properties(base, **options))
         assert answer == "ok", answer
+
+    def store_provider(self, name: str, base: str) -> None:
+        """Make one of asynclock's, which adds to Hudi's."""
+        answer = self.ask("newStore", name, *self.properties(base))
+        assert answer == "ok", answer
+
+    def use(self, base: str) -> list[int]:
+        """How often asynclock's provider took the lock of a table, the nanoseconds waited, and held."""
+        found: list[int] = json.loads(self.ask("use", base))
+        return found
 
     def properties(self, base: str, **options: str) -> list[str]:
         """The options of a provider, as words of a command."""

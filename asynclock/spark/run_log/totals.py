@@ -35,7 +35,8 @@ class RunTotals:
         commit_seconds: Seconds of all commits together.
         lock_wait_seconds: Seconds spent in acquisitions of leases, also in those that ended without one.
         lock_hold_seconds: Seconds for which leases were held that have ended.
-        commit_lock_wait_seconds: Seconds for which commits waited for the table's commit lock.
+        commit_lock_wait_seconds: Seconds that commits spent on taking the table's commit lock and giving it
+            back.
         commit_lock_hold_seconds: Seconds for which commits held it.
         lock_share: Share of the commits' time that went into locks: looks for a reservation, and waits for
             the commit lock. None if no commit says how long it waited.

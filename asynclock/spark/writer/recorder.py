@@ -35,7 +35,6 @@ class BatchRecorder:
         self._path = spec.table.path
         self._spark = spark
         self._run_log = run_log
-        self._own_lock = lock_provider(self._path) == FILE_LOCK_PROVIDER
         self._histories: dict[str, History] = {}  # each is used by the thread of its stream only
 
     def __call__(self, done: BatchReport) -> None:
@@ -84,13 +83,11 @@ class BatchRecorder:
         ]
         return found[-1] if found else None
 
-    def _lock_use(self) -> tuple[float | None, float | None]:
-        """Return how long this thread has waited for the commit lock and held it since the last call.
-
-        Only asynclock's own lock of a table on a local disk counts that.
-        """
-        if not self._own_lock:
-            return None, None
+    def _lock_use(self) -> tuple[float, float]:
+        """Return how long this thread has waited for the commit lock and held it since the last call."""
         jvm: Any = self._spark._jvm  # noqa: SLF001  no public way
-        _, waited, held = jvm.io.asynclock.hudi.FileLockProvider.takeOwnUse(urlsplit(self._path).path)
+        if lock_provider(self._path) == FILE_LOCK_PROVIDER:
+            _, waited, held = jvm.io.asynclock.hudi.FileLockProvider.takeOwnUse(urlsplit(self._path).path)
+        else:
+            _, waited, held = jvm.io.asynclock.hudi.StoreLockProvider.takeOwnUse(self._path)
         return waited / 1e9, held / 1e9

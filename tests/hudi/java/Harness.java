@@ -1,3 +1,4 @@
+import io.asynclock.hudi.StoreLockProvider;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hudi.aws.transaction.lock.S3StorageLockClient;
 import org.apache.hudi.client.transaction.lock.SkewedProvider;
@@ -65,6 +66,12 @@ public class Harness {
       case "new":
         PROVIDERS.put(name, provider(Long.parseLong(words[2]), words, 3));
         return "ok";
+      case "newStore":
+        PROVIDERS.put(name, new StoreLockProvider(
+            new LockConfiguration(properties(words, 2)), new HadoopStorageConfiguration(new Configuration(false))));
+        return "ok";
+      case "use":
+        return Arrays.toString(StoreLockProvider.use(name));
       case "tryLock":
         return PROVIDERS.get(name).tryLock();
       case "tryLockFor":

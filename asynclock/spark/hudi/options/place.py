@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
-from asynclock.hudi.options import STORAGE_LOCK_PROVIDER
+from asynclock.hudi.options import STORE_LOCK_PROVIDER
 from asynclock.hudi.paths import STORAGE_LOCK_SCHEMES
 from asynclock.spark.hudi.options.option import Option
 
@@ -77,7 +77,7 @@ def lock_provider(base_path: str) -> str:
     if scheme == "file":
         return FILE_LOCK_PROVIDER
     if scheme in STORAGE_LOCK_SCHEMES:
-        return STORAGE_LOCK_PROVIDER
+        return STORE_LOCK_PROVIDER
     allowed = ", ".join(f"{name}://" for name in ("file", *sorted(STORAGE_LOCK_SCHEMES)))
     raise ConfigError(setting="path", value=base_path, reason=f"no lock for commits there; use {allowed}")
 

@@ -52,7 +52,7 @@ public final class FileLockProvider implements LockProvider<String> {
    *     nanoseconds that it was held
    */
   public static long[] use(String base) {
-    return TableLockFile.of(Paths.get(base)).use();
+    return TableLockFile.of(Paths.get(base)).use().total();
   }
 
   /**
@@ -62,7 +62,7 @@ public final class FileLockProvider implements LockProvider<String> {
    * @return as for {@link #use}
    */
   public static long[] takeOwnUse(String base) {
-    return TableLockFile.of(Paths.get(base)).takeOwnUse();
+    return TableLockFile.of(Paths.get(base)).use().takeOwn();
   }
 
   private static Path localPath(String base, StorageConfiguration<?> configuration) {

@@ -17,7 +17,6 @@ import java.time.Instant;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.ReentrantLock;
 import org.apache.hudi.exception.HoodieLockException;
 
@@ -36,10 +35,7 @@ final class TableLockFile {
 
   private final Path path;
   private final ReentrantLock mutex = new ReentrantLock(true);
-  private final LongAdder taken = new LongAdder();
-  private final LongAdder waitedNanos = new LongAdder();
-  private final LongAdder heldNanos = new LongAdder();
-  private final ThreadLocal<long[]> own = ThreadLocal.withInitial(() -> new long[3]);
+  private final LockUse use = new LockUse();
 
   // Only the thread that holds the mutex touches these.
   private FileChannel channel;
@@ -75,9 +71,7 @@ final class TableLockFile {
     try {
       return tryLockUntil(start + nanos);
     } finally {
-      long waited = System.nanoTime() - start;
-      waitedNanos.add(waited);
-      own.get()[1] += waited;
+      use.addWaited(start);
     }
   }
 
@@ -95,8 +89,7 @@ final class TableLockFile {
         }
         TimeUnit.NANOSECONDS.sleep(Math.min(POLL_NANOS, left));
       }
-      taken.increment();
-      own.get()[0]++;
+      use.addTaken();
       lockedAt = System.nanoTime();
       return true;
     } finally {
@@ -114,22 +107,12 @@ final class TableLockFile {
       lock.release();
     } finally {
       lock = null;
-      long held = System.nanoTime() - lockedAt;
-      heldNanos.add(held);
-      own.get()[2] += held;
+      use.addHeld(lockedAt);
       mutex.unlock();
     }
   }
 
-  /** How often this JVM has taken the lock, and the nanoseconds that it has waited for it and held it. */
-  long[] use() {
-    return new long[] {taken.sum(), waitedNanos.sum(), heldNanos.sum()};
-  }
-
-  /** The same of the calling thread, since its last call of this. */
-  long[] takeOwnUse() {
-    long[] use = own.get();
-    own.remove();
+  LockUse use() {
     return use;
   }
 

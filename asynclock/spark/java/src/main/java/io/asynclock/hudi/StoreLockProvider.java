@@ -1,0 +1,124 @@
+package io.asynclock.hudi;
+
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import org.apache.hudi.client.transaction.lock.StorageBasedLockProvider;
+import org.apache.hudi.client.transaction.lock.metrics.HoodieLockMetrics;
+import org.apache.hudi.common.config.HoodieCommonConfig;
+import org.apache.hudi.common.config.LockConfiguration;
+import org.apache.hudi.exception.HoodieLockException;
+import org.apache.hudi.storage.StorageConfiguration;
+import org.apache.hudi.storage.StoragePath;
+
+/**
+ * Hudi's commit lock for tables in an object store, measured, and looked at more often while it is taken.
+ *
+ * <p>It is Hudi's {@code StorageBasedLockProvider} with the same lock object: writers with either of the two
+ * exclude each other. Hudi's sleeps for a second after each look at a lock that is taken, which is longer
+ * than most commits hold it.
+ */
+public final class StoreLockProvider extends StorageBasedLockProvider {
+
+  private static final long SHORTEST_PAUSE_MILLIS = 100;
+  private static final long LONGEST_PAUSE_MILLIS = 300;
+  private static final Map<String, LockUse> USES = new ConcurrentHashMap<>();
+
+  private final LockUse use;
+  private volatile Long lockedAt;
+
+  /** As Hudi's. */
+  public StoreLockProvider(LockConfiguration configuration, StorageConfiguration<?> storage) {
+    super(configuration, storage);
+    use = useOf(configuration);
+  }
+
+  /** As Hudi's. */
+  public StoreLockProvider(
+      LockConfiguration configuration, StorageConfiguration<?> storage, HoodieLockMetrics metrics) {
+    super(configuration, storage, metrics);
+    use = useOf(configuration);
+  }
+
+  /**
+   * What this JVM has spent on the lock of a table so far, over all of its threads.
+   *
+   * @param base path of the table
+   * @return how often the lock was taken, the nanoseconds that it took to take it and to give it back, failed
+   *     attempts included, and the nanoseconds that it was held
+   */
+  public static long[] use(String base) {
+    return useOf(base).total();
+  }
+
+  /**
+   * What the calling thread has spent on the lock of a table since its last call of this.
+   *
+   * @param base path of the table
+   * @return as for {@link #use}
+   */
+  public static long[] takeOwnUse(String base) {
+    return useOf(base).takeOwn();
+  }
+
+  private static LockUse useOf(LockConfiguration configuration) {
+    return useOf(configuration.getConfig().getString(HoodieCommonConfig.BASE_PATH.key()));
+  }
+
+  private static LockUse useOf(String base) {
+    return USES.computeIfAbsent(new StoragePath(base).toString(), path -> new LockUse());
+  }
+
+  /**
+   * Waits up to the given time; false if the lock stayed taken.
+   *
+   * @throws HoodieLockException if this thread was interrupted, or as Hudi's
+   */
+  @Override
+  public boolean tryLock(long time, TimeUnit unit) {
+    long start = System.nanoTime();
+    try {
+      while (!tryLock()) {
+        if (System.nanoTime() - start >= unit.toNanos(time)) {
+          return false;
+        }
+        TimeUnit.MILLISECONDS.sleep(
+            ThreadLocalRandom.current().nextLong(SHORTEST_PAUSE_MILLIS, LONGEST_PAUSE_MILLIS));
+      }
+      return true;
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new HoodieLockException("Interrupted while waiting for the commit lock. Nothing was locked.", e);
+    } finally {
+      use.addWaited(start);
+    }
+  }
+
+  @Override
+  public synchronized boolean tryLock() {
+    boolean locked = super.tryLock();
+    if (locked) {
+      use.addTaken();
+      lockedAt = System.nanoTime();
+    }
+    return locked;
+  }
+
+  @Override
+  public void unlock() {
+    Long since = lockedAt;
+    if (since == null) {
+      super.unlock();
+      return;
+    }
+    lockedAt = null;
+    use.addHeld(since);
+    long start = System.nanoTime();
+    try {
+      super.unlock();
+    } finally {
+      use.addWaited(start);
+    }
+  }
+}
