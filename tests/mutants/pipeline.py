@@ -299,7 +299,7 @@ PIPELINE_MUTANTS: Final = (
     PipelineMutant(
         "a frame of other types is written",
         (Change(CHECK_FRAME, "wanted != given", "False"),),
-        _TESTS + "test_pipeline.py::test_frame_that_does_not_fit_the_stream_is_refused",
+        _TESTS + "test_pipeline.py::test_frame_that_does_not_fit_the_stream_is_refused[other-type]",
     ),
     PipelineMutant(
         "another number of buckets is accepted",

@@ -717,6 +717,7 @@ def test_wrong_request_creates_nothing(
         ("k string, at bigint, x bigint, note string", "needs x as int, but the frame has it as bigint"),
         ("k string, at bigint, x int, note string, z int", "has no such column, but the frame has it as int"),
     ],
+    ids=["missing", "other-type", "surplus"],
 )
 def test_frame_that_does_not_fit_the_stream_is_refused(pipeline: Pipeline, schema: str, text: str) -> None:
     """A frame must have the stream's columns with their types, no more and no less."""
