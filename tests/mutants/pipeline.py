@@ -611,6 +611,17 @@ PIPELINE_MUTANTS: Final = (
         (Patch(_CHANGED_KEYS, "if (block instanceof HoodieDeleteBlock) {", "if (block == null) {"),),
         _TESTS + "test_changes.py::test_keys_that_the_view_lost_are_told",
     ),
+    # Services.
+    PipelineMutant(
+        "a partition that is listed twice is clustered twice",
+        (Patch("hudi/DistinctClusteringPlanStrategy.java", "stream().distinct()", "stream()"),),
+        _TESTS + "test_plain.py::test_an_unfinished_marker_of_a_partition_doubles_no_row_of_a_clustering",
+    ),
+    PipelineMutant(
+        "a partition that is listed twice is compacted twice",
+        (Patch("hudi/DistinctCompactionStrategy.java", "stream().distinct()", "stream()"),),
+        _TESTS + "test_services.py::test_an_unfinished_marker_of_a_partition_doubles_nothing_of_a_compaction",
+    ),
     # Validation.
     PipelineMutant(
         "a validation does not see a doubled key",

@@ -244,9 +244,9 @@ def test_a_batch_of_a_plain_table_is_written_once(spark: SparkSession, tmp_path:
     assert plain.rows() == {"1": (2, 2, None)}
 
 
-def without_buckets(spark: SparkSession, folder: Path, services: str) -> Plain:
+def without_buckets(spark: SparkSession, folder: Path, services: str, table: str = "") -> Plain:
     """A pipeline of one stream whose keys have no bucket, with such services."""
-    plain = Plain(folder, spark, "")
+    plain = Plain(folder, spark, table)
     text = plain.spec.path.read_text().replace('kind = "plain"', 'kind = "plain"\nbuckets = 0')
     text = text[: text.index("[streams.b]")].replace("[locks]", f"[services]\n{services}\n[locks]")
     plain.spec.path.write_text(text)
@@ -254,9 +254,9 @@ def without_buckets(spark: SparkSession, folder: Path, services: str) -> Plain:
     return plain
 
 
-def clustered(spark: SparkSession, folder: Path) -> Plain:
+def clustered(spark: SparkSession, folder: Path, table: str = "") -> Plain:
     """One whose table is clustered after two commits and has three."""
-    plain = without_buckets(spark, folder, 'clustering = { every_commits = 2, sort_by = ["x"] }')
+    plain = without_buckets(spark, folder, 'clustering = { every_commits = 2, sort_by = ["x"] }', table)
     for number in range(3):
         plain.deliver("a", *({"k": f"{number}-{n}", "at": n, "x": n} for n in range(3)))
     plain.run()
@@ -273,6 +273,27 @@ def test_a_clustering_beside_a_stream_changes_no_row(spark: SparkSession, tmp_pa
     assert plain.rows() == plain.expected()
     plain.deliver("a", {"k": "0-0", "at": 9, "note": "later"})
     plain.run()
+    assert plain.rows() == plain.expected()
+
+
+def unfinished_marker(partition: Path) -> None:
+    """What a kill or a full disk leaves of the file that marks a partition, before it has its name."""
+    (partition / f".hoodie_partition_metadata.{uuid.uuid4()}").touch()
+
+
+@pytest.mark.parametrize("partitioned", [False, True], ids=["whole table", "partition"])
+def test_an_unfinished_marker_of_a_partition_doubles_no_row_of_a_clustering(
+    spark: SparkSession, tmp_path: Path, *, partitioned: bool
+) -> None:
+    """Hudi lists the partition once for each such file, and would cluster its files as often."""
+    plain = clustered(spark, tmp_path, 'partition_by = ["x"]' if partitioned else "")
+    partition = tmp_path / ("table/x=1" if partitioned else "table")
+    unfinished_marker(partition)
+    assert plain.rows() == plain.expected()
+
+    report = run_services(plain.spec, once=True, spark=spark)
+
+    assert len(report.clusterings) == 1
     assert plain.rows() == plain.expected()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,30 @@ def test_compaction_is_due_after_so_many_commits_and_changes_no_row(pipeline: Pi
     assert len(compaction.done) == 1
     assert told == [f"compacted 2 commits at instant {compaction.done[0]}"]
     assert contents(pipeline, spec) == compacted(pipeline, spec) == before
+
+
+def test_an_unfinished_marker_of_a_partition_doubles_nothing_of_a_compaction(pipeline: Pipeline) -> None:
+    """A kill or a full disk leaves it; Hudi lists the partition once for each such file."""
+    spec = pipeline.spec()
+    fill(pipeline, spec, 2)
+    before = contents(pipeline, spec)
+    (pipeline.folder / "table" / f".hoodie_partition_metadata.{uuid.uuid4()}").touch()
+    files = base_files(pipeline)
+
+    compaction = Compaction(spec, pipeline.spark)
+    compaction.step()
+
+    assert len(compaction.done) == 1
+    assert contents(pipeline, spec) == compacted(pipeline, spec) == before
+    slices = [name.split("_")[0] for name in base_files(pipeline) - files]
+    assert len(slices) == len(set(slices)) > 0
+    fill(pipeline, spec, 1)
+    assert len(contents(pipeline, spec)) == len(before)
+
+
+def base_files(pipeline: Pipeline) -> set[str]:
+    """Names of the table's base files."""
+    return {path.name for path in (pipeline.folder / "table").glob("*.parquet")}
 
 
 def test_old_dates_are_compacted_to_the_microsecond(pipeline: Pipeline) -> None:

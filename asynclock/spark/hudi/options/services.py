@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _ELECTED: Final = "Elected leaders do this beside the streams (asynclock pipeline services)."
 _INLINE: Final = "The spec's services run inside of the writes."
 _BREAKS: Final = "A clustering plan makes every later write of a table with buckets fail."
+_CLUSTERING_PLAN: Final = "io.asynclock.hudi.DistinctClusteringPlanStrategy"
+_COMPACTION_PLAN: Final = "io.asynclock.hudi.DistinctCompactionStrategy"
+_ONCE: Final = (
+    "Hudi's default plan, with each partition once: Hudi may list one twice after a kill or a full disk."
+)
 _UNUSED: Final = "The spec has no clustering."
 
 
@@ -32,6 +37,7 @@ def services(spec: ServicesSpec, table: TableSpec, use: Use) -> Iterator[Option]
             str(spec.compact_every_commits),
             "The spec's compaction.every_commits: commits until logs are merged into base files.",
         )
+        yield _option(hoodie.COMPACTION_STRATEGY, _COMPACTION_PLAN, _ONCE)
     if spec.cluster_every_commits is not None and (inline or use == "clustering"):
         yield from _clustering(spec, spec.cluster_every_commits)
     if inline or use == "cleaning":
@@ -63,6 +69,7 @@ def _clustering(spec: ServicesSpec, every_commits: int) -> Iterator[Option]:
         str(every_commits),
         "The spec's clustering.every_commits: commits until small files are joined.",
     )
+    yield _option(hoodie.CLUSTERING_PLAN_STRATEGY_CLASS, _CLUSTERING_PLAN, _ONCE)
     if spec.cluster_by:
         yield _option(
             hoodie.CLUSTERING_PLAN_STRATEGY_SORT_COLUMNS,
