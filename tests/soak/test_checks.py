@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from tests.laboratory.soak.checks import States, Tokens, committed_once, doubled, lost, tokens_fall
-from tests.laboratory.soak.leaks import Sample, leaks, trend
+from tests.laboratory.soak.leaks import Sample, leaks, slopes, trend
 
 FIRST = {"N1": (1, "a"), "N2": (1, "b")}
 SECOND = {"N1": (3, "c"), "N2": (1, "b"), "N3": (2, "d")}
@@ -136,6 +138,17 @@ def test_noise_and_a_slope_within_its_bound_are_no_leak() -> None:
     """A measure that only jumps, and one that rises a little."""
     assert leaks(an_hour("timeline", 0.0, noise=50.0)) == []
     assert leaks(an_hour("rss", 20e6, noise=5e6)) == []
+
+
+def test_slopes_of_a_short_life_are_shown_and_not_judged() -> None:
+    """A minute says how much a process grows, and not whether it goes on."""
+    short = [Sample(who="writer-7", seconds=at, counts={"threads": 10.0 + at}) for at in range(0, 300, 5)]
+
+    [slope] = slopes(short)
+
+    assert (slope.judged, leaks(short)) == (False, [])
+    assert slope.an_hour.slope == pytest.approx(3600, rel=0.05)
+    assert str(slope).startswith("writer-7: threads rise by 3")
 
 
 def test_the_interval_of_a_slope_shrinks_to_it_without_noise() -> None:

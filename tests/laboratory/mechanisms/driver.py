@@ -47,18 +47,19 @@ def set_clock_wrong(seconds: float) -> None:
 
 
 def _work(spec: Spec, order: dict[str, Any], spark: SparkSession) -> None:
+    options = {"once": order["once"], "spark": spark, "run_dir": order["run_dir"]}
     if not order["services"]:
-        run(spec, streams=order["streams"], once=order["once"], spark=spark)
+        run(spec, streams=order["streams"], **options)
         return
     if not order["streams"]:
-        run_services(spec, once=order["once"], spark=spark)
+        run_services(spec, **options)
         return
     stop = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        services = pool.submit(run_services, spec, once=order["once"], spark=spark, stop=stop)
+        services = pool.submit(run_services, spec, **options, stop=stop)
         services.add_done_callback(lambda _: stop.set())
         try:
-            run(spec, streams=order["streams"], once=order["once"], spark=spark, stop=stop)
+            run(spec, streams=order["streams"], **options, stop=stop)
         finally:
             stop.set()
         services.result()

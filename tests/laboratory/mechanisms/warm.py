@@ -67,6 +67,7 @@ class WarmDriver(Process):
         services: bool = False,
         once: bool = False,
         clock: float = 0.0,
+        run_dir: Path | None = None,
     ) -> None:
         """Wait for the session, and give the order.
 
@@ -76,6 +77,7 @@ class WarmDriver(Process):
             services: Run the services beside the streams.
             once: Do what is due now, and end.
             clock: Seconds by which the wall clock of its leases is fast.
+            run_dir: Where it records the run; None: it does not.
         """
         self._said()
         order = {
@@ -84,6 +86,7 @@ class WarmDriver(Process):
             "services": services or not streams,
             "once": once,
             "clock": clock,
+            "run_dir": None if run_dir is None else str(run_dir),
         }
         print(json.dumps(order), file=self._pipe(self._process.stdin), flush=True)
 

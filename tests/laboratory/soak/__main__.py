@@ -32,9 +32,8 @@ from tests.laboratory.servers import running
 from tests.laboratory.soak.act import ROLES, Act
 from tests.laboratory.soak.crew import Crew
 from tests.laboratory.soak.journal import Journal
-from tests.laboratory.soak.leaks import leaks
+from tests.laboratory.soak.leaks import leaks, slopes
 from tests.laboratory.soak.places import (
-    Proxy,
     lock_client,
     on_disk,
     on_server,
@@ -42,6 +41,7 @@ from tests.laboratory.soak.places import (
     s3a_environment,
     small_disk,
 )
+from tests.laboratory.soak.spoiler import Spoiler
 from tests.laboratory.soak.watch import Watch
 
 if TYPE_CHECKING:
@@ -94,25 +94,26 @@ def soak(
     Args:
         minutes: How long, with the start and the judgement.
         seed: Of the orders.
-        folder: Gets ``chaos.jsonl``, ``watch.jsonl`` and ``found.txt``; where anything is found also the logs
-            of the drivers and the tables on the disk.
+        folder: Gets ``found.txt``, ``slopes.txt`` and a folder for each place: what its drivers recorded,
+            ``chaos.jsonl``, ``watch.jsonl``, and a report of each table. Where anything is found also the
+            logs of the drivers and the tables on the disk.
         scratch: An empty folder for all else.
         places: Those of ``PLACES`` that have an act.
         say: Told of each step.
     """
     done = Soaked(minutes)
-    journal = Journal(folder)
-    watch = Watch(journal)
+    journals = {place: Journal(folder / place) for place in places}
+    watch = Watch()
     seconds = max(SHORTEST_SECONDS, (60 * minutes - OVERHEAD_SECONDS) / len(places))
     with contextlib.ExitStack() as ended:
         server = ended.enter_context(running("s3", own=True))
-        proxy = ended.enter_context(Proxy(server, seed))
+        proxy = ended.enter_context(Spoiler(server.endpoint, seed, scratch))
         jar = lock_client(scratch)
         crew = Crew(
             scratch,
             conf=s3a_conf(server, proxy.url, jar),
             variables=s3a_environment(server, proxy.url),
-            journal=journal,
+            journal=journals[places[0]],
         )
         ended.callback(crew.abandon)
         crew.prepare(len(ROLES))
@@ -124,7 +125,7 @@ def soak(
         disk = scratch / "disk" if is_small else None
         if disk is None:
             say("only root can mount a disk to be filled, so none is")
-        for place in places:
+        for place, crew.journal in journals.items():
             act = Act(
                 on_disk(scratch / "disk")
                 if place == "file"
@@ -132,7 +133,7 @@ def soak(
                 scratch,
                 spark,
                 crew,
-                journal=journal,
+                journal=crew.journal,
                 watch=watch,
                 seed=seed,
                 disk=disk if place == "file" else None,
@@ -151,6 +152,7 @@ def soak(
         done.kills = crew.kills
         done.faults += crew.disturbances + proxy.faults
     done.leaks = crew.leaks + leaks(watch.samples)
+    (folder / "slopes.txt").write_text("".join(f"{slope}\n" for slope in slopes(watch.samples)))
     (folder / "found.txt").write_text("".join(f"{found}\n" for found in (*done.differences, *done.leaks)))
     if not done.ok:
         for log in scratch.glob("*.log"):

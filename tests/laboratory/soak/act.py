@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.spark import load_spec, read, run, run_services, timeline, validate
 from asynclock.spark.faults import is_passing, sentence
+from asynclock.spark.page.page import page
+from asynclock.spark.page.story import run_story
+from asynclock.spark.page.text import summary
 from asynclock.spark.reader.snapshot import shown
 from tests.laboratory.restarts.compare import as_texts, rows_of_view, unequal
 from tests.laboratory.soak.checks import committed_once, lost, tokens_fall
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
     from asynclock.spark import Spec
     from tests.laboratory.soak.crew import Crew
     from tests.laboratory.soak.journal import Journal
-    from tests.laboratory.soak.places import Place, Proxy
+    from tests.laboratory.soak.places import Place
+    from tests.laboratory.soak.spoiler import Spoiler
     from tests.laboratory.soak.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -96,7 +100,7 @@ class Act:
         journal: Journal,
         watch: Watch,
         seed: int,
-        proxy: Proxy | None = None,
+        proxy: Spoiler | None = None,
         disk: Path | None = None,
         spared: int = 0,
     ) -> None:
@@ -109,6 +113,7 @@ class Act:
         self._disk = disk
         self._spared = spared
         self._certain = 0
+        self._sampled = 0.0
         self._random = random.Random(f"{place.name} of {seed}")
         self._orders = Orders(place, folder, seed)
         self._visits = Visits(place, folder, seed)
@@ -142,7 +147,6 @@ class Act:
             for event in (self._over, *(helper.stop for helper in self._helpers)):
                 ended.callback(event.set)
             self._disturb(seconds)
-            self._await(self._jobs.did_each.is_set, _JOB_SECONDS)
             self._jobs.stop.set()
             self._jobs.join()
             self._paused.set()
@@ -171,14 +175,16 @@ class Act:
 
     def _disturb(self, seconds: float) -> None:
         began = time.monotonic()
-        deeds = deque(self._deeds(int(seconds / _BEAT_SECONDS)))
-        sampled, next_deed = 0.0, _BEAT_SECONDS
+        deeds = deque(self._deeds(int((seconds + _JOB_SECONDS) / _BEAT_SECONDS)))
+        next_deed = _BEAT_SECONDS
         many = len(deeds)
-        while (elapsed := time.monotonic() - began) < seconds or many - len(deeds) < self._certain:
-            self._crew.tend()
-            if elapsed - sampled >= _SAMPLE_SECONDS:
-                sampled = elapsed
-                self._watch.sample(self._crew, self._tables)
+
+        def is_over(elapsed: float) -> bool:
+            jobs = self._jobs.did_each.is_set() or elapsed >= seconds + _JOB_SECONDS
+            return elapsed >= seconds and many - len(deeds) >= self._certain and jobs
+
+        while not is_over(elapsed := time.monotonic() - began):
+            self._tend()
             if deeds and elapsed >= next_deed:
                 era = int(elapsed / _ERA_SECONDS)
                 deeds.popleft()(ROLES[(self._spared + era) % len(ROLES)])
@@ -258,11 +264,18 @@ class Act:
         """Tend the drivers until the condition holds; return False if it does not in time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            self._crew.tend()
+            self._tend()
             if condition():
                 return True
             time.sleep(_TICK_SECONDS)
         return False
+
+    def _tend(self) -> None:
+        """Tend the drivers, and take a sample if it is time."""
+        self._crew.tend()
+        if time.monotonic() - self._sampled >= _SAMPLE_SECONDS:
+            self._sampled = time.monotonic()
+            self._watch.sample(self._crew, self._tables)
 
     def _rest(self) -> None:
         """Take a sample while nobody works."""
@@ -283,6 +296,7 @@ class Act:
         self._attempt(self._orders.name, self._judge_orders)
         for table in self._tables.values():
             self._attempt(table.name, partial(self._validate, table))
+            self._attempt(table.name, partial(self._draw, table))
         self.result.numbers |= {
             "polls": sum(one.polls for one in self._onlookers),
             "deletes": self._jobs.deletes,
@@ -317,7 +331,8 @@ class Act:
             for one in instants
             if one.stream in streams and one.token is not None
         )
-        judged += lost(onlooker.instants, (one.requested for one in instants))
+        told = {one.instant for one in run_story(table.spec, self._journal.folder).commits if one.instant}
+        judged += lost(onlooker.instants | told, (one.requested for one in instants))
         active = sum(not one.archived for one in instants)
         if active > TIMELINE_AT_MOST:
             judged.append(f"{active} instants are active, more than {TIMELINE_AT_MOST}")
@@ -351,6 +366,13 @@ class Act:
         always = path.with_name(f"always-{path.name}")
         always.write_text(path.read_text().replace("every_commits = 6", "every_commits = 1"))
         run_services(load_spec(always), once=True, spark=self._spark)
+
+    def _draw(self, table: Table) -> None:
+        """Draw what the drivers have recorded, as ``asynclock pipeline report`` does."""
+        story = run_story(table.spec, self._journal.folder)
+        name = table.name.partition(" ")[0]
+        (self._journal.folder / f"{name}.html").write_text(page(story), encoding="utf-8")
+        (self._journal.folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in summary(story)))
 
     def _validate(self, table: Table) -> None:
         if table is self._orders and self._jobs.statements:

@@ -69,9 +69,10 @@ class Crew:
         folder: Of their logs and temporary files.
         conf: Settings of their sessions.
         variables: Of their environment.
-        journal: Told of each deed.
+        journal: Told of each deed; the drivers record their runs in its folder.
 
     Attributes:
+        journal: Another one may take its place.
         kills: How many were killed.
         disturbances: How many were stopped, or set a wrong clock.
         differences: What no fault excuses.
@@ -90,7 +91,7 @@ class Crew:
         self._folder = folder
         self._conf = conf
         self._variables = variables
-        self._journal = journal
+        self.journal = journal
         self._numbers = count(1)
         self._warm: deque[WarmDriver] = deque()
         self._roles: dict[str, Role] = {}
@@ -108,7 +109,13 @@ class Crew:
         """Give a role to a driver."""
         self.prepare(1)
         driver = self._warm.popleft()
-        driver.go(role.table.driven, role.streams, services=role.services, clock=clock)
+        driver.go(
+            role.table.driven,
+            role.streams,
+            services=role.services,
+            clock=clock,
+            run_dir=self.journal.folder,
+        )
         self._roles[name] = role
         self.members[name] = Member(driver)
 
@@ -123,7 +130,7 @@ class Crew:
         if driver.code is None:
             driver.kill()
             self.kills += 1
-            self._journal.chaos("kill", process=name, pid=driver.group)
+            self.journal.chaos("kill", process=name, pid=driver.group)
         self._restart(name, driver)
 
     def stop_for(self, name: str, seconds: float) -> None:
@@ -135,7 +142,7 @@ class Crew:
             self.disturbances += 1
             member.excuse()  # its leases run out, and then it ends
             detail = f"for {seconds:.1f} s"
-            self._journal.chaos("stop", process=name, pid=member.driver.group, detail=detail)
+            self.journal.chaos("stop", process=name, pid=member.driver.group, detail=detail)
 
     def set_clock(self, name: str, seconds: float) -> None:
         """Replace a driver by one whose wall clock is wrong."""
@@ -143,11 +150,11 @@ class Crew:
         driver.abandon()
         self.kills += 1
         self.disturbances += 1
-        self._journal.chaos("kill", process=name, pid=driver.group)
+        self.journal.chaos("kill", process=name, pid=driver.group)
         self._restart(name, driver, clock=seconds)
         self.members[name].excuse()
         pid = self.members[name].driver.group
-        self._journal.chaos("clock", process=name, pid=pid, detail=f"{seconds:+.0f} s")
+        self.journal.chaos("clock", process=name, pid=pid, detail=f"{seconds:+.0f} s")
 
     def tend(self) -> None:
         """Let stopped drivers go on whose time has come, and replace those that have ended."""
@@ -202,13 +209,13 @@ class Crew:
         self.prepare(1)
         driver = self.members[name].driver
         told = detail or f"in the place of {before.group}"
-        self._journal.chaos("restart", process=name, pid=driver.group, detail=told)
+        self.journal.chaos("restart", process=name, pid=driver.group, detail=told)
 
     def _go_on(self, name: str, member: Member) -> None:
         os.killpg(member.driver.group, signal.SIGCONT)
         member.stopped_until = None
         member.excuse()
-        self._journal.chaos("cont", process=name, pid=member.driver.group)
+        self.journal.chaos("cont", process=name, pid=member.driver.group)
 
     def _look_for_leavings(self, name: str, driver: WarmDriver) -> None:
         """Find what a driver that has ended in order has left among the temporary files."""

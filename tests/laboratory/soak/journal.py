@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
@@ -17,14 +18,16 @@ class Journal:
     """Writes ``chaos.jsonl`` and ``watch.jsonl``, one object a line, with the time of each in UTC.
 
     Args:
-        folder: Where; it is made.
+        folder: Where; it is made anew, and the drivers record their runs there, too.
+
+    Attributes:
+        folder: As given.
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._files = {kind: folder / f"{kind}.jsonl" for kind in ("chaos", "watch")}
-        for path in self._files.values():
-            path.write_text("")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self.folder = folder.resolve()  # the drivers run elsewhere
         self._mutex = threading.Lock()
 
     def chaos(self, what: What, *, process: str = "", pid: int | None = None, detail: str = "") -> None:
@@ -45,5 +48,5 @@ class Journal:
     def _write(self, kind: str, **facts: object) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json.dumps({"time": now, "kind": kind, **facts})
-        with self._mutex, self._files[kind].open("a") as file:
+        with self._mutex, (self.folder / f"{kind}.jsonl").open("a") as file:
             print(line, file=file)

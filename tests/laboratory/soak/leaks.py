@@ -8,7 +8,8 @@ in step with the work; a pool that fills does not.
 
 In a run of hours slopes decide as well: of the smallest value in each minute, which is a state of rest
 without a pause of the run, by least squares and with Student's interval. A leak is a slope whose whole
-interval lies above the bound, after the warm-up. The memory of a process is judged in this way alone.
+interval lies above the bound, after the warm-up. The memory of a process is judged in this way alone. The
+slopes of a shorter life are shown and not judged.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ FEWEST: Final = 6
 WARM_UP_SECONDS: Final = 600.0
 WINDOW_SECONDS: Final = 60.0
 FEWEST_WINDOWS: Final = 20
+SHORT_WINDOW_SECONDS: Final = 15.0
+_FEWEST_POINTS: Final = 5
 BOUNDS: Final[Mapping[str, float]] = {
     "threads": 30.0,
     "descriptors": 30.0,
@@ -83,6 +86,29 @@ class Trend:
     high: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Slope:
+    """How much a measure rises in an hour.
+
+    Attributes:
+        who: The process or the table.
+        name: The measure.
+        an_hour: What an hour adds to it.
+        judged: Whether the life was long enough to tell a leak from a warm-up.
+    """
+
+    who: str
+    name: str
+    an_hour: Trend
+    judged: bool
+
+    def __str__(self) -> str:
+        found = self.an_hour
+        return (
+            f"{self.who}: {self.name} rise by {found.slope:.4g} an hour ({found.low:.4g} to {found.high:.4g})"
+        )
+
+
 def trend(points: Sequence[tuple[float, float]]) -> Trend:
     """Return the slope through at least three points, and its confidence."""
     xs, ys = zip(*points, strict=True)
@@ -96,14 +122,26 @@ def trend(points: Sequence[tuple[float, float]]) -> Trend:
 
 def leaks(samples: Iterable[Sample]) -> list[str]:
     """Return a sentence for each measure of each process and table that grows without an end."""
-    by_who: dict[str, list[Sample]] = defaultdict(list)
-    for sample in samples:
-        by_who[sample.who].append(sample)
-    return [
-        sentence
-        for who, taken in sorted(by_who.items())
-        for sentence in (*_kept_at_rest(who, taken), *_rising(who, taken))
+    taken = list(samples)
+    kept = [sentence for who, own in _by_who(taken) for sentence in _kept_at_rest(who, own)]
+    rising = [
+        f"{slope}, more than {BOUNDS[slope.name]:.4g}"
+        for slope in slopes(taken)
+        if slope.judged and slope.an_hour.low > BOUNDS[slope.name]
     ]
+    return [*kept, *rising]
+
+
+def slopes(samples: Iterable[Sample]) -> list[Slope]:
+    """Return the slope of each measure of each process and table that lived long enough to have one."""
+    return [slope for who, own in _by_who(samples) for slope in _slopes(who, own)]
+
+
+def _by_who(samples: Iterable[Sample]) -> list[tuple[str, list[Sample]]]:
+    found: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        found[sample.who].append(sample)
+    return sorted(found.items())
 
 
 def _kept_at_rest(who: str, samples: Sequence[Sample]) -> Iterable[str]:
@@ -120,20 +158,20 @@ def _kept_at_rest(who: str, samples: Sequence[Sample]) -> Iterable[str]:
             yield f"{who}: {name} at rest rise with every rest, {counts}, over {work} commits"
 
 
-def _rising(who: str, samples: Sequence[Sample]) -> Iterable[str]:
-    begin = min(sample.seconds for sample in samples) + WARM_UP_SECONDS
-    names = {name for sample in samples for name in sample.counts} & BOUNDS.keys()
-    for name in sorted(names):
+def _slopes(who: str, samples: Sequence[Sample]) -> Iterable[Slope]:
+    first, last = samples[0].seconds, samples[-1].seconds
+    judged = last - first >= WARM_UP_SECONDS + FEWEST_WINDOWS * WINDOW_SECONDS
+    begin, width = (
+        (first + WARM_UP_SECONDS, WINDOW_SECONDS)
+        if judged
+        else (first + (last - first) / 3, SHORT_WINDOW_SECONDS)
+    )
+    for name in BOUNDS:
         smallest: dict[int, float] = {}
         for sample in samples:
             if sample.seconds >= begin and name in sample.counts:
-                window = int(sample.seconds // WINDOW_SECONDS)
+                window = int(sample.seconds // width)
                 smallest[window] = min(sample.counts[name], smallest.get(window, math.inf))
-        if len(smallest) < FEWEST_WINDOWS:
-            continue
-        found = trend([(window * WINDOW_SECONDS / 3600, value) for window, value in smallest.items()])
-        if found.low > BOUNDS[name]:
-            yield (
-                f"{who}: {name} rise by {found.slope:.4g} an hour ({found.low:.4g} to {found.high:.4g}), "
-                f"more than {BOUNDS[name]:.4g}"
-            )
+        if len(smallest) >= _FEWEST_POINTS:
+            points = [(window * width / 3600, value) for window, value in smallest.items()]
+            yield Slope(who=who, name=name, an_hour=trend(points), judged=judged)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
 import subprocess
-import threading
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from pyarrow import fs
 
-from asynclock.testing.proxy import TapProxy, Wire
 from tests.hudi.harness import compile_harness, lock_client_jar, s3a_jars
 from tests.laboratory.servers import BUCKET
 
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 
 DISK_BYTES: Final = 512 << 20
 _CHUNK: Final = bytes(1 << 20)
-_JOURNAL_KEPT: Final = 500
 _LOCKS: Final = """\
 endpoint_url = "{endpoint}"
 region = "{region}"
@@ -33,7 +29,6 @@ allow_http = true
 access_key_id = {{ env = "AWS_ACCESS_KEY_ID" }}
 secret_access_key = {{ env = "AWS_SECRET_ACCESS_KEY" }}
 """
-_SLOW_DOWN: Final = b'<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>soak</Message></Error>'
 
 
 class Place:
@@ -115,81 +110,6 @@ def fill(ballast: Path) -> None:
                     if error.errno != errno.ENOSPC:
                         raise
                     break
-
-
-class Proxy:
-    """A ``TapProxy`` on a loop in a thread of its own.
-
-    Args:
-        server: The server behind it.
-        seed: Of its choices.
-    """
-
-    def __init__(self, server: Server, seed: int) -> None:
-        # Hadoop's client waits three seconds for this answer before each write.
-        self._proxy = TapProxy(server.endpoint, seed=seed, continues=True)
-        self._loop = asyncio.new_event_loop()
-        self._faults = 0
-        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._call(self._proxy.__aenter__())
-        self._loop.call_soon_threadsafe(self._forget)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._call(self._proxy.__aexit__(None, None, None))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    @property
-    def url(self) -> str:
-        """Its address."""
-        return self._proxy.url
-
-    @property
-    def faults(self) -> int:
-        """How many requests it has spoiled."""
-        return self._faults + self._proxy.faults()
-
-    def spoil(self, what: str, times: int, *, seconds: float, status: int) -> str:
-        """Spoil the next requests, and say how.
-
-        Args:
-            what: ``cut``, ``delay`` or ``throttle``.
-            times: How many.
-            seconds: How long a delay is.
-            status: Of the answer that throttles.
-        """
-        if what == "delay":
-            said = f"the answers to {times} requests come {seconds:.1f} s late"
-            self._inject(Wire.DELAY, times=times, seconds=seconds)
-        elif what == "throttle":
-            said = f"{times} requests are answered with {status}"
-            headers = {"Content-Type": "application/xml"}
-            self._inject(Wire.ANSWER, times=times, status=status, headers=headers, body=_SLOW_DOWN)
-        else:
-            said = f"the answers to {times} requests are cut, half of them after they were applied"
-            for number in range(times):
-                fault = (Wire.CUT_AFTER, Wire.CUT_BEFORE, Wire.CUT_MIDDLE, Wire.CUT_BEFORE)[number % 4]
-                self._inject(fault, reset=number % 3 == 0)
-        return said
-
-    def _inject(self, fault: Wire, **options: Any) -> None:  # noqa: ANN401  as inject has them
-        self._loop.call_soon_threadsafe(lambda: self._proxy.inject(fault, **options))
-
-    def _forget(self) -> None:
-        """Keep the journal short: it has the bodies of all requests."""
-        if len(self._proxy.journal) > _JOURNAL_KEPT:
-            del self._proxy._plans[:-_JOURNAL_KEPT]
-            self._faults += self._proxy.faults()
-            self._proxy.journal.clear()
-        self._loop.call_later(1.0, self._forget)
-
-    def _call(self, work: Any) -> None:  # noqa: ANN401  any coroutine
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
 
 def on_server(server: Server, prefix: str, endpoint: str) -> Place:

@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import psutil
+
 from tests.laboratory.soak.leaks import Sample
 
 if TYPE_CHECKING:
@@ -34,6 +36,12 @@ def of_group(group: int) -> dict[str, float]:
         except OSError:  # it has ended
             continue
     return dict(found)
+
+
+def of_this() -> dict[str, float]:
+    """Return the same of this process and its JVM, but not of the servers that it has started."""
+    java = [child.pid for child in psutil.Process().children() if child.name() == "java"]
+    return dict(sum((_of_process(_PROC / str(pid)) for pid in (os.getpid(), *java)), Counter()))
 
 
 def _of_process(folder: Path) -> Counter[str]:
@@ -71,16 +79,12 @@ def of_table(table: Table) -> dict[str, float]:
 class Watch:
     """Takes samples of the drivers, of this process and of the tables.
 
-    Args:
-        journal: Gets each sample.
-
     Attributes:
         samples: All samples.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self) -> None:
         self.samples: list[Sample] = []
-        self._journal = journal
         self._began = time.monotonic()
         self._rests = 0
 
@@ -91,15 +95,16 @@ class Watch:
         for name, member in tuple(crew.members.items()):
             if member.stopped_until is None:
                 group = member.driver.group
-                self._note(f"{name}-{group}", of_group(group), rest=rest, work=work)
-        own = os.getpid()
-        self._note(f"soak-{own}", dict(_of_process(_PROC / str(own))), rest=rest, work=work)
+                self._note(crew.journal, f"{name}-{group}", of_group(group), rest=rest, work=work)
+        # Of one place: on another one it has other pools.
+        [place] = {table.place.name for table in tables.values()}
+        self._note(crew.journal, f"onlooker on {place}", of_this(), rest=rest, work=work)
         if rest:
             for name, table in tables.items():
-                self._note(name, of_table(table), rest=rest, work=work)
+                self._note(crew.journal, name, of_table(table), rest=rest, work=work)
 
-    def _note(self, who: str, counts: dict[str, float], *, rest: bool, work: int) -> None:
+    def _note(self, journal: Journal, who: str, counts: dict[str, float], *, rest: bool, work: int) -> None:
         number = self._rests if rest else None
         seconds = time.monotonic() - self._began
         self.samples.append(Sample(who=who, seconds=seconds, counts=counts, rest=number, work=work))
-        self._journal.watch(who, counts, rest=number, work=work)
+        journal.watch(who, counts, rest=number, work=work)
