@@ -87,9 +87,11 @@ class Providers(Jvm):
         answer = self.ask("new", name, str(skew_ms), *self.properties(base, **options))
         assert answer == "ok", answer
 
-    def store_provider(self, name: str, base: str) -> None:
-        """Make one of asynclock's, which adds to Hudi's."""
-        answer = self.ask("newStore", name, *self.properties(base))
+    def store_provider(self, name: str, base: str, *, validity: int = 10) -> None:
+        """Make one of asynclock's, which adds to Hudi's; its times are in Hadoop's configuration."""
+        properties = {"hoodie.base.path": base, **self.options}
+        given = [f"{key}={value}" for key, value in properties.items()]
+        answer = self.ask("newStore", name, str(validity), *given)
         assert answer == "ok", answer
 
     def use(self, base: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,3 +54,16 @@ def test_a_wait_in_vain_ends_and_counts(both: Providers, table: Table) -> None:
     assert waited >= 300e6
     assert both.ask("tryLock ours") == "false"
     both.ask("unlock hudis")
+
+
+def test_its_validity_is_taken_from_hadoops_configuration(jvm: Providers, table: Table) -> None:
+    """As text, which is all that Spark has; Hudi's own client of S3 would not start with it."""
+    jvm.store_provider("ours", table.base, validity=77)
+
+    before = time.time()
+    assert jvm.ask("tryLock ours") == "true"
+    after = time.time()
+    _, until, _ = jvm.ask("getLock ours").split(" ")
+    jvm.ask("unlock ours")
+
+    assert before + 76.9 < int(until) / 1e3 < after + 77.1

@@ -21,12 +21,14 @@ def states() -> States:
     return stream
 
 
-def rests(*counts: int, work: int = 20) -> list[Sample]:
-    """A process at rest again and again, with so many descriptors."""
-    return [
-        Sample(who="writer-7", seconds=10.0 * n, counts={"descriptors": count}, rest=n, work=work * n)
+def rests(*counts: int, work: int = 20, after: float = 150.0) -> list[Sample]:
+    """A process that is at rest every ten seconds, from so many seconds on, with so many descriptors."""
+    begin = Sample(who="writer-7", seconds=0.0, counts={})
+    at_rest = [
+        Sample(who="writer-7", seconds=after + 10 * n, counts={"descriptors": count}, rest=n, work=work * n)
         for n, count in enumerate(counts)
     ]
+    return [begin, *at_rest]
 
 
 def an_hour(name: str, rise: float, *, noise: float = 0.0) -> list[Sample]:
@@ -126,6 +128,7 @@ def test_a_pool_that_fills_is_no_leak() -> None:
     assert leaks(rests(300, 330, 330, 330)) == []
     assert leaks(rests(300, 302, 303, 305)) == []
     assert leaks(rests(300, 320)) == []
+    assert leaks(rests(60, 150, 250, 270, after=10.0)) == []
 
 
 def test_growth_over_hours_is_found_by_its_slope() -> None:

@@ -67,8 +67,11 @@ public class Harness {
         PROVIDERS.put(name, provider(Long.parseLong(words[2]), words, 3));
         return "ok";
       case "newStore":
+        Configuration hadoop = new Configuration(false);
+        hadoop.set("hoodie.write.lock.storage.validity.timeout.secs", words[2]);
+        hadoop.set("hoodie.write.lock.storage.renew.interval.secs", "1");
         PROVIDERS.put(name, new StoreLockProvider(
-            new LockConfiguration(properties(words, 2)), new HadoopStorageConfiguration(new Configuration(false))));
+            new LockConfiguration(properties(words, 3)), new HadoopStorageConfiguration(hadoop)));
         return "ok";
       case "use":
         return Arrays.toString(StoreLockProvider.use(name));

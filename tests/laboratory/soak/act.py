@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ROLES: Final = ("writer", "shipper", "services", "visits")
-_BEAT_SECONDS: Final = 6.0
+_BEAT_SECONDS: Final = {"file": 6.0, "s3a": 12.0}
+"""A first batch in a store takes so long that drivers would be killed before they have written anything."""
 _LEAST_SECONDS: Final = 2.0
 _TICK_SECONDS: Final = 0.2
 _SAMPLE_SECONDS: Final = 5.0
@@ -112,6 +113,7 @@ class Act:
         self._proxy = proxy
         self._disk = disk
         self._spared = spared
+        self._beat = _BEAT_SECONDS[place.name]
         self._certain = 0
         self._sampled = 0.0
         self._random = random.Random(f"{place.name} of {seed}")
@@ -175,8 +177,8 @@ class Act:
 
     def _disturb(self, seconds: float) -> None:
         began = time.monotonic()
-        deeds = deque(self._deeds(int((seconds + _JOB_SECONDS) / _BEAT_SECONDS)))
-        next_deed = _BEAT_SECONDS
+        deeds = deque(self._deeds(int((seconds + _JOB_SECONDS) / self._beat)))
+        next_deed = self._beat
         many = len(deeds)
 
         def is_over(elapsed: float) -> bool:
@@ -189,7 +191,7 @@ class Act:
                 era = int(elapsed / _ERA_SECONDS)
                 deeds.popleft()(ROLES[(self._spared + era) % len(ROLES)])
                 # A deed may take longer than a beat.
-                next_deed = max(next_deed + _BEAT_SECONDS, time.monotonic() - began + _LEAST_SECONDS)
+                next_deed = max(next_deed + self._beat, time.monotonic() - began + _LEAST_SECONDS)
             time.sleep(_TICK_SECONDS)
         self._crew.rest()
 

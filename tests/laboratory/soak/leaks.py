@@ -4,7 +4,7 @@ In a run of minutes a process warms up for most of its life: classes are loaded,
 its limit. A slope over such samples says nothing. So threads, descriptors and sockets are counted at states
 of rest, when all that was delivered is committed and nothing more comes: what is there then and was not
 there at the rest before is kept by somebody. What leaks by a piece of work rises from each rest to the next,
-in step with the work; a pool that fills does not.
+in step with the work; a pool that fills does not, and the first two minutes of a process are not judged.
 
 In a run of hours slopes decide as well: of the smallest value in each minute, which is a state of rest
 without a pause of the run, by least squares and with Student's interval. A leak is a slope whose whole
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 COUNTS: Final = ("threads", "descriptors", "sockets", "lock_objects", "temporary")
 RESTS: Final = 3
 """Fewest states of rest that are judged."""
+YOUNG_SECONDS: Final = 120.0
+"""So long the pools of a process fill."""
 LEAK_AT_REST: Final = 0.25
 """Things kept for each commit of the table, above which a process leaks."""
 FEWEST: Final = 6
@@ -145,7 +147,8 @@ def _by_who(samples: Iterable[Sample]) -> list[tuple[str, list[Sample]]]:
 
 
 def _kept_at_rest(who: str, samples: Sequence[Sample]) -> Iterable[str]:
-    rests = [sample for sample in samples if sample.rest is not None]
+    old = samples[0].seconds + YOUNG_SECONDS
+    rests = [sample for sample in samples if sample.rest is not None and sample.seconds >= old]
     if len(rests) < RESTS:
         return
     work = rests[-1].work - rests[0].work

@@ -143,11 +143,14 @@ def s3a_conf(server: Server, endpoint: str, lock_client: str) -> dict[str, str]:
         "access.key": options["access_key_id"],
         "secret.key": options["secret_access_key"],
     }
+    # By default the commit lock of a killed writer is free after five minutes, longer than most soaks take.
+    times = {"validity.timeout.secs": "20", "renew.interval.secs": "2"}
     return {
         "spark.jars": lock_client,
         "spark.driver.extraClassPath": path,
         "spark.executor.extraClassPath": path,
         **{f"spark.hadoop.fs.s3a.{name}": value for name, value in hadoop.items()},
+        **{f"spark.hadoop.hoodie.write.lock.storage.{name}": value for name, value in times.items()},
     }
 
 

@@ -1,13 +1,17 @@
 package io.asynclock.hudi;
 
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import org.apache.hudi.client.transaction.lock.StorageBasedLockProvider;
 import org.apache.hudi.client.transaction.lock.metrics.HoodieLockMetrics;
+import org.apache.hudi.common.config.ConfigProperty;
 import org.apache.hudi.common.config.HoodieCommonConfig;
 import org.apache.hudi.common.config.LockConfiguration;
+import org.apache.hudi.common.config.TypedProperties;
+import org.apache.hudi.config.StorageBasedLockConfig;
 import org.apache.hudi.exception.HoodieLockException;
 import org.apache.hudi.storage.StorageConfiguration;
 import org.apache.hudi.storage.StoragePath;
@@ -18,6 +22,10 @@ import org.apache.hudi.storage.StoragePath;
  * <p>It is Hudi's {@code StorageBasedLockProvider} with the same lock object: writers with either of the two
  * exclude each other. Hudi's sleeps for a second after each look at a lock that is taken, which is longer
  * than most commits hold it.
+ *
+ * <p>The lock of a writer that was killed in a commit is free when its validity has passed, 300 s by default.
+ * {@code hoodie.write.lock.storage.validity.timeout.secs} and {@code renew.interval.secs} may also be set in
+ * Hadoop's configuration. Hudi's client of S3 takes them as numbers only, and Spark has texts.
  */
 public final class StoreLockProvider extends StorageBasedLockProvider {
 
@@ -30,14 +38,14 @@ public final class StoreLockProvider extends StorageBasedLockProvider {
 
   /** As Hudi's. */
   public StoreLockProvider(LockConfiguration configuration, StorageConfiguration<?> storage) {
-    super(configuration, storage);
+    super(withTimes(configuration, storage), storage);
     use = useOf(configuration);
   }
 
   /** As Hudi's. */
   public StoreLockProvider(
       LockConfiguration configuration, StorageConfiguration<?> storage, HoodieLockMetrics metrics) {
-    super(configuration, storage, metrics);
+    super(withTimes(configuration, storage), storage, metrics);
     use = useOf(configuration);
   }
 
@@ -60,6 +68,20 @@ public final class StoreLockProvider extends StorageBasedLockProvider {
    */
   public static long[] takeOwnUse(String base) {
     return useOf(base).takeOwn();
+  }
+
+  private static LockConfiguration withTimes(
+      LockConfiguration configuration, StorageConfiguration<?> storage) {
+    TypedProperties properties = TypedProperties.copy(configuration.getConfig());
+    for (ConfigProperty<Long> time : List.of(
+        StorageBasedLockConfig.VALIDITY_TIMEOUT_SECONDS, StorageBasedLockConfig.RENEW_INTERVAL_SECS)) {
+      Object given = properties.get(time.key());
+      String text = given == null ? storage.getString(time.key(), "") : given.toString();
+      if (!text.isBlank()) {
+        properties.put(time.key(), Long.valueOf(text.trim()));
+      }
+    }
+    return new LockConfiguration(properties);
   }
 
   private static LockUse useOf(LockConfiguration configuration) {
