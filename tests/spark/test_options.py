@@ -9,7 +9,7 @@ import pytest
 
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
-from asynclock.hudi.options import STORAGE_LOCK_PROVIDER
+from asynclock.hudi.options import STORE_LOCK_PROVIDER
 from asynclock.spark.hudi.options import (
     FILE_LOCK_PROVIDER,
     LAYERS,
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     [
         ("file:///data/t", FILE_LOCK_PROVIDER),
         ("/data/t", FILE_LOCK_PROVIDER),
-        ("s3a://bucket/t", STORAGE_LOCK_PROVIDER),
-        ("gs://bucket/t", STORAGE_LOCK_PROVIDER),
-        ("abfss://container@account/t", STORAGE_LOCK_PROVIDER),
+        ("s3a://bucket/t", STORE_LOCK_PROVIDER),
+        ("gs://bucket/t", STORE_LOCK_PROVIDER),
+        ("abfss://container@account/t", STORE_LOCK_PROVIDER),
     ],
 )
 def test_the_place_of_the_table_chooses_the_lock(base_path: str, provider: str) -> None:
