@@ -93,7 +93,9 @@ def test_a_doubled_a_missing_and_a_surplus_batch_are_found() -> None:
         "batch 1 of orders is committed 2 times"
     ]
     assert committed_once([("orders", 0)], {"orders": 2}) == ["batch 1 of orders is not committed"]
-    assert committed_once([("orders", 0), ("orders", 1)], {"orders": 1}) == ["batch 1 of orders is no file"]
+    assert committed_once([("orders", 0), ("orders", 1)], {"orders": 1}) == [
+        "batch 1 of orders is in no checkpoint"
+    ]
 
 
 def test_a_token_that_does_not_rise_is_found() -> None:

@@ -326,7 +326,7 @@ class Act:
         batches = [(str(one.stream), one.batch) for one in instants if one.stream in streams]
         judged = committed_once(
             [(stream, batch) for stream, batch in batches if batch is not None],
-            {name: states.files for name, states in streams.items()},
+            {name: table.batches(name) for name in streams},
         )
         judged += tokens_fall(
             (str(one.stream), one.token)

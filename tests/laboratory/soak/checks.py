@@ -97,14 +97,14 @@ def doubled(keys: Iterable[Hashable]) -> list[str]:
     return [f"{key} has {number} rows" for key, number in Counter(keys).items() if number > 1]
 
 
-def committed_once(batches: Iterable[tuple[str, int]], delivered: Mapping[str, int]) -> list[str]:
-    """Judge the batches on the timeline: each file is one, and none is there twice, missing or too many."""
+def committed_once(batches: Iterable[tuple[str, int]], ended: Mapping[str, int]) -> list[str]:
+    """Judge the batches on the timeline: each that a checkpoint has is there once, and no other."""
     times = Counter(batches)
-    expected = {(stream, number) for stream, files in delivered.items() for number in range(files)}
+    expected = {(stream, number) for stream, count in ended.items() for number in range(count)}
     return [
         *(f"batch {batch[1]} of {batch[0]} is committed {n} times" for batch, n in times.items() if n > 1),
         *(f"batch {batch[1]} of {batch[0]} is not committed" for batch in sorted(expected - times.keys())),
-        *(f"batch {batch[1]} of {batch[0]} is no file" for batch in sorted(times.keys() - expected)),
+        *(f"batch {batch[1]} of {batch[0]} is in no checkpoint" for batch in sorted(times.keys() - expected)),
     ]
 
 

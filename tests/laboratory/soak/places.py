@@ -74,6 +74,12 @@ class Place:
             file.write(body)
         self._files.move(hidden, target)
 
+    def get(self, url: str) -> bytes:
+        """Return the content of a file."""
+        with self._files.open_input_stream(f"{self._root}{url.removeprefix(self.url)}") as file:
+            body: bytes = file.read()
+        return body
+
     def make(self, path: str) -> None:
         """Make a folder below the folder, where there are any."""
         if self.name == "file":

@@ -6,6 +6,7 @@ events and equal ordering values. The plain table has visits: whole rows, which 
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from typing import TYPE_CHECKING, Final
@@ -111,11 +112,24 @@ class Table:
     def _hold(self, stream: str, name: str, body: bytes) -> None:
         self._held.append((f"in/{stream}/{name}", body))
 
-    def committed(self, stream: str) -> int:
+    def batches(self, stream: str) -> int:
         """Return how many batches of a stream its checkpoint has ended."""
         folder = f"{self.spec.stream(stream).checkpoint}/commits"
         numbers = [int(name) for name in self.place.files(folder) if name.isdigit()]
         return max(numbers, default=-1) + 1
+
+    def committed(self, stream: str) -> int:
+        """Return how many files of a stream are in these batches.
+
+        Spark lists the file of a batch before it plans the batch. After a kill in between the batch takes the
+        next file as well.
+        """
+        batches = self.batches(stream)
+        if not batches:
+            return 0
+        offsets = self.place.get(f"{self.spec.stream(stream).checkpoint}/offsets/{batches - 1}")
+        newest: int = json.loads(offsets.splitlines()[-1])["logOffset"]
+        return newest + 1
 
     def waiting(self) -> dict[str, int]:
         """Return how many delivered files of each stream are not committed."""
