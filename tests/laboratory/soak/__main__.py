@@ -111,7 +111,7 @@ def soak(
         jar = lock_client(scratch)
         crew = Crew(
             scratch,
-            conf=s3a_conf(server, proxy.url, jar),
+            conf=s3a_conf(proxy.url, jar),
             variables=s3a_environment(server, proxy.url),
             journal=journals[places[0]],
         )
@@ -119,7 +119,7 @@ def soak(
         crew.prepare(len(ROLES))
         os.environ.update(s3a_environment(server, server.endpoint))
         with jvm_output_to(lambda: (scratch / "spark.log").open("ab")):
-            spark = session("asynclock-soak", master="local[2]", conf=s3a_conf(server, server.endpoint, jar))
+            spark = session("asynclock-soak", master="local[2]", conf=s3a_conf(server.endpoint, jar))
         ended.callback(spark.stop)
         is_small = ended.enter_context(small_disk(scratch / "disk"))
         disk = scratch / "disk" if is_small else None
