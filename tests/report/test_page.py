@@ -14,7 +14,7 @@ from asynclock.spark.page.charts import charts
 from asynclock.spark.page.page import page
 from asynclock.spark.page.story import Story, run_story, timeline_story
 from tests.laboratory.browser import browser, logged
-from tests.report.recorded import HOSTILE, record, spec
+from tests.report.recorded import HOSTILE, Recorded, record, spec
 from tests.report.test_story import instant
 
 if TYPE_CHECKING:
@@ -175,6 +175,25 @@ def test_a_page_of_a_timeline_is_drawn_too(chrome: Chrome, tmp_path: Path) -> No
     assert int(run(chrome, "document.documentElement.dataset.drawn")) == 4
     assert logged(chrome) == []
     assert "From the timeline of the table" in run(chrome, "document.body.innerText")
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_a_run_of_many_processes_is_drawn_without_a_word_on_the_console(
+    chrome: Chrome, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    """Restarted again and again: more processes than a legend has room for; the table names them all."""
+    run_folder = record(tmp_path / "run")
+    for pid in range(1000, 1030):
+        Recorded(run_folder).start("writer", pid, 100.0)
+    story = run_story(spec(tmp_path), run_folder)
+    file = tmp_path / "report.html"
+    file.write_text(page(story))
+
+    look(chrome, file, size)
+
+    assert logged(chrome) == []
+    rows = run(chrome, "document.querySelectorAll('tr[data-process]').length")
+    assert rows == len(story.processes) > 30
 
 
 def test_the_page_names_no_other_place(file: Path) -> None:

@@ -17,6 +17,8 @@ Vega = dict[str, Any]
 MOST_POINTS: Final = 600
 """Points that are drawn of each line or stream; of more, the highest of each moment."""
 MOST_SPANS: Final = 3000
+_MOST_NAMED: Final = 12
+"""Colours that a legend explains; of more processes or streams, the tooltips and tables tell the names."""
 _BINS: Final = 48
 _SLOT: Final = 16
 _TO_THE_SECOND: Final = "utcyearmonthdatehoursminutesseconds"
@@ -79,6 +81,7 @@ def _leases(story: Story) -> Chart | None:
     ][:MOST_SPANS]  # fmt: skip
     slots = 1 + max(span.slot for span in drawn)
     names = [lane.lock for lane in story.lanes]
+    holders = [one.name for one in story.processes] or _names(bars, "process")
     lanes: Vega = {
         "y": {"field": "lock", "type": "nominal", "title": None, "scale": {"domain": names}},
         "yOffset": {"field": "slot", "type": "ordinal", "scale": {"domain": list(range(slots))}},
@@ -90,7 +93,7 @@ def _leases(story: Story) -> Chart | None:
         | {
             "x": _time("from", story),
             "x2": {"field": "to", "type": "temporal"},
-            "color": _color("process", [one.name for one in story.processes] or _names(bars, "process")),
+            "color": _color("process", holders),
             "opacity": {"condition": {"test": "datum.state === 'waited'", "value": 0.35}, "value": 1},
             "tooltip": _tooltip(
                 "lock", "process", "state", ("from", "from", "time"), ("to", "until", "time"), "seconds",
@@ -121,6 +124,8 @@ def _leases(story: Story) -> Chart | None:
     )
     if len(drawn) < len(story.spans):
         note += f" The {MOST_SPANS} longest of {len(story.spans)} are drawn."
+    if len(holders) > _MOST_NAMED:
+        note += " Colours repeat: point at a bar for the name of its process."
     layers = [held, *([points] if marks else []), *_chaos(story)]
     spec = {"layer": layers, "height": len(names) * (slots * _SLOT + 8)}
     return Chart(name="leases", title="Who held which lease", note=note, spec=_whole(spec))
@@ -299,7 +304,7 @@ def _clock(seconds: float) -> str:
 
 
 def _color(field: str, names: list[str], *, legend: bool = True) -> Vega:
-    shown: Vega | None = {"title": None, "orient": "top", "symbolLimit": 12} if legend else None
+    shown = {"title": None, "orient": "top"} if legend and len(names) <= _MOST_NAMED else None
     return {"field": field, "type": "nominal", "scale": {"domain": names}, "legend": shown}
 
 
