@@ -1,4 +1,4 @@
-"""Programs from the registries of Go, npm and Maven, found or installed into a cache."""
+"""Programs from the registries of Go, npm and Maven, found or installed into a cache; others of Debian."""
 
 from __future__ import annotations
 
@@ -81,6 +81,45 @@ def npm_version(binary: str) -> str:
             package = json.loads(about.read_text())
             return f"{package['name']}@{package['version']}"
     return f"{Path(binary).name} of an unknown version"
+
+
+def debian_program(name: str, *packages: str) -> str:
+    """Return the path of a program: on ``PATH``, or installed with Debian's packages.
+
+    Args:
+        name: Name of the program.
+        packages: What brings it; installed for the whole machine, which only root may.
+
+    Raises:
+        RuntimeError: It is missing and could not be installed.
+    """
+    if (path := shutil.which(name)) is None:
+        _install_debian(name, packages)
+        path = shutil.which(name)
+    if path is None:
+        message = f"{name} is missing after the installation of {' '.join(packages)}"
+        raise RuntimeError(message)
+    return path
+
+
+def _install_debian(name: str, packages: tuple[str, ...]) -> None:
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        message = f"{name} is missing; install it (Debian: apt-get install {' '.join(packages)})"
+        raise RuntimeError(message)
+    install = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    for command in (install, ["apt-get", "update"], install):
+        done = subprocess.run(
+            [*command, "-o", "DPkg::Lock::Timeout=600"],
+            env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+            capture_output=True,
+            text=True,
+            timeout=_INSTALL_WITHIN,
+            check=False,
+        )
+        if command is install and done.returncode == 0:
+            return
+    message = f"{' '.join(install)} failed: {done.stderr[-2000:]}"
+    raise RuntimeError(message)
 
 
 def maven_jars(coordinates: str) -> Path:
