@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import page
+from benchmarks import machine, page
 from benchmarks.measure import SCRATCH
 
 if TYPE_CHECKING:
@@ -58,6 +57,7 @@ def commit() -> str:
 def run(name: str) -> list[Line]:
     """Run one file, print its lines as they come, and keep them as JSON."""
     lines: list[Line] = []
+    began = time.monotonic()
     for line in import_module(f"benchmarks.bench_{name}").lines():
         print(f"  {line}", flush=True)
         lines.append(line)
@@ -66,11 +66,8 @@ def run(name: str) -> list[Line]:
         "question": question(name),
         "day": datetime.now(UTC).date().isoformat(),
         "commit": commit(),
-        "machine": {
-            "cpus": os.cpu_count(),
-            "system": f"{platform.system()} {platform.machine()}",
-            "python": sys.version.split()[0],
-        },
+        "seconds": round(time.monotonic() - began),
+        "machine": machine.describe(),
         "lines": [
             {
                 "name": line.name,
