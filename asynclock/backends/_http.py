@@ -339,9 +339,9 @@ class CloudBackend(ABC, Generic[C]):
     def note_cancelled(self, current: Exchange) -> None:
         """Log that a call was cancelled before its request was sent; once for each backend."""
         if not (current.sent or self._warned):
-            # Usually the SDK is still trying to fetch credentials, which may take longer than a request may.
+            # The SDK is still trying to fetch credentials, or all connections of the pool are in use.
             self._warned = True
-            _logger.warning("%s: no credentials came in time, nothing was sent", self.name)
+            _logger.warning("%s: no credentials or no connection in time, nothing was sent", self.name)
 
     def failure(self, operation: str, key: str, error: Exception, current: Exchange) -> BackendError:
         """Return the error of this package for an exception of the SDK, without the SDK's text."""
