@@ -7,6 +7,7 @@ Each has ``lines() -> Iterable[Line]``. Results go to ``benchmarks/results/NAME.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import subprocess
 import sys
@@ -57,6 +58,8 @@ def commit() -> str:
 def run(name: str) -> list[Line]:
     """Run one file, print its lines as they come, and keep them as JSON."""
     lines: list[Line] = []
+    gc.collect()
+    gc.freeze()  # a collection during this benchmark does not go through what those before have left
     began = time.monotonic()
     for line in import_module(f"benchmarks.bench_{name}").lines():
         print(f"  {line}", flush=True)

@@ -9,6 +9,7 @@ import random
 import statistics
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from asynclock import Lock, LockClient
     from tests.laboratory.servers import Server
 
-PAIRS = 40
-HAND_OFFS = 20
+PAIRS = 20
+HAND_OFFS = 15
 LOCKS = 20
 WATCHED = 2.0
 """Seconds for which the waiters have been looking before the holder goes silent."""
@@ -64,11 +65,20 @@ CLOUDS = {
 
 
 def lines() -> Iterator[Line]:
-    """Each store is a server of this machine behind a proxy that draws the delay of every answer."""
+    """Each store is a server of this machine behind a proxy that draws the delay of every answer.
+
+    All stores at once: they wait for those delays nearly all of the time.
+    """
     logging.getLogger("asynclock").setLevel(logging.CRITICAL)  # what is cut off would complain
-    for name, cloud in CLOUDS.items():
-        with running(cloud.server) as server:
-            yield from asyncio.run(measured(name, cloud, server))
+    with ThreadPoolExecutor(len(CLOUDS)) as pool:
+        for found in pool.map(of_one_store, CLOUDS):
+            yield from found
+
+
+def of_one_store(name: str) -> list[Line]:
+    """Start what stands in for it, and measure."""
+    with running(CLOUDS[name].server) as server:
+        return asyncio.run(measured(name, CLOUDS[name], server))
 
 
 async def measured(name: str, cloud: Cloud, server: Server) -> list[Line]:

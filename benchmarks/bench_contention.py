@@ -14,48 +14,65 @@ from typing import TYPE_CHECKING, Any
 from asynclock import LeaseSettings
 from asynclock.backends import open_backend
 from asynclock.client import LockClient
+from asynclock.testing.proxy import TapProxy
 from benchmarks.bench_store import body
 from benchmarks.contender import Counted
 from benchmarks.measure import Line, interleaved, ratio
 from tests.laboratory.servers import running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tests.laboratory.servers import Server
 
 ROUNDS = 5
 COROUTINES = 500
 SETTINGS = LeaseSettings(validity=60, max_clock_skew=1.0)
+EXPRESS = 0.0145
+"""Seconds of an answer of S3 Express: https://cdouglas.github.io/posts/2026/01/conditional."""
+FAR_ROUNDS = 2
 SECONDS = 10.0
 HOLD = 0.01
 
 
 def lines() -> Iterator[Line]:
     """Five hundred coroutines on one lock, and eight processes beside naive polling, on a server of S3."""
-    with running("s3") as server:
-        yield from one_process(server)
+    with running("s3") as server, asyncio.Runner() as runner:
+        yield from one_process("500 coroutines, one lock", server.url, server.options, runner, ROUNDS)
+        yield from one_process_far_away(server, runner)
         yield from many_processes(server, "one lock, 8 processes x 64", processes=8, locks=1, coroutines=64)
         yield from many_processes(
             server, "1,000 locks x 4 contenders", processes=4, locks=1000, coroutines=1000
         )
 
 
-def one_process(server: Server) -> Iterator[Line]:
+def one_process_far_away(server: Server, runner: asyncio.Runner) -> Iterator[Line]:
+    """The same on a store that answers as fast as the fastest in the cloud."""
+    name = f"500 coroutines, one lock, answers after {EXPRESS * 1000:g} ms"
+    proxy = TapProxy(server.endpoint, delay=EXPRESS)
+    runner.run(proxy.__aenter__())
+    try:
+        yield from one_process(name, server.url, server.through(proxy.url), runner, FAR_ROUNDS)
+    finally:
+        runner.run(proxy.__aexit__(None, None, None))
+
+
+def one_process(
+    name: str, url: str, options: Mapping[str, object], runner: asyncio.Runner, rounds: int
+) -> Iterator[Line]:
     """Hand-overs within a client beside as many bare conditional writes."""
     requests: list[float] = []
     unluckiest: list[float] = []
 
     def handed_over() -> float:
-        seconds, sent, longest = asyncio.run(hand_over(server))
+        seconds, sent, longest = runner.run(hand_over(url, options))
         requests.append(sent / COROUTINES)
         unluckiest.append(longest / (seconds * COROUTINES))
         return seconds
 
     samples = interleaved(
-        {"asynclock": handed_over, "floor": lambda: asyncio.run(bare_writes(server))}, rounds=ROUNDS
+        {"asynclock": handed_over, "floor": lambda: runner.run(bare_writes(url, options))}, rounds=rounds
     )
-    name = "500 coroutines, one lock"
     yield ratio(
         f"{name}: hand-overs a second over bare writes",
         samples["floor"],
@@ -67,10 +84,10 @@ def one_process(server: Server) -> Iterator[Line]:
     yield Line(name=f"{name}: longest wait over the ideal line", unit="x", samples=unluckiest[1:], target=1.5)
 
 
-async def hand_over(server: Server) -> tuple[float, int, float]:
+async def hand_over(url: str, options: Mapping[str, object]) -> tuple[float, int, float]:
     """Return seconds a hand-over, requests, and the longest wait."""
-    backend = Counted(open_backend(f"{server.url}/contention-{uuid.uuid4()}", **server.options))
-    async with LockClient(url=server.url, backend=backend, settings=SETTINGS, renewal="loop") as client:
+    backend = Counted(open_backend(f"{url}/contention-{uuid.uuid4()}", **options))
+    async with LockClient(url=url, backend=backend, settings=SETTINGS, renewal="loop") as client:
         lock = client.lock("lock")
         await (await lock.acquire()).release()
         backend.requests = 0
@@ -84,9 +101,9 @@ async def hand_over(server: Server) -> tuple[float, int, float]:
         return (time.monotonic() - began) / COROUTINES, backend.requests, max(waits)
 
 
-async def bare_writes(server: Server) -> float:
+async def bare_writes(url: str, options: Mapping[str, object]) -> float:
     """Seconds of one conditional write, one after another."""
-    backend = open_backend(f"{server.url}/floor-{uuid.uuid4()}", **server.options)
+    backend = open_backend(f"{url}/floor-{uuid.uuid4()}", **options)
     try:
         version = (await backend.put_if_absent("lock.json", body())).version
         began = time.monotonic()

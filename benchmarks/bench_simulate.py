@@ -12,7 +12,7 @@ from tests.laboratory.simulate import run_seeds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROUNDS: Final = 5
+ROUNDS: Final = 3
 SEEDS: Final = range(8 * len(SCENARIOS))
 CORE_SECONDS: Final = 2 * 5 * 60
 """What a test run has for its histories: five minutes of two cores."""

@@ -66,20 +66,23 @@ class Line:
         return f"{shown}, target {sign} {self.target:g}: {'met' if self.met else 'NOT MET'}"
 
 
-def interleaved(contenders: Mapping[str, Callable[[], Seconds]], *, rounds: int) -> Samples:
+def interleaved(
+    contenders: Mapping[str, Callable[[], Seconds]], *, rounds: int, warm_up: bool = True
+) -> Samples:
     """Call each contender once per round, in a new order each time, so that none always follows the same one.
 
     Args:
         contenders: By name; each returns seconds per operation.
-        rounds: How often; one more comes before as a warm-up that does not count.
+        rounds: How often.
+        warm_up: Whether one more round comes before, which does not count.
     """
     names = list(contenders)
     samples: Samples = {name: [] for name in names}
     rng = random.Random(1)
-    for number in range(rounds + 1):
+    for number in range(rounds + warm_up):
         for name in rng.sample(names, len(names)):
             seconds = contenders[name]()
-            if number > 0:
+            if number >= warm_up:
                 samples[name].append(seconds)
     return samples
 

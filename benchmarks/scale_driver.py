@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from asynclock.spark import Spec
 
-BATCHES = 3
+BATCHES = 2
 ROWS_OF_A_BUCKET = 20
 _LOOK_SECONDS = 0.01
 
