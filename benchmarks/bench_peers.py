@@ -241,8 +241,8 @@ class Bench:
         os.kill(holder.pid, signal.SIGSTOP)
         _, second = taken.result()
         time.sleep(STALLED)
-        os.kill(holder.pid, signal.SIGCONT)
         went_on = time.monotonic()
+        os.kill(holder.pid, signal.SIGCONT)
         at = told.result()
         for one in (holder, waiter):
             one.close()
