@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 OVERHEAD_SECONDS: Final = 130.0
 """For the start, and for what each act leaves to be judged."""
 SHORTEST_SECONDS: Final = 40.0
+MEMORY: Final = "4g"
+"""Heap of the session that reads, follows, deletes and judges: all of that at once comes near to 2 GB."""
 PLACES: Final = ("file", "s3a")
 
 _SPARED: Final = {"file": "writer", "s3a": "services"}
@@ -95,8 +97,8 @@ def soak(
         minutes: How long, with the start and the judgement.
         seed: Of the orders.
         folder: Gets ``found.txt``, ``slopes.txt`` and a folder for each place: what its drivers recorded,
-            ``chaos.jsonl``, ``watch.jsonl``, and a report of each table. Where anything is found also the
-            logs of the drivers and the tables on the disk.
+            ``chaos.jsonl``, ``watch.jsonl``, and a report of each table; and ``spark.log`` of the session
+            that reads. Where anything is found also the logs of the drivers and the tables on the disk.
         scratch: An empty folder for all else.
         places: Those of ``PLACES`` that have an act.
         say: Told of each step.
@@ -118,8 +120,9 @@ def soak(
         ended.callback(crew.abandon)
         crew.prepare(len(ROLES))
         os.environ.update(s3a_environment(server, server.endpoint))
-        with jvm_output_to(lambda: (scratch / "spark.log").open("ab")):
-            spark = session("asynclock-soak", master="local[2]", conf=s3a_conf(server.endpoint, jar))
+        conf = s3a_conf(server.endpoint, jar) | {"spark.driver.memory": MEMORY}
+        with jvm_output_to(lambda: (folder / "spark.log").open("ab")):
+            spark = session("asynclock-soak", master="local[2]", conf=conf)
         ended.callback(spark.stop)
         is_small = ended.enter_context(small_disk(scratch / "disk"))
         disk = scratch / "disk" if is_small else None
