@@ -55,14 +55,14 @@ class Child:
         inbox: Where its messages go.
 
     Attributes:
-        jvm: Process id of its JVM; None until it is ready.
+        ready: Whether its session is there, and warm.
         instant: The newest instant of the timeline that it has begun, as far as it has said so.
     """
 
     def __init__(self, name: str, arguments: list[str], *, folder: Path, inbox: Queue[Message]) -> None:
         self.name = name
         self.log = folder / "logs" / f"{name.replace(' ', '-')}.log"
-        self.jvm: int | None = None
+        self.ready = False
         self.instant = ""
         self.done = False
         self.ended = False

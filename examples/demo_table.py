@@ -14,15 +14,13 @@ from asynclock.backend import Stored
 from asynclock.backends import open_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 DELTA_COMMIT: Final = "deltacommit"
 ROLLBACK: Final = "rollback"
 _TIMELINE: Final = ".hoodie/timeline"
 # <requested>.<action>.requested|inflight, at completion <requested>_<completed>.<action>
 _INSTANT: Final = re.compile(r"(?P<requested>\d{17})(_(?P<completed>\d{17}))?\.(?P<action>[a-z]+)[.a-z]*")
-# .<file id>_<instant>.log.<version>_<write token>
-_LOG_FILE: Final = re.compile(r"\..+_(?P<instant>\d{17})\.log\.\d+_[\d-]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,15 +43,6 @@ class Folder(Protocol):
         """Content of a file."""
         ...
 
-    def written_by(self, process: int, instant: str) -> str | None:
-        """The file of the table that a process writes now.
-
-        Args:
-            process: Id of the writer's JVM.
-            instant: The newest instant of that JVM, as far as it is known.
-        """
-        ...
-
 
 class LocalFolder:
     """A table on this machine.
@@ -72,13 +61,6 @@ class LocalFolder:
     def read(self, path: str) -> bytes:
         """Content of a file."""
         return (self._path / path).read_bytes()
-
-    def written_by(self, process: int, instant: str) -> str | None:  # noqa: ARG002  the file says so itself
-        """The log file that a process has open."""
-        for target in _open_files(process):
-            if _LOG_FILE.fullmatch(target.name) and target.is_relative_to(self._path):
-                return target.name
-        return None
 
 
 class StoreFolder:
@@ -112,13 +94,6 @@ class StoreFolder:
     def write(self, path: str, body: bytes) -> None:
         """Write an object."""
         self._loop.run_until_complete(self._backend.put(path, body))
-
-    def written_by(self, process: int, instant: str) -> str | None:  # noqa: ARG002  executors write, not the JVM
-        """The log file for which the newest instant of the process has left a marker."""
-        marked = (
-            [name for name in self.names(f".hoodie/.temp/{instant}") if ".log." in name] if instant else []
-        )
-        return marked[0].partition(".marker.")[0] if marked else None
 
     def close(self) -> None:
         """Close the connections."""
@@ -157,27 +132,15 @@ class TableFiles:
         """How many instants of each action have completed."""
         return Counter(instant.action for instant in self._seen.values() if instant.completed)
 
-    def is_in_flight(self, instant: str) -> bool:
-        """Whether a delta commit has begun and not completed."""
-        names = self._folder.names(_TIMELINE)
-        return f"{instant}.{DELTA_COMMIT}.inflight" in names and not _is_completed(instant, names)
-
     def is_completed(self, instant: str) -> bool:
         """Whether a delta commit has completed."""
         return _is_completed(instant, self._folder.names(_TIMELINE))
 
-    def written_by(self, process: int, newest: str = "") -> tuple[str, str] | None:
-        """The instant in flight that a process is writing, and the log file; else None.
-
-        Args:
-            process: Id of the writer's JVM.
-            newest: The newest instant of that JVM, as far as it is known.
-        """
-        file = self._folder.written_by(process, newest)
-        match = _LOG_FILE.fullmatch(file or "")
-        if match and file and self.is_in_flight(match["instant"]):
-            return match["instant"], file
-        return None
+    def is_half_written(self, instant: str) -> bool:
+        """Whether a delta commit has left a log file and has not completed."""
+        names = self._folder.names(_TIMELINE)
+        in_flight = f"{instant}.{DELTA_COMMIT}.inflight" in names and not _is_completed(instant, names)
+        return in_flight and bool(self.log_files(instant))
 
     def log_files(self, instant: str) -> list[str]:
         """The log files that an instant has left."""
@@ -205,12 +168,3 @@ def _names(folder: Path) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208  a list of Path objects is slow to make at every look
     except FileNotFoundError:
         return []
-
-
-def _open_files(process: int) -> Iterator[Path]:
-    folder = Path(f"/proc/{process}/fd")
-    for name in _names(folder):
-        try:
-            yield (folder / name).readlink()
-        except FileNotFoundError:  # closed meanwhile
-            continue

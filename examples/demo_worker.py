@@ -73,7 +73,7 @@ class Worker:
         """Warm up, wait for a line on stdin, then for the leases of the streams, and feed what is left."""
         session = self._session(" ".join(streams), ready=False)
         self._rehearse(streams, session)
-        self._tell_ready(session)
+        self._tell("ready")
         sys.stdin.readline()
         self._feed(streams, session)
 
@@ -143,7 +143,7 @@ class Worker:
     def _session(self, app: str, *, ready: bool = True) -> SparkSession:
         session = self._running.enter_context(spark.session_for(self._spec, f"asynclock demo {app}"))
         if ready:
-            self._tell_ready(session)
+            self._tell("ready")
         return session
 
     def _tell_instants(self, session: SparkSession) -> None:
@@ -156,10 +156,6 @@ class Worker:
                 told = newest
                 self._tell("instant", instant=newest)
             time.sleep(_LOOK_SECONDS)
-
-    def _tell_ready(self, session: SparkSession) -> None:
-        jvm: Any = session._jvm  # noqa: SLF001  the only way to the JVM's process id
-        self._tell("ready", jvm=jvm.java.lang.ProcessHandle.current().pid())
 
     def _on_batch(self, batch: BatchReport) -> None:
         self._tell("batch", **asdict(batch))
