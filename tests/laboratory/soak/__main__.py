@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 OVERHEAD_SECONDS: Final = 130.0
 """For the start, and for what each act leaves to be judged."""
 SHORTEST_SECONDS: Final = 40.0
-MEMORY: Final = "4g"
-"""Heap of the session that reads, follows, deletes and judges: all of that at once comes near to 2 GB."""
 PLACES: Final = ("file", "s3a")
 
 _SPARED: Final = {"file": "writer", "s3a": "services"}
@@ -120,9 +118,8 @@ def soak(
         ended.callback(crew.abandon)
         crew.prepare(len(ROLES))
         os.environ.update(s3a_environment(server, server.endpoint))
-        conf = s3a_conf(server.endpoint, jar) | {"spark.driver.memory": MEMORY}
         with jvm_output_to(lambda: (folder / "spark.log").open("ab")):
-            spark = session("asynclock-soak", master="local[2]", conf=conf)
+            spark = session("asynclock-soak", master="local[2]", conf=s3a_conf(server.endpoint, jar))
         ended.callback(spark.stop)
         is_small = ended.enter_context(small_disk(scratch / "disk"))
         disk = scratch / "disk" if is_small else None
