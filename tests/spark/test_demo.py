@@ -200,15 +200,21 @@ def test_differences_make_exit_code_1(capsys: pytest.CaptureFixture[str]) -> Non
     ]
 
 
-def test_only_unfinished_instants_are_in_flight(tmp_path: Path) -> None:
-    """An instant is in flight from its inflight file to its completion."""
+def test_an_instant_is_half_written_from_its_first_log_file_to_its_completion(tmp_path: Path) -> None:
+    """Neither before there is a log file of it, nor by that of another, nor once it has completed."""
     timeline = tmp_path / ".hoodie" / "timeline"
     timeline.mkdir(parents=True)
     (timeline / "20261121060404384.deltacommit.inflight").touch()
+    (tmp_path / ".0_20261121060404000.log.1_0-1-2").touch()
     table = TableFiles(LocalFolder(tmp_path))
-    assert table.is_in_flight("20261121060404384")
+    assert not table.is_half_written("")
+    assert not table.is_half_written("20261121060404384")
+
+    (tmp_path / ".0_20261121060404384.log.1_0-1-2").touch()
+
+    assert table.is_half_written("20261121060404384")
 
     (timeline / "20261121060404384_20261121060405000.deltacommit").touch()
 
-    assert not table.is_in_flight("20261121060404384")
+    assert not table.is_half_written("20261121060404384")
     assert table.is_completed("20261121060404384")
