@@ -187,7 +187,7 @@ class Bench:
         peers = self.peers()
         for peer, (after, rises) in zip(peers, self._pool.map(self._stop, peers), strict=True):
             yield Line(
-                name=f"{peer.name}: a stopped holder is told after it goes on",
+                name=f"{peer.name}: time until a resumed holder learns that it has lost the lock",
                 unit="ms",
                 samples=[after * 1e3],
             )

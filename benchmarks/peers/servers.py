@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.cli.guard import Guard
 from tests.laboratory._installed import debian_program
+from tests.laboratory.servers import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ _GRACE: Final = 5.0
 def redis() -> Iterator[int]:
     """Run redis-server without snapshots, its default for a lock; yields its port."""
     program = debian_program("redis-server", "redis-server")
-    port = _free_port()
+    (port,) = free_ports(1)
     with _started([program, "--port", str(port), "--bind", "127.0.0.1", "--save", ""], port):
         yield port
 
@@ -34,7 +35,7 @@ def redis() -> Iterator[int]:
 def etcd() -> Iterator[str]:
     """Run etcd as a cluster of one; yields its endpoint."""
     program = debian_program("etcd", "etcd-server")
-    port, peers = _free_port(), _free_port()
+    port, peers = free_ports(2)
     endpoint = f"http://127.0.0.1:{port}"
     command = [program, "--name", "one", "--data-dir", "data", "--log-level", "error"]
     command += ["--listen-client-urls", endpoint, "--advertise-client-urls", endpoint]
@@ -71,10 +72,3 @@ def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.05)
     message = f"{process.args!r} did not get ready"
     raise RuntimeError(message)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.cli.guard import Guard
 from tests.laboratory._installed import maven_jars
+from tests.laboratory.servers import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,7 +61,7 @@ class Broker:
     """
 
     def __init__(self, folder: Path) -> None:
-        port, controller = _free_ports(2)
+        port, controller = free_ports(2)
         self.servers = f"127.0.0.1:{port}"
         self._port = port
         self._log = folder / "server.log"
@@ -194,11 +195,3 @@ class Topic:
 
 def _java(*words: str) -> list[str]:
     return ["java", _MEMORY, "-cp", f"{maven_jars(KAFKA)}/*", *words]
-
-
-def _free_ports(number: int) -> list[int]:
-    with contextlib.ExitStack() as probes:
-        sockets = [probes.enter_context(socket.socket()) for _ in range(number)]
-        for probe in sockets:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in sockets]

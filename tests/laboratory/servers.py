@@ -179,7 +179,7 @@ def _options(name: str, endpoint: str, ca_file: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _process(name: str, kept_in: Path | None = None) -> Iterator[tuple[str, str, str]]:
-    port = _free_port()
+    (port,) = free_ports(1)
     memory = kept_in or Path("/dev/shm")  # noqa: S108  a tmpfs: the disk's noise is not what is tested
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(
@@ -283,11 +283,13 @@ _COMMANDS: Final[dict[str, Callable[[int, str], tuple[list[str], str]]]] = {
 }
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_ports(number: int) -> list[int]:
+    """Return ports of the loopback that nobody listens on, each another one."""
+    with contextlib.ExitStack() as probes:
+        sockets = [probes.enter_context(socket.socket()) for _ in range(number)]
+        for probe in sockets:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in sockets]
 
 
 def _await_ready(
