@@ -236,7 +236,8 @@ def _minio_tls(port: int, folder: str) -> tuple[list[str], str]:
 
 
 def _moto(port: int, folder: str) -> tuple[list[str], str]:  # noqa: ARG001  it keeps its data in memory
-    return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], (
+    program = Path(__file__).with_name("moto_server.py")
+    return [sys.executable, str(program), "-H", "127.0.0.1", "-p", str(port)], (
         f"moto {package_version('moto')}"
     )
 
@@ -377,7 +378,6 @@ def _docker_answers() -> bool:
 # runs the containers trusts the owners of the images. The binaries are checked by their hashes.
 _IMAGES: Final[dict[str, tuple[str, int, str]]] = {
     "s3": ("minio/minio:RELEASE.2025-09-07T16-13-09Z", 9000, "server /data"),
-    "moto": ("motoserver/moto:5.2.5", 5000, ""),
     "gcs": ("fsouza/fake-gcs-server:1.56.1", 4443, "-backend memory -scheme http -port 4443"),
 }
 
@@ -387,8 +387,8 @@ def _container(name: str) -> Iterator[tuple[str, str, str]]:
     from testcontainers.core.container import DockerContainer  # noqa: PLC0415  only the tests have it
 
     if name not in _IMAGES:
-        # Azurite's image is not on Docker's own hub, and a certificate needs a mount; the
-        # binaries start as fast.
+        # Azurite's image is not on Docker's own hub, moto's writes two at a time, and a certificate
+        # needs a mount; the programs start as fast.
         with _process(name) as started:
             yield started
         return
