@@ -11,11 +11,11 @@ import asyncio
 import ipaddress
 import logging
 from abc import ABC, abstractmethod
-from contextvars import ContextVar
 from email.utils import mktime_tz, parsedate_tz
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from asynclock._text import printable
 from asynclock.backend import MAX_BODY
@@ -44,6 +44,9 @@ CONNECT_TIMEOUT: Final = 10.0
 READ_TIMEOUT: Final = 30.0
 """Seconds of silence after which a request ends. A lock ends its requests earlier if its lease is short."""
 _READS: Final = frozenset({"get", "list"})
+FAILURE: Final = 300
+"""The lowest status that is not a success; redirects are included, since they are not followed."""
+_WHOLE: Final = 200
 _CODE_SHOWN: Final = 64
 _REDIRECT: Final = 3
 
@@ -59,27 +62,6 @@ _BY_STATUS: Final[Mapping[int, type[BackendError]]] = {
 }
 
 
-class Exchange:
-    """The request of one call of a backend, and the answer to it.
-
-    Attributes:
-        sent: Whether the request was handed to the transport. If not, nothing was written.
-        status: HTTP status of the answer; None before there is one. Set by the Azure backend only.
-        headers: Headers of the answer; empty before there is one. Set by the Azure backend only.
-    """
-
-    __slots__ = ("headers", "sent", "status")
-
-    def __init__(self) -> None:
-        self.sent = False
-        self.status: int | None = None
-        self.headers: Mapping[str, str] = {}
-
-
-exchange: Final[ContextVar[Exchange | None]] = ContextVar("asynclock_exchange", default=None)
-"""The exchange of the running call. A context variable, because SDKs pass no arguments to a transport."""
-
-
 class AnsweredError(Exception):
     """An answer that is no success. It never leaves the backends.
 
@@ -91,12 +73,6 @@ class AnsweredError(Exception):
     def __init__(self, status: int, code: str) -> None:
         super().__init__(status, code)
         self.status, self.code = status, code
-
-
-def note_sent() -> None:
-    """Record that the running call has handed its request to the transport: it may be written from now on."""
-    if (current := exchange.get()) is not None:
-        current.sent = True
 
 
 def without_resend(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
@@ -142,22 +118,41 @@ def server_time(headers: Mapping[str, str]) -> float | None:
     return http_date(text)
 
 
-async def read_capped(read: Callable[[int], Awaitable[bytes]], close: Callable[[], object]) -> bytes:
-    """Return the first ``MAX_BODY`` + 1 bytes of a body at most.
+def environment_proxy(url: str) -> str | None:
+    """Return the proxy that the environment names for an address, perhaps with a user and password, or None.
 
-    Args:
-        read: Returns up to so many bytes of the body; empty at its end.
-        close: Called if the body was not read to its end, so that its connection is not used again.
+    In place of aiohttp's ``trust_env``, which also sends what ``~/.netrc`` has for the host of the store.
     """
+    parts = urlsplit(url)
+    proxy = getproxies().get(parts.scheme)
+    if not proxy or proxy_bypass(parts.netloc):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+async def read_object(answer: aiohttp.ClientResponse) -> bytes:
+    """Return the first ``MAX_BODY`` + 1 bytes at most of an object that was read.
+
+    Raises:
+        ValueError: It may be a part of it: the status is not 200, or nothing says where the body ends.
+    """
+    framed = "Content-Length" in answer.headers or "Transfer-Encoding" in answer.headers
+    if answer.status != _WHOLE or not framed:
+        raise ValueError("the answer may be a part of the object")
+    return await read_capped(answer)
+
+
+async def read_capped(answer: aiohttp.ClientResponse) -> bytes:
+    """Return the first ``MAX_BODY`` + 1 bytes of a body at most; the connection of a longer one is closed."""
     chunks: list[bytes] = []
     left = MAX_BODY + 1
     while left > 0:
-        chunk = await read(left)
+        chunk = await answer.content.read(left)
         if not chunk:
             return b"".join(chunks)
         chunks.append(chunk)
         left -= len(chunk)
-    close()
+    answer.close()
     return b"".join(chunks)
 
 
@@ -240,34 +235,32 @@ class SharedFetch(Generic[T]):
             return await self._fetch()
 
 
-class _Call:
-    """Turns what the SDK raises in a ``with`` block, one call of a backend, into an error of this package."""
+class BackendCall:
+    """One call of a backend. What is raised in its ``with`` block becomes an error of this package.
 
-    __slots__ = ("_backend", "_current", "_key", "_operation")
+    Attributes:
+        sent: Whether its request was handed to the transport; from then on it may be written.
+    """
+
+    __slots__ = ("_backend", "_key", "_operation", "sent")
 
     def __init__(self, backend: CloudBackend[Any], operation: str, key: str) -> None:
         self._backend, self._operation, self._key = backend, operation, key
-        self._current = Exchange()
+        self.sent = False
 
-    def __enter__(self) -> Exchange:
-        exchange.set(self._current)
-        return self._current
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        try:
-            if isinstance(error, asyncio.CancelledError):
-                self._backend.note_cancelled(self._current)
-            elif isinstance(error, Exception) and not isinstance(error, AsyncLockError):
-                failure = self._backend.failure(self._operation, self._key, error, self._current)
-                try:
-                    raise failure from None
-                finally:
-                    failure.__context__ = None  # the SDK's text may contain secrets
-                    del failure, error  # their tracebacks refer to this frame: a reference cycle
-        finally:
-            # Not reset(), which fails if the loop ends in the middle of the call: Python then closes the call
-            # in another context.
-            exchange.set(None)
+        if isinstance(error, asyncio.CancelledError):
+            self._backend.note_cancelled(sent=self.sent)
+        elif isinstance(error, Exception) and not isinstance(error, AsyncLockError):
+            failure = self._backend.failure(self._operation, self._key, error, sent=self.sent)
+            try:
+                raise failure from None
+            finally:
+                failure.__context__ = None  # the SDK's text may contain secrets
+                del failure, error  # their tracebacks refer to this frame: a reference cycle
 
 
 class CloudBackend(ABC, Generic[C]):
@@ -314,14 +307,9 @@ class CloudBackend(ABC, Generic[C]):
     @abstractmethod
     async def _close(self, client: C) -> None: ...
 
-    @abstractmethod
-    def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
-        """Return what is known of an exception of the SDK.
-
-        Returns:
-            HTTP status, or None if there was no answer; the provider's error code, or an empty string; the
-            error of the connection below the SDK, if there was no answer and it is known, else None.
-        """
+    def _read_failure(self, error: Exception) -> tuple[int | None, str]:
+        """Return the HTTP status, None if there was no answer, and the provider's error code, or ``""``."""
+        return (error.status, error.code) if isinstance(error, AnsweredError) else (None, "")
 
     async def _ready(self) -> C:
         if self._client is None:
@@ -332,35 +320,31 @@ class CloudBackend(ABC, Generic[C]):
                     self._client = await self._open()
         return self._client
 
-    def _call(self, operation: str, key: str) -> _Call:
-        """Return a context manager that turns what the SDK raises in it into an error of this package."""
-        return _Call(self, operation, key)
-
-    def note_cancelled(self, current: Exchange) -> None:
+    def note_cancelled(self, *, sent: bool) -> None:
         """Log that a call was cancelled before its request was sent; once for each backend."""
-        if not (current.sent or self._warned):
+        if not (sent or self._warned):
             # The SDK is still trying to fetch credentials, or all connections of the pool are in use.
             self._warned = True
             _logger.warning("%s: no credentials or no connection in time, nothing was sent", self.name)
 
-    def failure(self, operation: str, key: str, error: Exception, current: Exchange) -> BackendError:
-        """Return the error of this package for an exception of the SDK, without the SDK's text."""
-        status, code, transport = self._read_failure(error)
+    def failure(self, operation: str, key: str, error: Exception, *, sent: bool) -> BackendError:
+        """Return the error of this package for an exception of a call, without that exception's text."""
+        status, code = self._read_failure(error)
         if (status or 0) // 100 == _REDIRECT:
             kind: type[BackendError] = UnsupportedBackendError
             detail = "the endpoint answered with a redirect, which is not followed; check region and endpoint"
         elif status is not None or code:
             kind, detail = self._answered(status, code)
-            if not current.sent and issubclass(kind, OutcomeUnknownError):
+            if not sent and issubclass(kind, OutcomeUnknownError):
                 # The answer came from a service that hands out credentials.
                 kind, detail = BackendUnavailableError, f"no credentials ({detail}), nothing was sent"
-        elif not current.sent:
+        elif not sent:
             kind = BackendUnavailableError
             detail = f"no credentials or no connection ({type(error).__name__}), nothing was sent"
-        elif _failed_to_connect(transport or error):
-            kind, detail = BackendUnavailableError, f"cannot connect ({type(transport or error).__name__})"
+        elif _failed_to_connect(error):
+            kind, detail = BackendUnavailableError, f"cannot connect ({type(error).__name__})"
         else:
-            kind, detail = OutcomeUnknownError, f"the answer was lost ({type(transport or error).__name__})"
+            kind, detail = OutcomeUnknownError, f"the answer was lost ({type(error).__name__})"
         if operation in _READS and issubclass(kind, OutcomeUnknownError | PreconditionFailedError):
             kind = BackendUnavailableError
         return kind(backend=self.name, operation=operation, key=key, detail=detail)

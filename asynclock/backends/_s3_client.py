@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote_plus
-from xml.etree import ElementTree as ET
 
 import aiohttp
 from yarl import URL
@@ -14,25 +13,25 @@ from yarl import URL
 from asynclock.backend import Entry
 from asynclock.backends._http import (
     CONNECT_TIMEOUT,
+    FAILURE,
     READ_TIMEOUT,
     AnsweredError,
-    note_sent,
     read_capped,
     without_resend,
 )
+from asynclock.backends._xml import Page, error_code, parse_listing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from xml.etree import ElementTree as ET
 
+    from asynclock.backends._http import BackendCall
     from asynclock.backends._s3_sdk import BucketAccess
 
 _CONNECTIONS: Final = 50
 _KEEP_ALIVE: Final = 12.0
 """Seconds; S3 closes an idle connection after 20 s, and a request on a connection that it closes fails."""
-_FAILURE: Final = 300
-"""The lowest status that is not a success; redirects are included, since they are not followed."""
 _ERROR: Final = re.compile(rb"\s*(<\?xml[^>]*>\s*)?<Error\b")
-_CODE: Final = re.compile(rb"<Code>\s*([^<]*?)\s*</Code>")
 
 
 class S3Client:
@@ -65,6 +64,7 @@ class S3Client:
 
     async def send(
         self,
+        call: BackendCall,
         method: str,
         key: str = "",
         *,
@@ -75,6 +75,7 @@ class S3Client:
         """Send one request and return the answer, whatever its status; its body is not read yet.
 
         Args:
+            call: What this request is for.
             method: As in HTTP.
             key: Of the object; default: the bucket itself.
             query: Parameters of the address; default none.
@@ -86,7 +87,7 @@ class S3Client:
         if query:
             url += "?" + "&".join(f"{name}={quote(value, safe='~')}" for name, value in query.items())
         signed = await self._access.sign(method, url, headers, body)
-        note_sent()
+        call.sent = True
         return await self._session.request(
             method,
             URL(url, encoded=True),
@@ -105,7 +106,7 @@ class S3Client:
 
 async def check(answer: aiohttp.ClientResponse) -> None:
     """Raise ``AnsweredError`` if the status of an answer is not a success."""
-    if answer.status >= _FAILURE:
+    if answer.status >= FAILURE:
         raise _refusal(answer, await _start_of(answer))
 
 
@@ -116,29 +117,16 @@ async def check_write(answer: aiohttp.ClientResponse) -> None:
         AnsweredError: The write was refused, by the status or, as S3 may do under status 200, by the body.
     """
     body = await _start_of(answer)
-    if answer.status >= _FAILURE or _ERROR.match(body):
+    if answer.status >= FAILURE or _ERROR.match(body):
         raise _refusal(answer, body)
 
 
 async def _start_of(answer: aiohttp.ClientResponse) -> bytes:
-    return await read_capped(answer.content.read, answer.close)
+    return await read_capped(answer)
 
 
 def _refusal(answer: aiohttp.ClientResponse, body: bytes) -> AnsweredError:
-    found = _CODE.search(body)
-    return AnsweredError(answer.status, found[1].decode(errors="replace") if found else "")
-
-
-class Page(NamedTuple):
-    """One page of a listing.
-
-    Attributes:
-        entries: With whole keys.
-        more: What continues the listing; None: this is its last page.
-    """
-
-    entries: list[Entry]
-    more: str | None
+    return AnsweredError(answer.status, error_code(body))
 
 
 def read_page(body: bytes) -> Page:
@@ -147,10 +135,7 @@ def read_page(body: bytes) -> Page:
     Raises:
         ValueError: It is not such an answer.
     """
-    try:
-        page = ET.fromstring(body)  # noqa: S314  expat itself limits what entities may expand to
-    except ET.ParseError as error:
-        raise ValueError("the listing is no XML") from error
+    page = parse_listing(body, "ListBucketResult")
     encoded = page.findtext("{*}EncodingType") == "url"
     entries = [_entry(item, encoded=encoded) for item in page.iterfind("{*}Contents")]
     truncated = page.findtext("{*}IsTruncated") == "true"

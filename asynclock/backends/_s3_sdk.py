@@ -24,9 +24,14 @@ import botocore.awsrequest
 import botocore.exceptions
 import botocore.httpsession
 import botocore.loaders
-import botocore.utils
 
-from asynclock.backends._http import CONNECT_TIMEOUT, READ_TIMEOUT, SharedFetch, check_endpoint
+from asynclock.backends._http import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    SharedFetch,
+    check_endpoint,
+    environment_proxy,
+)
 from asynclock.backends._offload import run_apart
 from asynclock.backends._resolver import Resolver
 from asynclock.errors import ConfigError
@@ -193,7 +198,7 @@ async def _find_bucket(bucket: str, settings: SdkSettings, resolver: Resolver) -
         credentials=shared,
         express=express,
         tls=_certificates(session, settings) if url.startswith("https:") else None,
-        proxy=_proxy(url) if settings.trust_env else None,
+        proxy=environment_proxy(url) if settings.trust_env else None,
         resolver=resolver,
     )
 
@@ -273,12 +278,6 @@ def _certificates(session: Sdk, settings: SdkSettings) -> ssl.SSLContext:
         raise ConfigError(
             setting="AWS_CA_BUNDLE", value=found, reason="there is no such file of PEM certificates"
         ) from None
-
-
-def _proxy(url: str) -> str | None:
-    proxies = botocore.utils.get_environ_proxies(url)
-    found: str | None = botocore.httpsession.ProxyConfiguration(proxies=proxies).proxy_url_for(url)
-    return found
 
 
 @cache

@@ -1,8 +1,9 @@
-"""``az://``, ``abfs[s]://`` and ``wasb[s]://``: Azure Blob Storage, through azure-storage-blob.
+"""``az://``, ``abfs[s]://`` and ``wasb[s]://``: Azure Blob Storage, with credentials from Azure's SDK.
 
-A call sends one PutBlob or GetBlob request. Switched off are: the SDK's retries, its second read of a blob
-whose body was cut, the repetition of a request by aiohttp, and redirects. What an answer means; the error
-code decides before the status:
+A call sends one request of the Blob service's REST API, through aiohttp, once and without following
+redirects. azure-core and azure-identity bring the credentials. The SDK's own requests would take three
+times as much processor time, and read a blob again whose body was cut. What an answer means; the error code
+decides before the status:
 
 ====================================================  ===========================
 Answer                                                Becomes
@@ -29,32 +30,20 @@ Source: Azure Storage REST API, "Specifying conditional headers for Blob service
 
 from __future__ import annotations
 
-import asyncio
-import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-import aiohttp
-from azure.core import MatchConditions
-from azure.core.exceptions import HttpResponseError, ResourceNotFoundError, ServiceRequestError
-from azure.core.pipeline.transport import AioHttpTransport
-from azure.storage.blob.aio import BlobServiceClient
-
-from asynclock.backend import MAX_BODY, Absent, Entry, Stored, Written
-from asynclock.backends._azure_account import Account, Sdk, find_account
+from asynclock.backend import Absent, Entry, Stored, Written
+from asynclock.backends._azure_account import Account, find_account
+from asynclock.backends._azure_client import AzureClient, read_page
 from asynclock.backends._http import (
-    CONNECT_TIMEOUT,
-    READ_TIMEOUT,
+    BackendCall,
     CloudBackend,
-    SharedFetch,
     check_endpoint,
-    exchange,
     http_date,
-    read_capped,
     server_time,
-    without_resend,
 )
 from asynclock.backends._names import name_problem
-from asynclock.backends._resolver import Resolver
 from asynclock.backends._url import object_prefix, split_url, take_options, wrong_url
 from asynclock.errors import (
     BackendError,
@@ -67,16 +56,12 @@ from asynclock.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from azure.core.credentials import AccessToken
-
-_BLOBS_KEPT: Final = 256
+_MISSING: Final = (404, "BlobNotFound")
+_BLOCK_BLOB: Final = {"content-type": "application/json", "x-ms-blob-type": "BlockBlob"}
 _NO_NAME: Final = "this cannot be the name of a container"
-_NOT_PROCESSED: Final = frozenset({401, 416})
-"""Statuses after which the SDK may send a second request in one call, because the first was not carried out:
-401, it sends an access token with the second; 416, the second asks for no range of an empty blob."""
 
 
-class AzureBackend(CloudBackend[Sdk]):
+class AzureBackend(CloudBackend[AzureClient]):
     """Blobs in one container.
 
     Args:
@@ -124,204 +109,80 @@ class AzureBackend(CloudBackend[Sdk]):
         self._container = container
         self._account = account
         self._trust_env = trust_env
-        self._resolver = Resolver()
-        self._blobs: dict[str, Sdk] = {}
-        self._shared: _SharedCredential | None = None
-        self._session: aiohttp.ClientSession | None = None
 
     async def get(self, key: str) -> Stored | Absent:
         """Read a blob; see ``Backend.get``."""
-        with self._call("get", key) as current:
-            try:
-                found = await (await self._blob(key)).download_blob()
-            except ResourceNotFoundError as error:
-                if error.error_code != "BlobNotFound":
-                    raise
-                return Absent(server_time(current.headers))
-            headers = current.headers
-            data = await read_capped(found.read, bool)
+        with BackendCall(self, "get", key) as call:
+            client = await self._ready()
+            answer = await client.send(call, "GET", self._prefix + key)
+            headers = answer.headers
+            if (answer.status, answer.code) == _MISSING:
+                return Absent(server_time(headers))
+            answer.check()
             modified = headers.get("Last-Modified")
             return Stored(
-                data, headers["ETag"], None if modified is None else http_date(modified), server_time(headers)
+                answer.body,
+                headers["ETag"],
+                None if modified is None else http_date(modified),
+                server_time(headers),
             )
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create a blob; see ``Backend.put_if_absent``."""
-        # overwrite=False sends If-None-Match: *.
-        return await self._put("put_if_absent", key, body, overwrite=False)
+        return await self._put("put_if_absent", key, body, {"if-none-match": "*"})
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace one version of a blob; see ``Backend.put_if_match``."""
-        condition = {"etag": version, "match_condition": MatchConditions.IfNotModified}
-        return await self._put("put_if_match", key, body, overwrite=True, **condition)
+        return await self._put("put_if_match", key, body, {"if-match": version})
 
     async def put(self, key: str, body: bytes) -> Written:
         """Write without a condition; see ``Backend.put``."""
-        return await self._put("put", key, body, overwrite=True)
+        return await self._put("put", key, body, {})
 
-    async def _put(self, operation: str, key: str, body: bytes, **condition: Sdk) -> Written:
-        with self._call(operation, key) as current:
-            await (await self._blob(key)).upload_blob(body, length=len(body), **condition)
-            return Written(current.headers["ETag"], server_time(current.headers))
+    async def _put(self, operation: str, key: str, body: bytes, condition: Mapping[str, str]) -> Written:
+        with BackendCall(self, operation, key) as call:
+            client = await self._ready()
+            headers = {**_BLOCK_BLOB, **condition}
+            answer = await client.send(call, "PUT", self._prefix + key, headers=headers, body=body)
+            answer.check()
+            # If the answer has no ETag, the KeyError becomes OutcomeUnknownError: the blob was written.
+            return Written(answer.headers["ETag"], server_time(answer.headers))
 
     async def list(self, prefix: str) -> AsyncIterator[Entry]:
         """Yield the blobs under ``prefix``; see ``Backend.list``."""
-        token: str | None = None
+        query = {"restype": "container", "comp": "list", "prefix": self._prefix + prefix}
         while True:
-            with self._call("list", prefix):
-                container = await self._ready()
-                listing = container.list_blobs(name_starts_with=self._prefix + prefix)
-                pages = listing.by_page(continuation_token=token)
-                found = [item async for item in await anext(pages)]
-                token = pages.continuation_token
-            for item in found:
-                modified = item.last_modified
-                yield Entry(
-                    item.name[len(self._prefix) :], item.size, modified.timestamp() if modified else None
-                )
-            if not token:
+            with BackendCall(self, "list", prefix) as call:
+                client = await self._ready()
+                answer = await client.send(call, "GET", query=query)
+                answer.check()
+                page = read_page(answer.body)
+            for entry in page.entries:
+                yield replace(entry, key=entry.key[len(self._prefix) :])
+            if page.more is None:
                 return
+            query["marker"] = page.more
 
     async def delete(self, key: str) -> None:
         """Delete a blob; see ``Backend.delete``."""
-        await self._delete("delete", key)
+        await self._delete("delete", key, {})
 
     async def delete_if_match(self, key: str, version: str) -> None:
         """Delete one version of a blob; see ``ConditionalDelete``."""
-        condition = {"etag": version, "match_condition": MatchConditions.IfNotModified}
-        await self._delete("delete_if_match", key, **condition)
+        await self._delete("delete_if_match", key, {"if-match": version})
 
-    async def _delete(self, operation: str, key: str, **condition: Sdk) -> None:
-        with self._call(operation, key):
-            try:
-                await (await self._blob(key)).delete_blob(**condition)
-            except ResourceNotFoundError as error:
-                if error.error_code != "BlobNotFound":
-                    raise
+    async def _delete(self, operation: str, key: str, condition: Mapping[str, str]) -> None:
+        with BackendCall(self, operation, key) as call:
+            client = await self._ready()
+            answer = await client.send(call, "DELETE", self._prefix + key, headers=condition)
+            if (answer.status, answer.code) != _MISSING:
+                answer.check()
 
-    async def _blob(self, key: str) -> Sdk:
-        """Return the SDK's client of one blob. Clients are kept, because making one takes 0.1 ms."""
-        container = await self._ready()
-        blob = self._blobs.get(key)
-        if blob is None:
-            if len(self._blobs) >= _BLOBS_KEPT:
-                self._blobs.clear()
-            blob = self._blobs[key] = container.get_blob_client(self._prefix + key)
-        return blob
+    async def _open(self) -> AzureClient:
+        return AzureClient(self._account, self._container, trust_env=self._trust_env)
 
-    async def _open(self) -> Sdk:
-        self._session = without_resend(
-            aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(resolver=self._resolver),
-                trust_env=self._trust_env,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-            )
-        )
-        credential = self._account.credential
-        if credential is None or hasattr(credential, "get_token"):
-            self._shared = credential = _SharedCredential(credential)
-        service = BlobServiceClient(
-            self._account.url,
-            credential=credential,
-            transport=_OneRequestTransport(
-                session=self._session,
-                session_owner=False,
-                use_env_settings=self._trust_env,
-                # The service client does not pass its own timeouts on to a transport that it is given.
-                connection_timeout=CONNECT_TIMEOUT,
-                read_timeout=READ_TIMEOUT,
-            ),
-            retry_total=0,
-            permit_redirects=False,
-            max_single_get_size=MAX_BODY + 1,
-            max_chunk_get_size=MAX_BODY + 1,
-        )
-        return service.get_container_client(self._container)
-
-    async def _close(self, client: Sdk) -> None:
-        await client.close()
-        if self._shared is not None:
-            await self._shared.aclose()
-        if self._session is not None:
-            await self._session.close()
-        await self._resolver.close()
-
-    def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
-        if (
-            isinstance(error, HttpResponseError)
-            and (current := exchange.get()) is not None
-            and current.status
-        ):
-            # A str, or a member of a str enum: then its value is the code, not its name.
-            code = getattr(error, "error_code", None)
-            return error.status_code, str(getattr(code, "value", code) or ""), None
-        cause = getattr(error, "inner_exception", None)
-        return None, "", cause if isinstance(cause, Exception) else None
-
-
-class _OneRequestTransport(AioHttpTransport):  # type: ignore[misc]
-    """Refuses a second request within one call, and records status and headers of the answer.
-
-    The SDK documents that users may pass a transport. It does not document that it calls ``send`` once
-    for each request, and in the context of the caller: see the table of hooks in ``docs/backends``.
-    """
-
-    async def send(self, request: Sdk, **options: Sdk) -> Sdk:
-        current = exchange.get()
-        if current is None:
-            return await super().send(request, **options)
-        if current.sent and current.status not in _NOT_PROCESSED:
-            # The SDK is about to read a blob again whose body was cut, but a call is one request.
-            message = "one request a call"
-            raise ServiceRequestError(message)
-        current.sent, current.status = True, None
-        answer = await super().send(request, **options)
-        current.status, current.headers = answer.status_code, answer.headers
-        return answer
-
-
-class _SharedCredential:
-    """A credential whose token is shared: one fetch serves all requests, in the background if there is time.
-
-    From five minutes before the token expires, the SDK fetches a new one within a request and under a lock.
-    If that fetch hangs or is cancelled, every request fails, although the old token is still valid.
-
-    Args:
-        inner: An async credential. None: ``DefaultAzureCredential``, made by the first fetch.
-    """
-
-    def __init__(self, inner: Sdk | None) -> None:
-        self._inner = inner
-        self._ours = inner is None
-        self._scopes: tuple[str, ...] = ()
-        self._last: Sdk | None = None
-        self._fetching: SharedFetch[Sdk] = SharedFetch(self._fetch)
-
-    async def get_token(self, *scopes: str, **_: object) -> AccessToken:
-        self._scopes = scopes
-        if self._last is not None and time.time() < self._last.expires_on:
-            self._fetching.start()
-            return self._last
-        return await self._fetching.wait()
-
-    async def aclose(self) -> None:
-        await self._fetching.aclose()
-        if self._ours and self._inner is not None:
-            await self._inner.close()
-
-    async def _fetch(self) -> Sdk:
-        inner: Sdk = self._inner or await asyncio.to_thread(_default_credential)
-        self._inner = inner
-        exchange.set(None)  # this task copied the context of a call, whose exchange it must not change
-        self._last = await inner.get_token(*self._scopes)
-        return self._last
-
-
-def _default_credential() -> Sdk:
-    from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415  takes 200 ms and is seldom needed
-
-    return DefaultAzureCredential()
+    async def _close(self, client: AzureClient) -> None:
+        await client.aclose()
 
 
 def open_azure(url: str, **options: object) -> AzureBackend:

@@ -41,13 +41,15 @@ from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.backends._gcs_token import SharedToken, checked_token, default_token
 from asynclock.backends._http import (
     CONNECT_TIMEOUT,
+    FAILURE,
     READ_TIMEOUT,
     AnsweredError,
+    BackendCall,
     CloudBackend,
     check_endpoint,
+    environment_proxy,
     http_date,
-    note_sent,
-    read_capped,
+    read_object,
     server_time,
     without_resend,
 )
@@ -74,8 +76,6 @@ _WRITE_INTERVAL: Final = 1.0
 _BOUNDARY: Final = b"asynclock-7f3c1d9be2a84056"
 _MULTIPART: Final = f"multipart/related; boundary={_BOUNDARY.decode()}"
 _ERROR_BODY: Final = 4096
-_FAILURE: Final = 300
-"""The lowest status that is not a success; redirects are included, since they are not followed."""
 
 
 class GcsBackend(CloudBackend[aiohttp.ClientSession]):
@@ -128,7 +128,9 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
         # A plain http address without a token is an emulator, which needs no credentials.
         self._anonymous = token is None and endpoint_url.startswith("http://")
         self._token = token
+        self._token_session: aiohttp.ClientSession | None = None
         self._trust_env = trust_env
+        self._proxy = environment_proxy(endpoint_url) if trust_env else None
         self._resolver = Resolver()
         self._timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
         self._billed = f"&userProject={quote(user_project, safe='')}" if user_project else ""
@@ -137,15 +139,15 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
 
     async def get(self, key: str) -> Stored | Absent:
         """Read an object; see ``Backend.get``."""
-        with self._call("get", key):
-            async with await self._send("GET", self._object(key, "alt=media")) as answer:
+        with BackendCall(self, "get", key) as call:
+            async with await self._send(call, "GET", self._object(key, "alt=media")) as answer:
                 headers = answer.headers
                 if answer.status == 404:  # noqa: PLR2004  not found
                     if b"bucket does not exist" in await answer.content.read(_ERROR_BODY):
                         raise AnsweredError(404, "")
                     return Absent(server_time(headers))
                 await _check(answer)
-                data = await read_capped(answer.content.read, answer.close)
+                data = await read_object(answer)
                 modified = headers.get("Last-Modified")
                 return Stored(
                     data,
@@ -176,10 +178,10 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
         return await self._put("put", key, body, "")
 
     async def _put(self, operation: str, key: str, body: bytes, condition: str) -> Written:
-        with self._call(operation, key):
+        with BackendCall(self, operation, key) as call:
             address = URL(f"{self._uploads}?uploadType=multipart{condition}{self._billed}", encoded=True)
-            answer = await self._send("POST", address, _multipart(self._prefix + key, body))
-            if answer.status >= _FAILURE:
+            answer = await self._send(call, "POST", address, _multipart(self._prefix + key, body))
+            if answer.status >= FAILURE:
                 async with answer:
                     await _check(answer)
             # Reading the body to its end releases the connection.
@@ -190,9 +192,9 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
         """Yield the objects under ``prefix``; see ``Backend.list``."""
         query, more = f"prefix={quote(self._prefix + prefix, safe='')}{self._billed}", ""
         while True:
-            with self._call("list", prefix):
+            with BackendCall(self, "list", prefix) as call:
                 address = URL(f"{self._objects}?{query}{more}", encoded=True)
-                async with await self._send("GET", address) as answer:
+                async with await self._send(call, "GET", address) as answer:
                     await _check(answer)
                     page = orjson.loads(await answer.read())
                 entries = [_entry(item, len(self._prefix)) for item in page.get("items", ())]
@@ -211,8 +213,8 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
         await self._delete("delete_if_match", key, f"&ifGenerationMatch={quote(version, safe='')}")
 
     async def _delete(self, operation: str, key: str, condition: str) -> None:
-        with self._call(operation, key):
-            async with await self._send("DELETE", self._object(key, f"alt=json{condition}")) as answer:
+        with BackendCall(self, operation, key) as call:
+            async with await self._send(call, "DELETE", self._object(key, f"alt=json{condition}")) as answer:
                 if answer.status != 404:  # noqa: PLR2004  missing is no error
                     await _check(answer)
 
@@ -221,18 +223,21 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
         name = quote(self._prefix + key, safe="")
         return URL(f"{self._objects}/{name}?{query}{self._billed}", encoded=True)
 
-    async def _send(self, method: str, address: URL, data: bytes | None = None) -> aiohttp.ClientResponse:
+    async def _send(
+        self, call: BackendCall, method: str, address: URL, data: bytes | None = None
+    ) -> aiohttp.ClientResponse:
         session = await self._ready()
         headers = {} if self._token is None else {"Authorization": f"Bearer {await self._token.get()}"}
         if data is not None:
             headers["Content-Type"] = _MULTIPART
-        note_sent()
+        call.sent = True
         return await session.request(
             method,
             address,
             headers=headers,
             data=data,
             allow_redirects=False,
+            proxy=self._proxy,
             timeout=self._timeout,
         )
 
@@ -240,30 +245,33 @@ class GcsBackend(CloudBackend[aiohttp.ClientSession]):
         session = without_resend(
             aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(resolver=self._resolver),
-                trust_env=self._trust_env,
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         )
         try:
             if self._token is None and not self._anonymous:
-                self._token = await default_token(session)
+                # The SDK passes no proxy on: it needs a session that looks for one by itself.
+                self._token_session = aiohttp.ClientSession(
+                    connector=session.connector, connector_owner=False, trust_env=self._trust_env
+                )
+                self._token = await default_token(self._token_session)
         except BaseException:
-            await session.close()
+            await self._close(session)
             raise
         return session
 
     async def _close(self, client: aiohttp.ClientSession) -> None:
         if isinstance(self._token, SharedToken):  # the caller closes any other source of tokens
             await self._token.close()
+        if self._token_session is not None:
+            await self._token_session.close()
         await client.close()
         await self._resolver.close()
 
-    def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
-        if isinstance(error, AnsweredError):
-            return error.status, error.code, None
+    def _read_failure(self, error: Exception) -> tuple[int | None, str]:
         if isinstance(error, FileNotFoundError | PermissionError):
-            return None, "NoCredentials", None
-        return None, "", error
+            return None, "NoCredentials"
+        return super()._read_failure(error)
 
 
 def open_gcs(url: str, **options: object) -> GcsBackend:
@@ -326,7 +334,7 @@ def _multipart(name: str, body: bytes) -> bytes:
 
 
 async def _check(answer: aiohttp.ClientResponse) -> None:
-    if answer.status < _FAILURE:
+    if answer.status < FAILURE:
         return
     raise AnsweredError(answer.status, _reason(await answer.content.read(_ERROR_BODY)))
 

@@ -44,10 +44,11 @@ import botocore.exceptions
 from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.backends._http import (
     AnsweredError,
+    BackendCall,
     CloudBackend,
     check_endpoint,
     http_date,
-    read_capped,
+    read_object,
     server_time,
 )
 from asynclock.backends._offload import run_apart
@@ -163,9 +164,9 @@ class S3Backend(CloudBackend[S3Client]):
 
     async def get(self, key: str) -> Stored | Absent:
         """Read an object; see ``Backend.get``."""
-        with self._call("get", key):
+        with BackendCall(self, "get", key) as call:
             client = await self._ready()
-            async with await client.send("GET", self._prefix + key, headers=self._read) as answer:
+            async with await client.send(call, "GET", self._prefix + key, headers=self._read) as answer:
                 headers = answer.headers
                 try:
                     await check(answer)
@@ -173,7 +174,7 @@ class S3Backend(CloudBackend[S3Client]):
                     if (error.status, error.code) not in _MISSING:
                         raise
                     return Absent(server_time(headers))
-                data = await read_capped(answer.content.read, answer.close)
+                data = await read_object(answer)
                 modified = headers.get("Last-Modified")
                 return Stored(
                     data,
@@ -195,13 +196,15 @@ class S3Backend(CloudBackend[S3Client]):
         return await self._put("put", key, body, {})
 
     async def _put(self, operation: str, key: str, body: bytes, condition: Mapping[str, str]) -> Written:
-        with self._call(operation, key):
+        with BackendCall(self, operation, key) as call:
             client = await self._ready()
             headers = {**self._write, **condition}
             if not client.express:
                 # A bucket that retains objects asks for it; a directory bucket does not know it.
                 headers["Content-MD5"] = _md5(body)
-            async with await client.send("PUT", self._prefix + key, headers=headers, body=body) as answer:
+            async with await client.send(
+                call, "PUT", self._prefix + key, headers=headers, body=body
+            ) as answer:
                 await check_write(answer)
                 # If the answer has no ETag, the KeyError becomes OutcomeUnknownError: the object was written.
                 return Written(answer.headers["ETag"], server_time(answer.headers))
@@ -210,9 +213,9 @@ class S3Backend(CloudBackend[S3Client]):
         """Yield the objects under ``prefix``; see ``Backend.list``."""
         query = {"list-type": "2", "encoding-type": "url", "prefix": self._prefix + prefix}
         while True:
-            with self._call("list", prefix):
+            with BackendCall(self, "list", prefix) as call:
                 client = await self._ready()
-                async with await client.send("GET", query=query, headers=self._payer) as answer:
+                async with await client.send(call, "GET", query=query, headers=self._payer) as answer:
                     await check(answer)
                     page = read_page(await answer.read())
             for entry in page.entries:
@@ -230,10 +233,10 @@ class S3Backend(CloudBackend[S3Client]):
         await self._delete("delete_if_match", key, {"If-Match": version})
 
     async def _delete(self, operation: str, key: str, condition: Mapping[str, str]) -> None:
-        with self._call(operation, key):
+        with BackendCall(self, operation, key) as call:
             client = await self._ready()
             headers = {**self._payer, **condition}
-            async with await client.send("DELETE", self._prefix + key, headers=headers) as answer:
+            async with await client.send(call, "DELETE", self._prefix + key, headers=headers) as answer:
                 try:
                     await check(answer)
                 except AnsweredError as error:
@@ -248,16 +251,14 @@ class S3Backend(CloudBackend[S3Client]):
     async def _close(self, client: S3Client) -> None:
         await client.aclose()
 
-    def _read_failure(self, error: Exception) -> tuple[int | None, str, Exception | None]:
-        if isinstance(error, AnsweredError):
-            return error.status, error.code, None
+    def _read_failure(self, error: Exception) -> tuple[int | None, str]:
         if isinstance(error, botocore.exceptions.ClientError):  # of a service that hands out credentials
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             code = str(error.response.get("Error", {}).get("Code", ""))
-            return status, "" if code == str(status) else code, None
+            return status, "" if code == str(status) else code
         if isinstance(error, botocore.exceptions.BotoCoreError) and type(error).__name__ in self.codes:
-            return None, type(error).__name__, None
-        return None, "", error
+            return None, type(error).__name__
+        return super()._read_failure(error)
 
 
 def open_s3(url: str, **options: object) -> S3Backend:

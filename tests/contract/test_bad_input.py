@@ -1,4 +1,4 @@
-"""What is wrong is told in one sentence, nothing is written, and no secret is shown."""
+"""Bad input gets an error of one sentence; nothing is written, and no secret is shown."""
 
 from __future__ import annotations
 
@@ -139,6 +139,7 @@ def test_a_missing_package_is_named(
         "asynclock.backends._s3_client",
         "asynclock.backends._s3_sdk",
         "asynclock.backends._azure_account",
+        "asynclock.backends._azure_client",
         "asynclock.backends._gcs_token",
     }
     for module in [m for m in sys.modules if m in ours or m.startswith(f"{package}.")]:
@@ -229,7 +230,7 @@ def test_a_name_that_no_bucket_has_is_told(store: Server, url: str, says: str) -
 
 
 async def test_a_bucket_that_does_not_exist_is_named(cloud: Server) -> None:
-    """A missing bucket is told at the first write, and is no loss of an answer."""
+    """The first write reports a missing bucket, and does not take it for a lost answer."""
     backend = open_backend(f"{cloud.url}-of-nobody/x", **cloud.options)
 
     with pytest.raises(UnsupportedBackendError, match="does not exist") as caught:
@@ -433,7 +434,7 @@ async def test_a_secret_of_a_client_is_never_shown(cloud: Server, caplog: pytest
             with pytest.raises(AccessDeniedError) as caught:
                 await lease.confirm()
             shown = [repr(client), repr(lock), repr(lease), repr(await lock.status())]
-            # Without locals: those of this test bear the secrets.
+            # Without locals: those of this test contain the secrets.
             shown += [*traceback.format_exception(caught.value), repr(caught.value)]
 
     assert not any(secret in " ".join(shown) + caplog.text for secret in secrets)

@@ -12,7 +12,7 @@ import pytest
 import asynclock
 from asynclock.backend import Absent, Stored, Written
 from asynclock.backends.memory import MemoryBackend
-from asynclock.probe import probe, probe_backend
+from asynclock.probing import probe, probe_backend
 
 if TYPE_CHECKING:
     from pathlib import Path

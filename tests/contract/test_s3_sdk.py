@@ -1,4 +1,4 @@
-"""What the AWS SDK says of a bucket is what requests do: addresses, signatures, certificates, proxies."""
+"""What the AWS SDK says of a bucket is what requests do: addresses, signatures, certificates."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from aiohttp import web
 
 from asynclock.backend import Absent, Stored
 from asynclock.backends import open_backend
+from asynclock.backends._s3_client import read_page
 from asynclock.backends._s3_sdk import BucketAccess, SdkSettings, find_bucket
 from asynclock.errors import BackendUnavailableError, ConfigError, UnsupportedBackendError
 from asynclock.testing.proxy import TapProxy
@@ -194,27 +195,6 @@ async def test_a_certificate_of_the_environment_is_trusted(minio_tls: Server, ma
 
     assert isinstance(await backend.get("nothing.json"), Absent)
     await backend.aclose()
-
-
-async def test_a_proxy_gets_its_password_and_no_request_that_it_may_not_have(
-    minio: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """User and password in HTTP_PROXY reach the proxy only; hosts in NO_PROXY are asked directly."""
-    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    async with TapProxy(minio.endpoint) as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("//", "//me:secret@"))
-        counts = []
-        for direct in ("", "127.0.0.1"):
-            monkeypatch.setenv("NO_PROXY", direct)
-            backend = open_backend(f"{minio.url}/proxied", **minio.options, trust_env=True)
-            await backend.put(f"{uuid.uuid4()}.json", b"body")
-            await backend.aclose()
-            counts.append(len(proxy.journal))
-
-    assert counts == [1, 1]
-    expected = base64.b64encode(b"me:secret").decode()
-    assert proxy.journal[0].headers["proxy-authorization"] == f"Basic {expected}"
 
 
 async def test_a_request_bears_what_stores_ask_for(minio: Server, machine: Machine) -> None:
@@ -426,3 +406,10 @@ async def test_a_session_that_does_not_come_is_no_write(
 
     assert caught.value.written == "no"
     assert service.seen == []
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"<html/>"], ids=["nothing", "broken", "another document"])
+def test_what_is_no_listing_of_s3_is_refused(body: bytes) -> None:
+    """A gateway's page is no empty bucket."""
+    with pytest.raises(ValueError, match="listing"):
+        read_page(body)

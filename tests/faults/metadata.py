@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Literal, Self
 
+from asynclock.testing._http1 import stop_listening
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
@@ -39,7 +41,7 @@ class MetadataServer:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
-        self._server.close()
+        await stop_listening(self._server)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

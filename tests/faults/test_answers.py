@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
+import uuid
 from typing import TYPE_CHECKING
 
 import botocore.exceptions
@@ -27,6 +29,8 @@ from asynclock.errors import (
 from asynclock.testing.proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from asynclock.backends._http import CloudBackend
     from tests.laboratory.servers import Server
 
@@ -314,6 +318,69 @@ async def test_a_proxy_of_the_environment_is_used_if_asked_for(
         await backend.aclose()
 
     assert bool(proxy.journal) is trusted
+
+
+async def test_a_proxy_gets_its_password_and_no_request_that_it_may_not_have(
+    cloud: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """User and password in HTTP_PROXY reach the proxy only; hosts in NO_PROXY are asked directly."""
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with TapProxy(cloud.endpoint) as proxy:
+        counts = []
+        for direct, scheme in (("", "http://"), ("", ""), ("127.0.0.1", "")):
+            monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("http://", f"{scheme}me:secret@"))
+            monkeypatch.setenv("NO_PROXY", direct)
+            backend = open_backend(f"{cloud.url}/proxied", **cloud.options, trust_env=True)
+            with contextlib.suppress(BackendError):  # the server may not know the form that proxies get
+                await backend.put(f"{uuid.uuid4()}.json", b"body")
+            await backend.aclose()
+            counts.append(len(proxy.journal))
+
+    assert counts == [1, 2, 2]
+    expected = f"Basic {base64.b64encode(b'me:secret').decode()}"
+    assert {tap.headers["proxy-authorization"] for tap in proxy.journal} == {expected}
+
+
+async def test_a_password_in_netrc_is_not_sent_to_a_store(
+    cloud: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Only the proxies of the environment are asked for, and the requests keep their own authorization."""
+    (tmp_path / "netrc").write_text("default login alice password hunter2\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with TapProxy(cloud.endpoint) as proxy:
+        backend = open_backend(f"{cloud.url}/netrc", **cloud.through(proxy.url), trust_env=True)
+        await backend.put("a.json", b"body")
+        await backend.aclose()
+
+    assert not any(tap.headers.get("authorization", "").startswith("Basic") for tap in proxy.journal)
+
+
+HEAD = b'ETag: "1"\r\nX-Goog-Generation: 1\r\nConnection: close\r\n'
+PARTS = {
+    "no length": b"HTTP/1.1 200 OK\r\n" + HEAD + b'\r\n{"a":',
+    "a range": b"HTTP/1.1 206 Partial Content\r\n" + HEAD + b'Content-Length: 5\r\n\r\n{"a":',
+}
+
+
+@pytest.mark.parametrize("answer", PARTS.values(), ids=PARTS.keys())
+async def test_a_part_of_an_object_is_never_taken_for_all_of_it(cloud: Server, answer: bytes) -> None:
+    """A gateway may drop the length, or send a range that nobody asked for: such a read fails."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as gateway:
+        port = gateway.sockets[0].getsockname()[1]
+        backend = open_backend(f"{cloud.url}/parts", **cloud.through(f"http://127.0.0.1:{port}"))
+        with pytest.raises(BackendUnavailableError):
+            await backend.get("a.json")
+        await backend.aclose()
 
 
 async def test_a_date_from_a_cache_is_no_date(cloud: Server) -> None:

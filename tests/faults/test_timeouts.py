@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
+import asynclock.backends._azure_client
 import asynclock.backends._s3_client
-import asynclock.backends.azure
 import asynclock.backends.gcs
 from asynclock.backend import Absent
 from asynclock.backends import open_backend
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.laboratory.servers import Server
 
 BOUND = 0.5
-MODULES = (asynclock.backends._s3_client, asynclock.backends.gcs, asynclock.backends.azure)
+MODULES = (asynclock.backends._s3_client, asynclock.backends.gcs, asynclock.backends._azure_client)
 
 
 @pytest.fixture

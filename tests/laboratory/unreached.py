@@ -48,7 +48,7 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ): "A history has one event loop, which is not closed before its end.",
     ("waiting.py", "elif not self.pass_on(turn.result()):"): _TURN_AND_CANCELLATION,
     ("waiting.py", "if held is None:"): _TURN_AND_CANCELLATION,
-    ("held.py", "elif limit is None:"): "The store answers before L and a request timeout are over.",
+    ("held.py", "elif freed is not None:"): "The store answers before L and a request timeout are over.",
     (
         "decisions.py",
         "if latest - earliest - timing.resolution > timing.longest_trip_for_future:",

@@ -21,7 +21,7 @@ from asynclock.backends.memory import open_memory
 from asynclock.backends.s3 import open_s3
 from asynclock.client import LockClient
 from asynclock.errors import AsyncLockError, ConfigError
-from asynclock.probe import probe_backend
+from asynclock.probing import probe_backend
 from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.locks import LocksSpec
 from asynclock.spark.spec.model import StreamSpec, TableSpec
