@@ -1,5 +1,8 @@
 """A lock that lives in the object store where the data already is."""
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+
 from asynclock.backend import Absent as Absent
 from asynclock.backend import Backend as Backend
 from asynclock.backend import Stored as Stored
@@ -25,14 +28,35 @@ from asynclock.errors import RecordCorruptError as RecordCorruptError
 from asynclock.errors import SpecError as SpecError
 from asynclock.errors import StaleTokenError as StaleTokenError
 from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
-from asynclock.fencing import FencedObject as FencedObject
 from asynclock.lease import Lease as Lease
 from asynclock.lock import Lock as Lock
-from asynclock.options import BackendOptions as BackendOptions
-from asynclock.probe import ProbeReport as ProbeReport
-from asynclock.probe import probe as probe
 from asynclock.settings import LeaseSettings as LeaseSettings
 from asynclock.shutdown import install_signal_handlers as install_signal_handlers
 from asynclock.status import LockStatus as LockStatus
 
+if TYPE_CHECKING:
+    from asynclock.fencing import FencedObject as FencedObject
+    from asynclock.options import BackendOptions as BackendOptions
+    from asynclock.probing import ProbeReport as ProbeReport
+    from asynclock.probing import probe as probe
+
 __version__ = "0.1.0"
+_LATER = {
+    "BackendOptions": "options",
+    "FencedObject": "fencing",
+    "ProbeReport": "probing",
+    "probe": "probing",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what few programs need when it is first named (PEP 562)."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'asynclock' has no attribute {name!r}")
+    found: object = getattr(_import_module(f"asynclock.{_LATER[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

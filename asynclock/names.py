@@ -6,12 +6,20 @@ import re
 from typing import Final
 
 from asynclock.errors import ConfigError
-from asynclock.probe import is_probe
 
 MAX_NAME: Final = 512
 SUFFIX: Final = ".json"
 """Follows the name of a lock in the key of its object."""
-_NAME: Final = re.compile(r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
+PROBE: Final = ".asynclock-probe-"
+"""Begins the names of a probe's objects."""
+# Compiled when they are first used, not by each import; ``re`` keeps them.
+_PROBE: Final = rf"(?:.*/)?{re.escape(PROBE)}[0-9a-f-]{{36}}-\d+\.json"
+_NAME: Final = r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*"
+
+
+def is_probe(key: str) -> bool:
+    """Return whether an object was left by a probe and is not a lock."""
+    return re.fullmatch(_PROBE, key) is not None
 
 
 def checked_name(name: str) -> str:
@@ -36,7 +44,7 @@ def is_name(text: str) -> bool:
     """Whether a lock can have that name."""
     return (
         len(text) <= MAX_NAME
-        and _NAME.fullmatch(text) is not None
+        and re.fullmatch(_NAME, text) is not None
         and not any(segment in {".", ".."} for segment in text.split("/"))
         # Neither could be listed: the first would be taken for another lock.
         and not text.endswith(SUFFIX)

@@ -27,7 +27,7 @@ MAX_EPOCH_AHEAD: Final = 86_400.0
 _MAX_DIGITS: Final = 20
 _HUDI_FIELDS: Final = ("expired", "validUntil", "owner")
 _OUR_FIELDS: Final = ("nonce", "epoch", "leaseMs", "holder")
-_NONCE: Final = re.compile(r"[0-9a-f]{32}")
+_NONCE: Final = r"[0-9a-f]{32}"
 
 
 class LockRecord(NamedTuple):
@@ -148,7 +148,7 @@ def _our_fields(fields: dict[str, Any]) -> dict[str, Any]:
         missing = ", ".join(name for name in _OUR_FIELDS if name not in fields)
         raise _Corrupt(f"it has {', '.join(present)} but not {missing}")
     nonce = _text(fields, "nonce")
-    if not _NONCE.fullmatch(nonce):
+    if not re.fullmatch(_NONCE, nonce):
         raise _Corrupt("nonce is not 32 hex digits")
     lease_ms = _integer(fields, "leaseMs")
     if not MIN_LEASE_MS <= lease_ms <= MAX_LEASE_MS:

@@ -12,7 +12,7 @@ from asynclock.cli.arguments import backend_option, json_option, url_argument
 from asynclock.cli.exit_codes import DONE, NO, UNAVAILABLE
 from asynclock.cli.output import print_json, tell
 from asynclock.cli.target import with_environment
-from asynclock.probe import probe
+from asynclock.probing import probe
 
 
 @click.command("doctor")

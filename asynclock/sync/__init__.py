@@ -4,6 +4,9 @@ Everything runs on asynclock's loop thread, so leases are renewed while the call
 thread with a running event loop every call raises ``RuntimeError``, which names the async call.
 """
 
+from typing import TYPE_CHECKING
+
+import asynclock
 from asynclock.backend import Absent as Absent
 from asynclock.backend import Backend as Backend
 from asynclock.backend import Stored as Stored
@@ -27,8 +30,6 @@ from asynclock.errors import RecordCorruptError as RecordCorruptError
 from asynclock.errors import SpecError as SpecError
 from asynclock.errors import StaleTokenError as StaleTokenError
 from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
-from asynclock.options import BackendOptions as BackendOptions
-from asynclock.probe import ProbeReport as ProbeReport
 from asynclock.settings import LeaseSettings as LeaseSettings
 from asynclock.shutdown import install_signal_handlers as install_signal_handlers
 from asynclock.status import LockStatus as LockStatus
@@ -38,3 +39,20 @@ from asynclock.sync._facade import Lock as Lock
 from asynclock.sync._facade import LockClient as LockClient
 from asynclock.sync._facade import connect as connect
 from asynclock.sync._facade import probe as probe
+
+if TYPE_CHECKING:
+    from asynclock.options import BackendOptions as BackendOptions
+    from asynclock.probing import ProbeReport as ProbeReport
+
+_LATER = ("BackendOptions", "ProbeReport")
+
+
+def __getattr__(name: str) -> object:
+    """Load what few programs need when it is first named, as ``asynclock`` does."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'asynclock.sync' has no attribute {name!r}")
+    return getattr(asynclock, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -8,14 +8,13 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
+import asynclock
 import asynclock.client
-import asynclock.fencing
 import asynclock.lease
 import asynclock.lock
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.lock import checked_at_least, checked_timeout, warn_of_unused
 from asynclock.portal import Host, block_on
-from asynclock.probe import probe as _probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from asynclock.events import Event
     from asynclock.fencing import FencedValue
     from asynclock.options import BackendOptions
-    from asynclock.probe import ProbeReport
+    from asynclock.probing import ProbeReport
     from asynclock.settings import LeaseSettings
     from asynclock.status import LockStatus
 
@@ -115,7 +114,7 @@ def connect(
 
 def probe(url: str, **backend_options: Unpack[BackendOptions]) -> ProbeReport:
     """Test whether ``url`` is safe for locks; see ``asynclock.probe``."""
-    return block("probe", lambda: _probe(url, **backend_options))
+    return block("probe", lambda: asynclock.probe(url, **backend_options))
 
 
 class LockClient:
@@ -355,7 +354,7 @@ class FencedObject:
     """An object that refuses the writes of an older holder; see ``asynclock.FencedObject``."""
 
     def __init__(self, client: LockClient, key: str) -> None:
-        self._object = asynclock.fencing.FencedObject(client.twin, key)
+        self._object = asynclock.FencedObject(client.twin, key)
         self.key: str = key
 
     def read(self) -> FencedValue | None:

@@ -54,3 +54,38 @@ except asynclock.ConfigError as error:
 """
 
     assert "importlib.metadata" in loaded(program)
+
+
+@pytest.mark.parametrize("package", ["asynclock", "asynclock.sync"])
+def test_a_name_that_is_loaded_later_is_found_like_any_other(package: str) -> None:
+    """Its first use loads it: by attribute, by import, in the list of names; another name is an error."""
+    program = f"""
+import {package} as package
+assert {{"ProbeReport", "BackendOptions", "FencedObject", "probe"}} <= {{*dir(package)}}
+from {package} import ProbeReport, probe
+assert package.ProbeReport is ProbeReport
+assert callable(package.probe)
+try:
+    package.nonsense
+except AttributeError as error:
+    assert "nonsense" in str(error)
+else:
+    raise SystemExit("found")
+"""
+
+    assert "asynclock.probing" in loaded(program)
+
+
+def test_what_few_programs_need_is_loaded_later() -> None:
+    """A program that takes a lock loads neither the probe of a store nor the fenced object."""
+    program = """
+import asyncio, asynclock
+
+async def main():
+    async with asynclock.connect("memory://") as client, client.lock("a"):
+        pass
+
+asyncio.run(main())
+"""
+
+    assert not loaded(program) & {"asynclock.probing", "asynclock.fencing", "asynclock.options"}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -26,6 +25,7 @@ from asynclock.errors import (
     OutcomeUnknownError,
     PreconditionFailedError,
 )
+from asynclock.names import PROBE
 from asynclock.portal import running_loop
 from asynclock.settings import LeaseSettings
 
@@ -41,13 +41,6 @@ RACERS: Final = 32
 _ROUNDS: Final = 3
 _REWRITES: Final = 4
 _UNAVAILABLE: Final = (AccessDeniedError, BackendUnavailableError, OutcomeUnknownError)
-_STEM: Final = ".asynclock-probe-"
-_KEY: Final = rf"(?:.*/)?{re.escape(_STEM)}[0-9a-f-]{{36}}-\d+\.json"
-
-
-def is_probe(key: str) -> bool:
-    """Return whether an object was left by a probe and is not a lock."""
-    return re.fullmatch(_KEY, key) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +138,7 @@ class _Trial:
     def __init__(self, backend: Backend, clock: Clock) -> None:
         self._backend = backend
         self._clock = clock
-        self._stem = f"{_STEM}{uuid.uuid4()}"
+        self._stem = f"{PROBE}{uuid.uuid4()}"
         self._keys: list[str] = []
         self.left: list[str] = []
         self.findings: list[Finding] = []
