@@ -259,14 +259,17 @@ class LockClient:
         await self._in_flight.cut_off()
         await self.backend.aclose()
 
-    async def release_all(self, *, loss: str | None = None) -> None:
+    async def release_all(self, *, loss: str | None = None, quietly: bool = False) -> None:
         """Release every lock within the exit bound and block new acquisitions for twice that long.
 
         Runs on the client's loop.
 
         Args:
             loss: Why, reported to the holders as a loss; None: they let go themselves.
+            quietly: Hold events back until ``report``.
         """
+        if quietly:
+            self._objects.events.hold_back()
         now = asyncio.get_running_loop().time()
         self._stands_back_until = now + 2 * self.exit_bound
         for engine in list(self._engines.values()):
@@ -276,6 +279,10 @@ class LockClient:
             for held in self._renewals.held:  # again: a write that was in flight may acquire another
                 held.let_go(loss)
             going_on = await self._in_flight.progress(now + self.exit_bound)
+
+    async def report(self) -> None:
+        """Pass on the events that ``release_all`` has held back. Runs on the client's loop."""
+        self._objects.events.catch_up()
 
     async def release_elsewhere(self) -> None:
         """Release every lock through another backend, on the running loop: the client's own is closed."""

@@ -79,10 +79,12 @@ class LockEngine:
     ) -> HeldLock | None:
         with self._in_flight.until_closed():
             until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
-            if once and not self._queue.try_enter():
+            given = None
+            if not once:
+                given = await self._turn(timeout)
+            elif not self._queue.try_enter():
                 self._note_failure(asked_at, "held")
                 return None
-            given = None if once else await self._turn(timeout)
             acquisition = Acquisition(
                 self._known,
                 until=until,

@@ -125,6 +125,8 @@ class Events:
         self._url = clean_url(url)
         self._validity = validity
         self._clock = clock or SystemClock()
+        self._holds_back = False
+        self._held_back: list[Event] = []
 
     def emit(
         self,
@@ -139,9 +141,7 @@ class Events:
         remaining: float | None = None,
     ) -> None:
         """Log one event and pass it to the listener; nothing that goes wrong there is raised."""
-        level = logging.WARNING if kind in _WARN else logging.DEBUG
-        logs = logger.isEnabledFor(level)
-        if self._listener is None and not logs:
+        if self._listener is None and not logger.isEnabledFor(_level(kind)):
             return
         name = key.removesuffix(".json")
         event = Event(
@@ -157,12 +157,34 @@ class Events:
             url=printable(f"{self._url}/{name}", limit=_LONGEST),
             validity=self._validity,
         )
-        if logs:
-            shown = event.key, event.owner, fencing_token, event.detail
+        if self._holds_back:
+            self._held_back.append(event)
+        else:
+            self._pass_on(event)
+
+    def hold_back(self) -> None:
+        """Keep events until ``catch_up``: a log may wait for a lock that nobody gives back yet."""
+        self._holds_back = True
+
+    def catch_up(self) -> None:
+        """Pass on what was held back."""
+        self._holds_back = False
+        events, self._held_back = self._held_back, []
+        for event in events:
+            self._pass_on(event)
+
+    def _pass_on(self, event: Event) -> None:
+        level = _level(event.kind)
+        if logger.isEnabledFor(level):
+            shown = event.kind, event.key, event.owner, event.fencing_token, event.detail
             with suppress(Exception):  # of a handler or a filter of the user
-                logger.log(level, "%s %s owner=%s token=%s %s", kind, *shown, extra=event.fields())
+                logger.log(level, "%s %s owner=%s token=%s %s", *shown, extra=event.fields())
         if self._listener is not None:
             pass_on(event, self._listener)
+
+
+def _level(kind: Kind) -> int:
+    return logging.WARNING if kind in _WARN else logging.DEBUG
 
 
 def pass_on(event: Event, listener: Callable[[Event], object]) -> None:

@@ -19,8 +19,8 @@ T = TypeVar("T")
 class InFlight:
     """Work that has to be finished before its client may end: writes, releases, clean-up, hand-overs.
 
-    Acquisitions may be cut off while nothing of theirs may stand in the store; their end is awaited too once
-    the client is closed.
+    An acquisition counts only while a write of its may stand in the store, or once the client is closed:
+    until then it may be cut off.
     """
 
     def __init__(self, client: object = None) -> None:

@@ -83,7 +83,7 @@ class Lease:
 
     @property
     def released(self) -> bool:
-        """Whether a release is known to have ended it, which no answer of the store may ever say."""
+        """Whether its release has ended: it was confirmed, or given up after the clean-up time."""
         return self._held.phase is Phase.RELEASED
 
     def remaining(self) -> float:
@@ -134,6 +134,8 @@ class Lease:
         """
         if self.lost is not None:
             self.check()  # here, since in a forked child nobody runs the lease's loop
+        if self._held.phase is not Phase.HELD:
+            return  # here, for the same reason
         await run_on(self._loop, self._release)
 
     async def _release(self) -> None:

@@ -10,7 +10,8 @@ Not guaranteed: that a process which no longer believes has stopped *acting*. A 
 the loss may arrive after it. ``fencing_token``, checked by the resource, closes that gap;
 ``FencedObject`` does so for objects in the same store.
 
-Skew rule: only the store's clock frees a lock that another holds, never this machine's clock.
+Skew rule: the lock of another is free by the store's clock, or once its record was seen unchanged
+for its whole validity; never by this machine's wall clock.
 """
 
 from __future__ import annotations

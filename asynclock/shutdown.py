@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from concurrent.futures import Future
     from types import FrameType
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _SIGNALLED: Final = "a signal told its process to end"
+_REPORT_BOUND: Final = 0.1
+"""Seconds that the events after a signal get at least."""
 _FORKED: Final = "this is a forked child, the lease is the parent's"
 
 
@@ -36,12 +38,17 @@ class Releasing(Protocol):
         """Seconds that an exit may take to release."""
         ...
 
-    async def release_all(self, *, loss: str | None = None) -> None:
+    async def release_all(self, *, loss: str | None = None, quietly: bool = False) -> None:
         """Release every lease within the bound, on the client's loop.
 
         Args:
             loss: If given, leases are reported as lost for this reason.
+            quietly: Hold events back until ``report``.
         """
+        ...
+
+    async def report(self) -> None:
+        """Pass on the events that were held back, on the client's loop."""
         ...
 
     async def release_elsewhere(self) -> None:
@@ -64,11 +71,11 @@ def register(client: Releasing) -> None:
 def install_signal_handlers() -> None:
     """Release all leases on SIGTERM, SIGHUP and SIGINT, then run the previous handler.
 
-    Every lease is reported as lost at once, because the process may survive the signal; the
-    releases take at most ``min(2 s, validity / 5)``. Without these handlers, a signal that ends the
-    process leaves its locks to expire. Leases of ``renewal="loop"`` clients are released on their
-    loop, which must be running; the previous handler runs after that. A signal that is ignored
-    (``nohup``) stays ignored and releases nothing.
+    Every lease is lost at once, because the process may survive the signal; the releases take at
+    most ``min(2 s, validity / 5)``, and events report all this after them. Without these handlers,
+    a signal that ends the process leaves its locks to expire. Leases of ``renewal="loop"`` clients
+    are released on their loop, which must be running; the previous handler runs after that. A signal
+    that is ignored (``nohup``) stays ignored and releases nothing.
 
     Raises:
         RuntimeError: Not called from the main thread.
@@ -91,9 +98,12 @@ class _Handler:
         global _signalled_at
         here = _running_loop()
         _signalled_at = time.monotonic()
-        _wait(_release(lambda loop: loop is not here, loss=_SIGNALLED))
-        ours = [client for client in list(_clients) if here is not None and client.loop is here]
-        if here is None or not ours:
+        try:
+            _wait(_start(lambda client: client.release_all(loss=_SIGNALLED, quietly=True), apart_from=here))
+        finally:
+            # After all releases: this thread may hold the lock of the log handler that it was interrupted in.
+            _wait(_start(lambda client: client.report(), apart_from=here), least=_REPORT_BOUND)
+        if here is None or not (ours := [client for client in list(_clients) if client.loop is here]):
             self._chain(number, frame)
             return
 
@@ -124,17 +134,21 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _release(
-    where: Callable[[asyncio.AbstractEventLoop], bool], *, loss: str | None = None
+def _start(
+    what: Callable[[Releasing], Coroutine[Any, Any, None]],
+    *,
+    apart_from: asyncio.AbstractEventLoop | None = None,
 ) -> list[tuple[Future[None], float]]:
-    """Start to release the leases of all clients whose loop runs in another thread and passes ``where``."""
+    """Start a call of all clients whose loop is running, but not of those on one loop, the caller's own."""
     started = []
     for client in list(_clients):
         loop = client.loop
-        if loop is not None and loop.is_running() and where(loop):
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                releasing = asyncio.run_coroutine_threadsafe(client.release_all(loss=loss), loop)
-                started.append((releasing, client.exit_bound))
+        if loop is not None and loop.is_running() and loop is not apart_from:
+            call = what(client)
+            try:
+                started.append((asyncio.run_coroutine_threadsafe(call, loop), client.exit_bound))
+            except RuntimeError:  # the loop was closed meanwhile
+                call.close()
     return started
 
 
@@ -142,18 +156,18 @@ _signalled_at = -math.inf
 """When the last signal arrived; nothing is acquired for twice the exit bound after it."""
 
 
-def _wait(started: list[tuple[Future[None], float]]) -> None:
+def _wait(started: list[tuple[Future[None], float]], *, least: float = 0.0) -> None:
     began = time.monotonic()
     if started and began - _signalled_at < 2 * max(bound for _, bound in started):
         began = _signalled_at  # after a KeyboardInterrupt the bound runs from the signal, not again from here
     for future, bound in started:
         with contextlib.suppress(Exception):
-            future.result(max(0.0, began + bound - time.monotonic()))
+            future.result(max(least, began + bound - time.monotonic()))
 
 
 @atexit.register
 def _release_at_exit() -> None:
-    elsewhere = _release(lambda _: True)
+    elsewhere = _start(lambda client: client.release_all())
     for client in list(_clients):
         loop = client.loop
         if loop is None or loop.is_running():

@@ -30,7 +30,7 @@ _READ_AGAIN: Final = 1.0
 _FINEST_LOOK: Final = 20
 """Looks at a predicted expiry are at least the poll interval divided by this apart."""
 _LEAST_REQUEST: Final = 1.0
-"""Seconds that a request may take at least: cut off by a short timeout it would only leave a zombie."""
+"""Seconds that every request gets at least: a shorter cut-off would only leave a write in doubt."""
 
 
 class Knowledge:
@@ -42,7 +42,7 @@ class Knowledge:
         self.renewals = renewals
         self.observation = Observation()
         self.fairness = Fairness(objects.timing)
-        # Our own last release while nothing else was seen since: acquire in one request.
+        # Our own last release, if nothing newer was seen: it lets us acquire in one request.
         self.freed: Attempt | None = None
         # What was seen last and what it meant, for the status in a timeout.
         self.last: tuple[Seen, Verdict] | None = None

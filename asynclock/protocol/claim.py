@@ -79,17 +79,18 @@ class Claim:
         self,
         head: Attempt,
         *,
-        limit: float | None = None,
         kept_until: float = -math.inf,
         through: LockObjects | None = None,
+        tried: Attempt | None = None,
     ) -> Attempt | Displaced | None:
         """Write a free record, so that nothing of this claim is held or can still land (rule 3).
 
         It is conditional on the version that ``head`` made, or was based on if it is not known to have
         landed: success makes every write that is still under way on that version fail. If the version is
         gone, the object is read once, and freed if it shows one of these attempts. Repeated with backoff
-        while the outcome is unknown, for ``limit`` seconds; None: L plus a request timeout. Where this
-        claim's event loop is closed, the requests go ``through`` other objects.
+        while the outcome is unknown, for L plus a request timeout. Where this claim's event loop is
+        closed, the requests go ``through`` other objects. ``tried`` is what ``try_to_free`` has written
+        already, without an answer that says whether it landed.
 
         Until ``kept_until``, by the boot clock, the record is not free but a live one that promises what is
         left of that time. Nobody believes in it and nobody renews it (rule 21).
@@ -98,18 +99,12 @@ class Claim:
             The write that freed the lock; or what stands in its place; or None if the store did not say.
         """
         objects, loop = through or self._objects, asyncio.get_running_loop()
-        until = loop.time() + (objects.timing.clean_up_for if limit is None else limit)
+        until = loop.time() + objects.timing.clean_up_for
         pause = objects.timing.poll_interval / 4
-        unsettled = [each.settled_at for each in self._by_nonce.values() if each.settled_at is not None]
-        # No successor may build on a token from the future: drop our fields, as Hudi does (rule 11).
-        keep_token = objects.until_settled(max(unsettled, default=None)) <= 0
         while True:
-            await objects.pace(self._key)
-            nonce = objects.fresh_nonce() if keep_token else None
-            self._freeing.append(nonce)
             try:
-                attempt = await self._release(objects, head, nonce, kept_until)
-                if await objects.write(self._key, attempt) is None:
+                attempt, tried = tried or await self.try_to_free(head, kept_until, objects), None
+                if attempt.version is not None:
                     return attempt
                 self.doubtful |= attempt.unseen
                 seen = await objects.read(self._key)
@@ -130,6 +125,24 @@ class Claim:
                 return None
             await asyncio.sleep(objects.jittered(pause))
             pause = min(pause * 2, objects.timing.renew_interval)
+
+    async def try_to_free(
+        self, head: Attempt, kept_until: float = -math.inf, objects: LockObjects | None = None
+    ) -> Attempt:
+        """Send one write of ``free``, which has a version if it is known to have landed.
+
+        Raises BackendError or ConfigError where nothing was written.
+        """
+        objects = objects or self._objects
+        await objects.pace(self._key)
+        unsettled = [each.settled_at for each in self._by_nonce.values() if each.settled_at is not None]
+        # No successor may build on a token from the future: drop our fields, as Hudi does (rule 11).
+        keep_token = objects.until_settled(max(unsettled, default=None)) <= 0
+        nonce = objects.fresh_nonce() if keep_token else None
+        self._freeing.append(nonce)
+        attempt = await self._release(objects, head, nonce, kept_until)
+        await objects.write(self._key, attempt)
+        return attempt
 
     async def _release(
         self, objects: LockObjects, head: Attempt, nonce: str | None, kept_until: float

@@ -24,7 +24,7 @@ class Seen(NamedTuple):
     record: LockRecord | None
     version: str | None
     last_modified: float | None  # epoch seconds by the store
-    date: Date | None  # of the very answer
+    date: Date | None  # of this same answer
     arrived: ClockReading
 
 

@@ -246,15 +246,25 @@ class HeldLock:
         """
         with self._in_flight.protect():
             await self.settle()
-            if not await self._free(2 * self._objects.timing.request_timeout):
-                self._in_flight.spawn(self._free(None))
+            loop = asyncio.get_running_loop()
+            until = loop.time() + 2 * self._objects.timing.request_timeout
+            tried = None
+            if self._left_to_keep() <= 0:
+                # Nearly always enough, and then the release needs no task of its own.
+                with suppress(BackendError, ConfigError):
+                    tried = await self.claim.try_to_free(self.head)
+            if tried is not None and tried.version is not None:
+                self._note_freed(tried)
+            else:
+                freeing = self._in_flight.spawn(self._free(tried))
+                await asyncio.wait([freeing], timeout=max(0.0, until - loop.time()))
 
     async def release_through(self, objects: LockObjects) -> None:
         """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
         if self.end_belief():
             try:
                 async with asyncio.timeout(objects.timing.exit_bound):
-                    await self._free(None, through=objects)
+                    await self._free(through=objects)
             except TimeoutError:
                 self._released("release_unconfirmed", "the store did not answer in time")
 
@@ -263,9 +273,13 @@ class HeldLock:
         if (renewal := self.renewal) is not None:
             await asyncio.wait([renewal], timeout=self._objects.timing.request_timeout)
 
-    async def _free(self, limit: float | None, *, through: LockObjects | None = None) -> bool:
-        """Write the free record; False if it is not known after ``limit`` whether that has landed."""
-        freed = await self.claim.free(self.head, limit=limit, kept_until=self._kept_until, through=through)
+    async def _free(self, tried: Attempt | None = None, *, through: LockObjects | None = None) -> None:
+        self._note_freed(
+            await self.claim.free(self.head, kept_until=self._kept_until, through=through, tried=tried)
+        )
+
+    def _note_freed(self, freed: Attempt | Displaced | None) -> None:
+        """Report how a release ended, as ``Claim.free`` tells it."""
         if isinstance(freed, Displaced):
             self.found_gone(freed)
         elif freed is not None and freed.record.expired:
@@ -273,9 +287,8 @@ class HeldLock:
             self._released("released", reason="read_back" if freed.unseen else "")
         elif freed is not None:
             self._released("released", f"kept for another {max(0.0, self._left_to_keep()):.0f} s")
-        elif limit is None:
+        else:
             self._released("release_unconfirmed", "the store did not answer")
-        return freed is not None or limit is None
 
     # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
 

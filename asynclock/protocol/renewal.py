@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 BETWEEN_LOOKS: Final = 1.0
 """Seconds between two looks at all locks: belief also ends by clocks that the loop's timers do not follow."""
 STALL: Final = 1.0
-"""A look that comes so many seconds late is reported: the process was stopped, suspended or starved."""
+"""A look that comes at least this many seconds late is reported: the process was stopped or starved."""
 CROWD: Final = 64
-"""So many writes in half the time in which a client's locks need as many are a crowd; fewer are none."""
+"""This many writes, at least twice as fast as steady renewal would send them, are a crowd; fewer are none."""
 _EARLIEST: Final = 0.25
 """Share of the interval after which a lock of a crowd is renewed at the earliest."""
 
@@ -121,8 +121,9 @@ class Renewals:
             self.discard(held)
             return
         if held.body_loop is not None and held.body_loop.is_closed():
-            self.discard(held)  # its body will never go on, and never release
+            # Its body will never go on, and never release. First, as a fork gives up only what is renewed:
             held.let_go("the event loop of its holder was closed")
+            self.discard(held)
             return
         now = asyncio.get_running_loop().time()
         if now >= self._renew_at[held] and (renewal := held.start_renewal()) is not None:

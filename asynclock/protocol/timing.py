@@ -1,4 +1,4 @@
-"""The numbers that the rules are written in."""
+"""The durations of the protocol, derived from the settings."""
 
 from __future__ import annotations
 

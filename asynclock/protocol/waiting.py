@@ -89,7 +89,8 @@ class WaitQueue:
 class Fairness:
     """Gives other clients their turns (rule 14). Times are of the loop.
 
-    Without this a second process gets 3 turns of 700: the client that releases is the first to see it.
+    Without this a second process gets only 3 turns in 700, because the client that releases is the first
+    to see it.
     A waiter that polls more slowly than a run lasts looks more often while the lock changes hands.
     """
 
@@ -144,9 +145,9 @@ class Fairness:
             self.stand_back(now + _AWAY_POLLS * self._timing.turn_poll * (0.5 + jittered(1.0)))
             self._run_owner = None
 
-    def saw(self, record: LockRecord | None, now: float) -> None:
+    def saw(self, record: LockRecord, now: float) -> None:
         """Record whose lock stands in the way."""
-        if record is None or record.lease_ms is None:
+        if record.lease_ms is None:
             return
         if self._seen_owner not in {None, record.owner}:
             self._changes_hands_until = now + 2 * longest_run(record.lease_ms / 1000)

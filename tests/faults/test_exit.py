@@ -105,7 +105,7 @@ async def test_an_exit_releases_when_the_name_of_the_store_must_be_looked_up(
 async def test_an_exit_releases_where_the_proxies_of_the_environment_are_used(
     minio: Server, fake_gcs: Server, azurite: Server
 ) -> None:
-    """With ``trust_env`` the environment is read for every request, also for the last one."""
+    """With ``trust_env`` the proxy of the environment was found before: an exit looks for none."""
     servers = (minio, fake_gcs, azurite)
     states = await asyncio.gather(
         *(_left_by(server, PROGRAMS["thread"], trust_env=True) for server in servers)

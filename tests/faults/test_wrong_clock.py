@@ -10,7 +10,7 @@ import pytest
 import asynclock
 from asynclock import LeaseSettings
 from asynclock.errors import AcquireTimeoutError
-from asynclock.probe import probe
+from asynclock.probing import probe
 from asynclock.testing.proxy import TapProxy, Wire
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.mutants.catalogue import Mutant
     from tests.mutants.pipeline import PipelineMutant
 
-MOST: Final = 6000
+MOST: Final = 8000
 """Histories after which a mutant counts as survived."""
 SECONDS: Final = 150.0
 """Likewise, seconds."""

@@ -60,6 +60,7 @@ WRITE: Final = f"{_OBJECTS}.write"
 _CLAIM: Final = "asynclock.protocol.claim:Claim"
 RECOGNISE: Final = f"{_CLAIM}.recognise"
 FREE: Final = f"{_CLAIM}.free"
+TRY_TO_FREE: Final = f"{_CLAIM}.try_to_free"
 RELEASE_ATTEMPT: Final = f"{_CLAIM}._release"
 RELEASED: Final = "asynclock.record:LockRecord.released"
 
@@ -266,9 +267,17 @@ MUTANTS: Final = (
     ),
     Mutant(
         "do not release at all",
+        TRY_TO_FREE,
+        "await $objects.write(self._key, $attempt)",
+        "$attempt.version = $attempt.base",
+        LEFT,
+        "single-faults",
+    ),
+    Mutant(
+        "take the first try of a release for its end",
         RELEASE,
-        "if not await self._free($limit): $go_on",
-        "self._end()",
+        "$tried is not None and $tried.version is not None",
+        "$tried is not None",
         LEFT,
         "single-faults",
     ),
@@ -583,7 +592,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "keep a token from the future when released",
-        FREE,
+        TRY_TO_FREE,
         "$objects.until_settled($token) <= 0",
         "True",
         TOKEN,

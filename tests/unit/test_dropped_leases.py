@@ -14,6 +14,8 @@ import pytest
 
 import asynclock
 from asynclock import LeaseLostError, LeaseSettings, LockClient, sync
+from asynclock.protocol.held import HeldLock, Phase
+from asynclock.protocol.renewal import Renewals
 from tests.unit.kit import FAST
 
 if TYPE_CHECKING:
@@ -153,9 +155,17 @@ async def test_an_async_generator_that_is_closed_has_released() -> None:
         assert (await client.lock("orders").status()).state == "free"
 
 
-async def test_a_lease_whose_loop_was_closed_is_lost() -> None:
-    """Its ``lost`` says why it ended."""
+async def test_a_lease_whose_loop_was_closed_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ``lost`` says why. It is lost before its renewal ends: a fork gives up what is renewed."""
     client = client_of("told")
+    phases: list[Phase] = []
+    discard = Renewals.discard
+
+    def watched(renewals: Renewals, held: HeldLock) -> None:
+        phases.append(held.phase)
+        discard(renewals, held)
+
+    monkeypatch.setattr(Renewals, "discard", watched)
     leases: list[asynclock.Lease] = []
     losses: list[LeaseLostError] = []
 
@@ -181,6 +191,7 @@ async def test_a_lease_whose_loop_was_closed_is_lost() -> None:
 
     assert not leases[0].held
     assert "event loop of its holder was closed" in str(losses[0])
+    assert Phase.HELD not in phases
     tasks[0].get_coro().close()
 
 

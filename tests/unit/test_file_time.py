@@ -13,7 +13,7 @@ import pytest
 
 from asynclock import PreconditionFailedError, UnsupportedBackendError
 from asynclock.backend import Stored
-from asynclock.probe import probe
+from asynclock.probing import probe
 from tests.unit.files import KEY, SIDE
 
 if TYPE_CHECKING:

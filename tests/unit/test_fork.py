@@ -103,6 +103,15 @@ def test_a_child_can_connect_anew(tmp_path: Path) -> None:
     assert forked(work, tmp_path) == {"code": 0, "held": True, "state": "held", "child": []}
 
 
+def test_a_child_may_release_what_its_parent_has_released(tmp_path: Path) -> None:
+    """A second release does nothing, in a fork too, where nobody runs the lease's loop."""
+    program = FORKED + SYNC_HELD + "lease.release()\nprint(in_child(lease.release))\n"
+
+    outcome, output, errors = run(program, tmp_path)
+
+    assert (outcome, output) == (0, "0\n"), errors
+
+
 def test_on_lost_in_a_child_comes_at_once(tmp_path: Path) -> None:
     """The callback does not wait for the parent's thread, which the child does not have."""
     work = """

@@ -11,6 +11,7 @@ import pytest
 
 import asynclock
 from asynclock import AcquireTimeoutError, BackendError, ConfigError, sync
+from asynclock.backends._http import BackendCall
 from asynclock.backends.gcs import GcsBackend
 from asynclock.portal import Call
 from tests.unit.kit import World, in_virtual_time
@@ -105,7 +106,7 @@ def test_a_refusal_leaves_no_garbage() -> None:
     backend = GcsBackend("bucket")
     asyncio.run(unreachable())  # what the tests before have left
     for _ in range(TIMES):
-        with pytest.raises(BackendError), backend._call("put_if_match", "orders.json"):
+        with pytest.raises(BackendError), BackendCall(backend, "put_if_match", "orders.json"):
             raise ValueError
 
     assert gc.collect() == 0

@@ -18,6 +18,7 @@ import pytest
 import asynclock
 from asynclock import BackendError, LockClient, sync
 from asynclock.backends import open_backend
+from asynclock.backends._http import BackendCall
 from asynclock.backends._offload import Workers
 from asynclock.backends.gcs import GcsBackend
 from asynclock.portal import Host, block_on, run_on, start_on, uninterrupted
@@ -104,7 +105,7 @@ async def test_a_request_may_be_dropped_from_anywhere(what: str) -> None:
     backend.storm({Fault.SLOW: 1.0})
 
     async def call() -> None:
-        with GcsBackend("bucket")._call("get", "orders.json"):
+        with BackendCall(GcsBackend("bucket"), "get", "orders.json"):
             await asyncio.sleep(FOREVER)
 
     async with LockClient(url="memory://", backend=backend, renewal="loop") as client:

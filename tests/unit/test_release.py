@@ -125,6 +125,27 @@ def test_a_release_whose_answer_was_lost_frees_the_lock(world: World, fault: Fau
 
 
 @in_virtual_time
+async def test_a_release_returns_after_three_request_timeouts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a write gets no answer and the look after it is slow; it goes on in the background."""
+    limit = TIMING.request_timeout
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        faulty(client).delay = (0.9 * limit, 0.9 * limit)
+        faulty(client).inject(Fault.SLOW, operation="get", times=9)
+        with monkeypatch.context() as patch:
+            patch.setattr(faulty(client), "put_if_match", lambda *_: asyncio.sleep(60))
+            began = world.now
+            await lease.release()
+            took = world.now - began
+        await asyncio.sleep(3 * limit)
+
+        assert took <= 3 * limit
+        assert world.record().expired
+
+
+@in_virtual_time
 async def test_a_release_that_is_not_answered_is_tried_less_and_less_often(world: World) -> None:
     """Pauses double from a quarter of the poll interval up to the renew interval, jittered by half."""
     client = world.client()

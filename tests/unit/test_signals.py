@@ -83,6 +83,40 @@ time.sleep(30)
     assert record(tmp_path).expired
 
 
+def test_a_signal_in_the_middle_of_a_log_call_releases_too(tmp_path: Path) -> None:
+    """The interrupted thread has the lock of its log handler: what is logged of the loss has to wait."""
+    program = (
+        """
+import logging
+class Interrupted(logging.StreamHandler):
+    def emit(self, line):
+        super().emit(line)
+        if line.getMessage() == "now":
+            ready()
+            time.sleep(30)
+logging.getLogger().addHandler(Interrupted())
+"""
+        + SYNC_HELD
+        + """
+asynclock.install_signal_handlers()
+logging.getLogger("app").warning("now")
+"""
+    )
+    outcome, _, errors = signalled(program, tmp_path, signal.SIGTERM)
+
+    assert outcome == -signal.SIGTERM, errors
+    assert record(tmp_path).expired
+
+
+def test_a_signal_that_ends_the_process_is_in_its_log(tmp_path: Path) -> None:
+    """The loss of the lease is logged before the signal takes its course."""
+    program = SYNC_HELD + "asynclock.install_signal_handlers()\nready()\ntime.sleep(30)\n"
+    outcome, _, errors = signalled(program, tmp_path, signal.SIGTERM)
+
+    assert outcome == -signal.SIGTERM
+    assert "lost orders.json" in errors
+
+
 def test_an_ignored_signal_stays_ignored_and_releases_nothing(tmp_path: Path) -> None:
     """Under nohup a hang-up does not take the locks from a program that goes on."""
     program = (
