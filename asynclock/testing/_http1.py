@@ -13,6 +13,8 @@ from email.utils import format_datetime, parsedate_to_datetime
 from typing import Final
 
 HEAD_LIMIT: Final = 64 * 1024
+_TURNS_TO_BEGIN: Final = 4
+"""Of the loop, from the look at the listening socket until the task of a connection has begun."""
 _BODYLESS: Final = frozenset({204, 304})
 _DATES: Final = re.compile(rb"(?im)^((?:date|last-modified):\s*)([^\r\n]+)")
 
@@ -107,3 +109,16 @@ async def close_stream(writer: asyncio.StreamWriter, *, reset: bool) -> None:
     writer.close()
     with contextlib.suppress(OSError, asyncio.CancelledError):
         await writer.wait_closed()
+
+
+async def stop_listening(server: asyncio.Server) -> None:
+    """Close the listening sockets, once the task of every connection that was accepted has begun.
+
+    Python 3.11 leaves a connection open whose server closes while it is accepted, and a task that is
+    cancelled before it begins never closes its connection.
+    """
+    for listening in server.sockets:
+        asyncio.get_running_loop().remove_reader(listening)
+    for _ in range(_TURNS_TO_BEGIN):
+        await asyncio.sleep(0)
+    server.close()

@@ -20,7 +20,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
-from asynclock.testing._http1 import HEAD_LIMIT, Answer, Upstream, close_stream, parse_head, read_body
+from asynclock.testing._http1 import (
+    HEAD_LIMIT,
+    Answer,
+    Upstream,
+    close_stream,
+    parse_head,
+    read_body,
+    stop_listening,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,7 +178,7 @@ class TapProxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
+from urllib.parse import urlsplit
+
+import pytest
 
 from asynclock.testing.proxy import TapProxy
 
@@ -33,3 +38,20 @@ async def test_a_client_that_waits_for_100_continue_gets_it_before_it_sends_its_
             await writer.wait_closed()
 
             assert [(tap.body, tap.status) for tap in proxy.journal] == [(b"body", 200)]
+
+
+@pytest.mark.parametrize("turns", range(7))
+def test_a_connection_that_comes_while_the_proxy_closes_is_closed_too(turns: int) -> None:
+    """However far the loop has come with accepting it; what stays open warns when it is collected."""
+
+    async def main() -> None:
+        async with TapProxy("http://127.0.0.1:9") as proxy:
+            await asyncio.sleep(0)
+            address = urlsplit(proxy.url)
+            client.connect((address.hostname, address.port))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+    with socket.socket() as client:
+        asyncio.run(main())
+        gc.collect()
