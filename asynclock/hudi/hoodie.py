@@ -91,6 +91,7 @@ MARKERS_TIMELINE_SERVER_BASED_BATCH_INTERVAL_MS: Final = (
 ROLLBACK_PARALLELISM: Final = "hoodie.rollback.parallelism"
 
 # A read.
+MEMORY_DFS_BUFFER_MAX_SIZE: Final = "hoodie.memory.dfs.buffer.max.size"
 DATASOURCE_QUERY_TYPE: Final = "hoodie.datasource.query.type"
 
 # Table services.

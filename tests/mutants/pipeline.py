@@ -91,6 +91,7 @@ ALIVE: Final = f"{_SPARK}reader.snapshot:_alive"
 SELECT: Final = f"{_SPARK}reader.sql:_select"
 COMPARE: Final = f"{_SPARK}reader.second_reader.expected:Expected.compare"
 STALE: Final = f"{_SPARK}reader.committed:stale_commits"
+MERGE: Final = f"{_SPARK}hudi.options.merge:merge"
 
 # Java.
 _CHANGED_FILES: Final = "hudi/ChangedFiles.java"
@@ -621,6 +622,22 @@ PIPELINE_MUTANTS: Final = (
         "a partition that is listed twice is compacted twice",
         (Patch("hudi/DistinctCompactionStrategy.java", "stream().distinct()", "stream()"),),
         _TESTS + "test_services.py::test_an_unfinished_marker_of_a_partition_doubles_nothing_of_a_compaction",
+    ),
+    PipelineMutant(
+        "what a creation that was cut off has left stays",
+        (Change(f"{_SPARK}hudi.table:clear_unfinished", "files.delete(meta)", "pass"),),
+        _TESTS + "test_faults.py::test_a_creation_that_was_cut_off_is_begun_anew",
+    ),
+    # Reading.
+    PipelineMutant(
+        "a read takes Hudi's default buffers for each log file",
+        (Change(MERGE, 'use in {"read", "compaction"}', 'use == "compaction"'),),
+        _TESTS + "test_merger_tables.py::test_a_small_log_file_costs_little_memory[read]",
+    ),
+    PipelineMutant(
+        "a compaction takes Hudi's default buffers for each log file",
+        (Change(MERGE, 'use in {"read", "compaction"}', 'use == "read"'),),
+        _TESTS + "test_merger_tables.py::test_a_small_log_file_costs_little_memory[compaction]",
     ),
     # Validation.
     PipelineMutant(

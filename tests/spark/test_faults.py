@@ -20,6 +20,7 @@ from asynclock.hudi import hoodie
 from asynclock.spark import faults
 from asynclock.spark.errors import BadRowsError, StreamFailedError
 from asynclock.spark.hudi.locks import CREATION_LOCK
+from asynclock.spark.hudi.table import clear_unfinished
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.services.work import Cleaning
 from asynclock.spark.writer import splice
@@ -29,7 +30,7 @@ from asynclock.spark.writer.streams import run
 from tests.spark.pipeline_kit import Background, Pipeline, break_whatever_is_renewed, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -309,6 +310,38 @@ def test_a_stop_ends_the_wait_for_another_writer_that_creates_the_table(
     assert (report.streams[0].batches, report.failed) == (0, ())
     assert not pipeline.timeline(spec).exists()
     assert pipeline.run(spec, streams=["a"]).streams[0].rows == 1
+
+
+@pytest.mark.parametrize(
+    "left", [(), ("hoodie.properties", ".hoodie.properties.crc")], ids=["folders", "an empty file"]
+)
+def test_a_creation_that_was_cut_off_is_begun_anew(pipeline: Pipeline, left: Sequence[str]) -> None:
+    """A kill, or a full disk: what is there looks like a table to Hudi, and is none."""
+    meta = pipeline.folder / "table" / ".hoodie"
+    for name in ("timeline/history", ".aux/.bootstrap", ".schema", ".temp"):
+        (meta / name).mkdir(parents=True)
+    for name in left:
+        (meta / name).touch()
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    spec = pipeline.spec()
+
+    report = pipeline.run(spec, streams=["a"])
+
+    assert report.streams[0].rows == 1
+    assert read(spec, pipeline.spark).count() == 1
+
+
+def test_a_table_whose_properties_are_no_longer_read_is_left_alone(pipeline: Pipeline) -> None:
+    """Damage is no creation that was cut off: nothing is removed, and the write fails."""
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    spec = pipeline.spec()
+    pipeline.run(spec, streams=["a"])
+    (pipeline.folder / "table" / ".hoodie" / "hoodie.properties").write_bytes(b"")
+    before = pipeline.everything()
+
+    clear_unfinished(pipeline.spark, spec.table.path)
+
+    assert pipeline.everything() == before
 
 
 def test_a_stream_that_fails_ends_alone(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> None:

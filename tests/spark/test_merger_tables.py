@@ -27,7 +27,7 @@ from tests.spark.oracle import Arrival, Delete, Event, splice
 from tests.unit.specs import table_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -335,3 +335,35 @@ def test_an_incremental_read_may_ask_for_one_column(spark: SparkSession, tmp_pat
     since = frame.where(F.col("_hoodie_commit_time") > first).select("gate__x").collect()
 
     assert [row[0] for row in since] == [2]
+
+
+LOGS: Final = 16
+A_LOG: Final = 32 * 2**20
+"""Bytes that a log file may cost, with all of the work around it; Hudi's default buffers alone take 64 MB."""
+
+
+@pytest.mark.parametrize(
+    "merged_by", [lambda table: table.read().count(), Table.compact], ids=["read", "compaction"]
+)
+def test_a_small_log_file_costs_little_memory(
+    spark: SparkSession, tmp_path: Path, merged_by: Callable[[Table], object]
+) -> None:
+    """What a JVM takes to merge many small logs follows their size, not the size of Hudi's buffers."""
+    rng = random.Random(11)
+    tables = [Table(spark, (tmp_path / name).as_uri(), buckets=1) for name in ("warm", "measured")]
+    for table, logs in zip(tables, (1, LOGS), strict=True):
+        for number in range(logs + 1):
+            table.write([(("k",), random_event(rng, ["gate", "crew"], number))])
+    merged_by(tables[0])
+
+    before = _allocated(spark)
+    merged_by(tables[1])
+
+    assert _allocated(spark) - before < LOGS * A_LOG
+
+
+def _allocated(spark: SparkSession) -> int:
+    """Return the bytes that the live threads of the JVM have taken so far."""
+    jvm: Any = spark._jvm  # no public way
+    threads = jvm.java.lang.management.ManagementFactory.getThreadMXBean()
+    return sum(each for each in threads.getThreadAllocatedBytes(threads.getAllThreadIds()) if each > 0)

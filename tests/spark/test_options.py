@@ -57,6 +57,16 @@ def test_a_place_without_a_lock_is_refused() -> None:
         write_options(table_spec("hdfs://name/t"))
 
 
+def test_a_commit_in_a_store_waits_for_longer_than_a_killed_writer_has_the_lock() -> None:
+    """Hudi's lock there is free 300.5 s after its last renewal; no batch of the others fails before."""
+    options = write_options(table_spec("s3a://bucket/t"))
+
+    tries = 1 + int(options[hoodie.WRITE_LOCK_CLIENT_NUM_RETRIES])
+    waits = tries * int(options[hoodie.WRITE_LOCK_WAIT_TIME_MS]) / 1000
+
+    assert waits > 300.5 + 2
+
+
 @pytest.mark.parametrize("use", USES)
 def test_each_key_is_set_by_one_layer_with_its_reason(use: Use) -> None:
     """Composing layers is adding them up: none overrules another, and each value is explained."""

@@ -40,6 +40,17 @@ def meta_client(spark: SparkSession, path: str) -> Any:  # noqa: ANN401  py4j ob
         return None  # the file exists, but its first writer has not filled it yet
 
 
+def clear_unfinished(spark: SparkSession, path: str) -> None:
+    """Remove what a creation of the table has left that was cut off: folders, and properties without a byte.
+
+    Hudi takes that for a table and fails at its properties for ever. Not while another may create the table.
+    """
+    files, meta = HadoopFiles(spark), f"{path}/.hoodie"
+    unfinished = files.exists(meta) and meta_client(spark, path) is None
+    if unfinished and not any(files.size(each) for each in files.below(meta)):
+        files.delete(meta)
+
+
 def dumped(write: Callable[[str], object]) -> Iterator[dict[str, Any]]:
     """Yield the objects that ``write``, given the path of a file, writes there as lines of JSON."""
     with tempfile.TemporaryDirectory(prefix="asynclock-timeline-") as folder:

@@ -29,6 +29,7 @@ from asynclock.spark.hudi.instants import DELETES, BatchCommit
 from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks
 from asynclock.spark.hudi.names import carried_names, check_names
 from asynclock.spark.hudi.options import write_options
+from asynclock.spark.hudi.table import clear_unfinished
 from asynclock.spark.hudi.timeline import Timeline, is_table
 from asynclock.spark.report import Wasted
 from asynclock.spark.source.reading import ARRIVAL
@@ -245,6 +246,7 @@ class Splice:
             acquire_until(client.lock(CREATION_LOCK), stop, own=own) as lease,
         ):
             self._check_table()
+            clear_unfinished(self._spark, self._spec.table.path)
             self._table_id = claim_locks(
                 self._spec,
                 self._timeline.locked(),

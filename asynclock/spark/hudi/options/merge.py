@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MERGER_CLASS: Final = "io.asynclock.hudi.SpliceMerger"
 MERGER_STRATEGY_ID: Final = "3158b597-87e4-4016-bcb2-5fe63391c0b1"
 
+_LOG_BUFFER: Final = str(256 * 1024)
+"""Bytes. Arrays of half a region of the heap, 512 KiB at least, count as old to the collector at once."""
 _PARTIAL_UPDATE: Final = "org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayload"
 _MODES: Final[Mapping[str, tuple[str, str]]] = {
     "event_time": (
@@ -36,6 +38,14 @@ def merge(spec: Spec, use: Use, query_type: QueryType) -> Iterator[Option]:
     """Yield the options that choose how records of a key are merged."""
     if use == "read":
         yield _option(hoodie.DATASOURCE_QUERY_TYPE, query_type, _QUERIES[query_type])
+    inline = use == "write" and spec.services.mode == "inline"
+    if spec.table.type == "mor" and (use in {"read", "compaction"} or inline):
+        yield _option(
+            hoodie.MEMORY_DFS_BUFFER_MAX_SIZE,
+            _LOG_BUFFER,
+            "Hudi takes this much memory for each log file that it merges, by default 16 MB, however small "
+            "the file. The requests to a store are the same.",
+        )
     if use in {"write", "sql"}:
         yield _option(
             hoodie.DATASOURCE_WRITE_OPERATION, "upsert", "Rows are merged by key; an insert repeats keys."

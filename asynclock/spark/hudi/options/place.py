@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 FILE_LOCK_PROVIDER: Final = "io.asynclock.hudi.FileLockProvider"
 
 _LOCK_WAIT_MS: Final = 60_000
-_LOCK_RETRIES: Final = 3
+_FILE_LOCK_RETRIES: Final = 3
+_STORE_LOCK_RETRIES: Final = 5
 _PARALLELISM: Final[Mapping[Use, Sequence[str]]] = {
     "write": (
         hoodie.UPSERT_SHUFFLE_PARALLELISM,
@@ -46,16 +47,18 @@ def place(table: TableSpec, use: Use, tasks: str) -> Iterator[Option]:
         return
     if provider == FILE_LOCK_PROVIDER:
         why = "The operating system's lock orders the commits; it is free again when a writer is killed."
+        retries, then = _FILE_LOCK_RETRIES, "fails; Hudi's default would wait for an hour"
     else:
         why = "A lock object beside the data orders the commits, in the format that asynclock shares."
+        retries, then = _STORE_LOCK_RETRIES, "fails: after the 300 s for which a killed writer has it"
     yield _option(hoodie.WRITE_LOCK_PROVIDER, provider, why)
     yield _option(
         hoodie.WRITE_LOCK_WAIT_TIME_MS, str(_LOCK_WAIT_MS), "A commit waits this long for the one before it."
     )
     yield _option(
         hoodie.WRITE_LOCK_CLIENT_NUM_RETRIES,
-        str(_LOCK_RETRIES),
-        "Then it tries again this often, and fails; Hudi's default would wait for an hour.",
+        str(retries),
+        f"Then it tries again this often, and {then}.",
     )
     if provider == FILE_LOCK_PROVIDER:
         yield _option(
