@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from asynclock import Lock, LockClient
     from tests.laboratory.servers import Server
 
-PAIRS = 20
-HAND_OFFS = 15
+PAIRS = 12
+HAND_OFFS = 10
 LOCKS = 20
 WATCHED = 2.0
 """Seconds for which the waiters have been looking before the holder goes silent."""

@@ -31,7 +31,7 @@ SETTINGS = LeaseSettings(validity=60, max_clock_skew=1.0)
 EXPRESS = 0.0145
 """Seconds of an answer of S3 Express: https://cdouglas.github.io/posts/2026/01/conditional."""
 FAR_ROUNDS = 2
-SECONDS = 10.0
+SECONDS = 6.0
 HOLD = 0.01
 
 

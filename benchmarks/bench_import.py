@@ -15,7 +15,7 @@ from tests.laboratory.servers import running
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-ROUNDS = 31
+ROUNDS = 21
 FIRST_ROUNDS = 15
 IMPORT_TARGET = 1.3
 FIRST_TARGET = 1.2

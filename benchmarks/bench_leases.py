@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MANY = {"leases": 10_000, "interval": 30.0, "intervals": 2}
-ON_S3 = {"leases": 1_000, "interval": 10.0, "intervals": 3}
+ON_S3 = {"leases": 1_000, "interval": 10.0, "intervals": 2}
 LATE = 1.0
 CPU = 1.15
 MEMORY = 4.0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROUNDS: Final = 3
-SEEDS: Final = range(8 * len(SCENARIOS))
+SEEDS: Final = range(4 * len(SCENARIOS))
 CORE_SECONDS: Final = 2 * 5 * 60
 """What a test run has for its histories: five minutes of two cores."""
 HISTORIES: Final = 25_000

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.laboratory.servers import Server
 
 T = TypeVar("T")
-ROUNDS = 91
+ROUNDS = 61
 PAIRS = 10
 FAR_ROUNDS = 11
 FAR_PAIRS = 2

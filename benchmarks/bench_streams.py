@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from asynclock.spark import Instant, Spec
     from asynclock.spark.report import BatchReport
 
-ROUNDS = 3
+ROUNDS = 2
 FILES, ROWS, KEYS = 4, 5_000, 20_000
 STREAMS = ("a", "b", "c", "d")
 STREAM = """

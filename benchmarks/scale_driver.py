@@ -60,6 +60,8 @@ def _measured(spark: SparkSession, spec: Spec, writers: int) -> dict[str, float]
         while not stop.is_set():
             splices[number].write(_rows(spark, spec, number), spec.streams[number].name)
             written[number] += 1
+            if writers == 1 and written[number] > BATCHES:
+                stop.wait()  # nobody needs another batch beside its own
 
     def look() -> dict[str, float]:
         jvm: Any = spark._jvm  # noqa: SLF001  no public way
