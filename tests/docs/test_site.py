@@ -71,7 +71,7 @@ def inventory(site: Path) -> dict[str, set[str]]:
 def public_names(module: str) -> Iterator[tuple[str, Any]]:
     """Yield the public names of a module, with what they are."""
     found = importlib.import_module(module)
-    names = getattr(found, "__all__", None) or [name for name in vars(found) if name[0] != "_"]
+    names = getattr(found, "__all__", None) or [name for name in dir(found) if name[0] != "_"]
     for name in names:
         value = getattr(found, name)
         if not ismodule(value) and (getattr(value, "__module__", None) or "").startswith(OURS):
