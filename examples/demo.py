@@ -208,11 +208,6 @@ def _require_java() -> None:
         )
 
 
-def _end(number: int, _frame: object) -> NoReturn:
-    """Unwind, so that every process of the demo is ended."""
-    sys.exit(128 + number)
-
-
 def main() -> None:
     """Read the arguments and play the demo."""
     parser = argparse.ArgumentParser(
@@ -225,15 +220,22 @@ def main() -> None:
         "--place", choices=PLACES, default=HERE, help="this machine, or a Spark cluster and S3"
     )
     options = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
+    received: list[int] = []
+
+    def unwind(number: int, _frame: object) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, unwind)
     try:
         code = demo(options.work.resolve(), rows=options.rows, seed=options.seed, place=options.place)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, DemoError, AsyncLockError, RuntimeError, ValueError) as error:
+        # An exception inside a wait of threading can come out as another one ("release unlocked lock").
+        if not received:
+            sys.exit(f"demo: {error}")
         print("demo: stopped, and every process of it as well", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
-    except (DemoError, AsyncLockError, RuntimeError, ValueError) as error:
-        sys.exit(f"demo: {error}")
+        sys.exit(128 + received[0])
     sys.exit(code)
 
 

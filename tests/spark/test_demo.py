@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,8 +130,11 @@ def test_changed_cell_is_reported(played: tuple[str, Path], tmp_path: Path, spar
 def test_ended_demo_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
     """However the demo is ended, its children and their JVMs end as well; until then no other may start."""
     work = tmp_path / "work"
-    with subprocess.Popen(command(work), cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command(work), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
         assert running.stdout is not None
+        assert running.stderr is not None
         try:
             ready = next((line for line in running.stdout if line.endswith(": ready\n")), None)
             assert ready, "the demo ended before its first child was ready"
@@ -138,11 +142,42 @@ def test_ended_demo_leaves_no_process(tmp_path: Path, number: signal.Signals) ->
         finally:
             running.send_signal(number)
         running.wait(60)
+        said = running.stderr.read()
 
+    if number != signal.SIGKILL:
+        assert said == "demo: stopped, and every process of it as well\n"
+        assert running.returncode == 128 + number
     assert second.returncode == 1
     assert f"another demo (process {running.pid}) runs in {work}" in second.stderr
     assert len(list(work.glob("run-*"))) == 1
     wait_for(lambda: not processes(work), seconds=30)
+
+
+def test_signal_inside_a_wait_is_not_taken_for_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wait of ``threading`` may turn the interruption into an error; the demo still says what ended it."""
+
+    def interrupted(*_: object, **__: object) -> int:
+        lock = threading.Lock()
+        with lock:
+            lock.release()
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(30)
+        return 0
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    monkeypatch.setattr(sys, "argv", ["demo"])
+    monkeypatch.setattr(demo, "demo", interrupted)
+    try:
+        with pytest.raises(SystemExit) as end:
+            demo.main()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    assert end.value.code == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == "demo: stopped, and every process of it as well\n"
 
 
 def test_java_is_missing(tmp_path: Path) -> None:
