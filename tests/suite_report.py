@@ -1,12 +1,14 @@
 """Runs the suites side by side if asked to (``pytest -n 2 --dist loadscope``), and reports on them.
 
-The report has the time and process of each suite, and the servers used. A skipped test fails the run.
+The report has the time and process of each suite, its slowest tests, and the servers used. A failure is
+printed when it happens, so that a run that is cut off has told its own. A skipped test fails the run.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,19 +21,34 @@ if TYPE_CHECKING:
 _WITH_SPARK: Final = {"laboratory", "spark"}
 """Suites that one process runs, because they share a Spark session."""
 
+_SLOWEST: Final = 25
+_began: Final = time.monotonic()
+_reporter: list[TerminalReporter] = []
 _seconds: Counter[str] = Counter()
+_per_test: Counter[str] = Counter()
 _tests: Counter[str] = Counter()
 _processes: dict[str, set[str]] = {}
 _versions: dict[str, str] = {}
 _left_out: dict[str, int] = {}
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Find where to print."""
+    _reporter.append(config.pluginmanager.get_plugin("terminalreporter"))
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Add the time of one phase of one test to its suite, the folder below ``tests``."""
+    """Add the time of one phase of one test to its suite, the folder below ``tests``; print a failure."""
     suite = _suite(report.nodeid)
     _processes.setdefault(suite, set()).add(getattr(report, "worker_id", "alone"))
     _seconds[suite] += report.duration
+    _per_test[report.nodeid] += report.duration
     _tests[suite] += report.when == "call"
+    if report.failed and _reporter[0] is not None:
+        minutes = (time.monotonic() - _began) / 60
+        _reporter[0].write_sep("_", f"after {minutes:.0f} min: {report.nodeid}")
+        _reporter[0].write_line(report.longreprtext)
 
 
 def _suite(nodeid: str) -> str:
@@ -69,6 +86,10 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     for suite, seconds in _seconds.items():
         where = " ".join(sorted(_processes[suite]))
         terminalreporter.write_line(f"{suite:12} {_tests[suite]:5} tests {seconds:8.1f} s  {where}")
+    terminalreporter.section("slowest tests")
+    for nodeid, seconds in _per_test.most_common(_SLOWEST):
+        terminalreporter.write_line(f"{seconds:7.1f} s  {nodeid}")
+    terminalreporter.section("servers, and what was not run")
     for name, version in (_versions | _servers()).items():
         terminalreporter.write_line(f"{name}: {version}")
     for reason, number in _left_out.items():
