@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOCKS = (1, 10, 100, 1_000, 10_000)
 CONTENDERS = (1, 10, 100, 1_000)
 HISTORY = (1, 100, 10_000, 100_000)
-PAIRS = 300
+PAIRS = 100
 ROUNDS = 5
 LINEAR = 1.5
 """So many times the price at the smallest size still counts as linear."""

@@ -16,7 +16,7 @@ from tests.laboratory.servers import running
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MANY = {"leases": 10_000, "interval": 30.0, "intervals": 2}
+MANY = {"leases": 10_000, "interval": 30.0, "intervals": 1}
 ON_S3 = {"leases": 1_000, "interval": 10.0, "intervals": 2}
 LATE = 1.0
 CPU = 1.15

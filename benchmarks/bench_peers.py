@@ -301,7 +301,9 @@ class Hudi:
     """Hudi's ``StorageBasedLockProvider`` in a JVM; it renews once a second."""
 
     def __init__(self, classes: Path, server: Server, base: str, endpoint: str) -> None:
-        self._jvm = Providers(classes, server, endpoint=endpoint or None)
+        # Compiled as well as Java can, as in a driver that runs for days.
+        full = ("-XX:TieredStopAtLevel=4",)
+        self._jvm = Providers(classes, server, endpoint=endpoint or None, flags=full)
         self._jvm.provider("p", base)
         self.pid = self._jvm.process.pid
 

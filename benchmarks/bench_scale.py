@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from asynclock.testing.proxy import Tap
 
-WRITERS = (1, 4, 8)
+WRITERS = (1, 8)
 SEVERAL = 16
 ROUND_TRIP = 0.05
 """Seconds that each answer is late: as far as a slow store, and the processor counts for little."""
