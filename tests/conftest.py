@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 from asynclock.testing.clocks import ManualClock
+from tests.laboratory.cores import SHORT_LIVED_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +22,10 @@ for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         # Begun in the background: every program that the tests start would ignore it too.
         signal.signal(number, lambda *_: None)
+
+
+# For every Spark that a test starts; a worker of pytest-xdist inherits it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
 
 
 @pytest.fixture(autouse=True)

@@ -70,11 +70,13 @@ def lock_client_jar(classes: Path, folder: Path) -> str:
 class Providers(Jvm):
     """A JVM with the harness, speaking to one S3 server."""
 
-    def __init__(self, classes: Path, server: Server, *, endpoint: str | None = None) -> None:
+    def __init__(
+        self, classes: Path, server: Server, *, endpoint: str | None = None, flags: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(
             "Harness",
             path=class_path(classes, MERGER_JAR),
-            flags=("-Xmx256m",),
+            flags=("-Xmx256m", *flags),
             environment={"AWS_ENDPOINT_URL_S3": endpoint or server.endpoint},
         )
         self.options = {

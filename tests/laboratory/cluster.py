@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pyspark
 
 from asynclock.cli.guard import Guard
+from tests.laboratory.cores import SHORT_LIVED_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,7 @@ class Daemon:
             **os.environ,
             "SPARK_LOCAL_IP": "127.0.0.1",  # of the web pages too, which listen everywhere otherwise
             "SPARK_DAEMON_MEMORY": "192m",
-            "SPARK_DAEMON_JAVA_OPTS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={folder}",
+            "SPARK_DAEMON_JAVA_OPTS": f"{SHORT_LIVED_JVM} -Djava.io.tmpdir={folder}",
         }
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(

@@ -1,13 +1,16 @@
-"""The work of the long runs, spread over processes."""
+"""Few cores for much work: long runs spread over processes, and JVMs that leave the cores to others."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+SHORT_LIVED_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that lives for minutes and shares its cores: most of what C2 compiles is never used."""
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

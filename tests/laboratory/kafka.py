@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.cli.guard import Guard
 from tests.laboratory._installed import maven_jars
+from tests.laboratory.cores import SHORT_LIVED_JVM
 from tests.laboratory.servers import free_ports
 
 if TYPE_CHECKING:
@@ -194,4 +195,4 @@ class Topic:
 
 
 def _java(*words: str) -> list[str]:
-    return ["java", _MEMORY, "-cp", f"{maven_jars(KAFKA)}/*", *words]
+    return ["java", _MEMORY, *SHORT_LIVED_JVM.split(), "-cp", f"{maven_jars(KAFKA)}/*", *words]

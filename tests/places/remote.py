@@ -18,6 +18,7 @@ import pyspark
 from asynclock.spark.hudi.session import MERGER_JAR, hudi_bundle
 from tests.cli.command import COMMAND
 from tests.hudi.harness import s3a_jars
+from tests.laboratory.cores import SHORT_LIVED_JVM
 from tests.laboratory.servers import BUCKET
 from tests.spark.oracle import Event, splice
 
@@ -28,7 +29,6 @@ DEADLINE: Final = 500.0
 ROOT: Final = Path(__file__).parents[2]
 SUBMIT: Final = ROOT / "examples" / "submit.py"
 BARE: Final = "/no/python/on/the/executors"
-_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 SPEC: Final = """\
 [table]
@@ -137,7 +137,7 @@ class Remote:
             "folder": str(self.folder),
             "lock_client": self.jars[-1],
             "s3a": self.s3a,
-            "jvm": _JVM,
+            "jvm": SHORT_LIVED_JVM,
         }
         path = self.folder / name
         path.write_text(SPEC.format(**(values | changes)))
@@ -208,7 +208,7 @@ class Remote:
             "PYSPARK_PYTHON": BARE,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_SUBMIT_OPTS": _JVM,
+            "SPARK_SUBMIT_OPTS": SHORT_LIVED_JVM,
         }
 
     def start(self, *words: str) -> subprocess.Popen[str]:

@@ -13,6 +13,7 @@ import pyspark
 import pytest
 
 from asynclock.spark.hudi.session import MERGER_JAR, hudi_bundle
+from tests.laboratory.cores import SHORT_LIVED_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +70,7 @@ class Jvm:
         self.process = subprocess.Popen(
             [
                 java("java"),
-                "-XX:TieredStopAtLevel=1",
+                *SHORT_LIVED_JVM.split(),
                 "-Djol.skipDynamicAttach=true",
                 "-Djol.skipHotspotSAAttach=true",
                 *_OPENS,
