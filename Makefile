@@ -54,6 +54,7 @@ demo: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS)) $(if $(PLACE),--place $(PLACE))
 
 test: $(VENV)/ready $(JAR) lint
+	@$(if $(ONLY),,$(BIN)/python -m tests.laboratory.servers)
 	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 2 --dist loadscope)
 
 test-all: test $(UV)

@@ -3,7 +3,7 @@
 Each is taken from the first of: an endpoint named in the environment, a container where Docker
 answers, a binary of the pinned version in the cache, one on ``PATH``, an installation into the cache
 (``ASYNCLOCK_CACHE``, default ``$XDG_CACHE_HOME/asynclock``). A server that cannot be had is an
-error, never a skip.
+error, never a skip. ``python -m tests.laboratory.servers`` installs them all beforehand.
 
 ``ASYNCLOCK_TEST_S3_URL=s3://bucket/prefix`` (likewise ``MOTO``, ``GCS``, ``AZURE``) names a
 store that is there already, a real account too; its options come from
@@ -399,3 +399,15 @@ def _container(name: str) -> Iterator[tuple[str, str, str]]:
         endpoint = f"http://127.0.0.1:{container.get_exposed_port(port)}"
         _await_ready(endpoint + _READY_PATHS[name], None, None)
         yield endpoint, f"{image} in a container", ""
+
+
+def main() -> None:
+    """Install what is missing, so that no test waits for a build, and no two processes build at once."""
+    for name in ("s3", "gcs", "azure"):
+        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(RuntimeError):
+            # What cannot be had fails the tests that need it, and those alone.
+            _COMMANDS[name](0, folder)
+
+
+if __name__ == "__main__":
+    main()
