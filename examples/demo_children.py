@@ -29,7 +29,7 @@ _LOCK_FILE: Final = "demo.lock"
 _RUN_PREFIX: Final = "run-"
 _UNFIT: Final = re.compile(r"[^\w./+@~-]")
 # Compiled code pays off after minutes; a demo lasts about as long, and its JVMs share few cores.
-_JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 
 
 class DemoError(Exception):

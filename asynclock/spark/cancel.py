@@ -7,6 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock.spark.jvm import classes
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,7 +40,7 @@ class Cancellable:
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Run the body as a piece of the work: its jobs can be cancelled, and ``settle`` waits for it."""
-        threads = self._context._jvm.java.lang.Thread  # noqa: SLF001  no public way
+        threads = classes(self._context).java.lang.Thread
         with self._piece:
             # Each Python thread has its own Java thread.
             self._thread = threads.currentThread()

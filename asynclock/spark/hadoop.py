@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from asynclock.spark.jvm import classes
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -12,7 +14,7 @@ class HadoopFiles:
     """Reads, writes, copies and deletes files and folders by their URLs."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = spark._jvm  # noqa: SLF001  no public way
+        self._jvm: Any = classes(spark)
         self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
 
     def exists(self, url: str) -> bool:

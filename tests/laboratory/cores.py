@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-SHORT_LIVED_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a JVM that lives for minutes and shares its cores: most of what C2 compiles is never used."""
+SHORT_LIVED_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+"""Options of a JVM that lives for minutes and shares its cores: most of what C2 compiles is never used.
+
+With C1 alone the room for compiled code is 48 MB, which a session of Spark fills, and then throws away and
+compiles again.
+"""
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

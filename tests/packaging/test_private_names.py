@@ -25,9 +25,11 @@ HOOKS: Final = {
     },
     # Of aiohttp; docs/backends says why.
     "backends": {"session._retry_connection"},
-    # PySpark has no public way to its JVM, to an exception of that, nor to the context that runs.
+    # PySpark has no public way to its JVM, to an exception of that, nor to the context that runs; py4j none
+    # to what its own classes are made with.
     "spark": {
         "_jvm",
+        "_gateway_client",
         "_jsc",
         "_jdf",
         "_jc",

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.table import again, dumped
+from asynclock.spark.jvm import classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -146,7 +147,7 @@ def _dump(
     spark: SparkSession, table: str, since: str, until: str
 ) -> tuple[list[dict[str, Any]], dict[str, bool]]:
     """Return the commits in the order of completion, and what is said of the whole timeline."""
-    java: Any = spark._jvm.io.asynclock.hudi.ChangedFiles  # noqa: SLF001  the only way to Hudi's classes
+    java: Any = classes(spark).io.asynclock.hudi.ChangedFiles
     configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
     *found, state = dumped(lambda file: java.write(configuration, table, since, until, file))
     commits = {commit["commit"]: commit for commit in found}

@@ -14,6 +14,7 @@ from asynclock.hudi import hoodie
 from asynclock.spark.hudi.fit import check_commit, check_properties
 from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.jvm import classes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +86,7 @@ def guard(spec: Spec, spark: SparkSession) -> bool:
     check_properties(spec, properties)
     if (commit := timeline.any_commit()) is not None:
         check_commit(spec, commit)
-    jvm: Any = spark._jvm  # noqa: SLF001  no public way to Hudi's classes
+    jvm: Any = classes(spark)
     entries = jvm.java.util.Properties()
     for name, value in guard_properties(spec).items():
         entries.setProperty(name, value)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from asynclock.spark.hudi.instants import METADATA_PREFIX, SAVEPOINT, Instant
 from asynclock.spark.hudi.table import again, dumped, meta_client
+from asynclock.spark.jvm import classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +25,7 @@ class History:
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._java = spark._jvm.io.asynclock.hudi.Instants  # noqa: SLF001  the only way to our classes
+        self._java = classes(spark).io.asynclock.hudi.Instants
         self._meta = meta_client(spark, path)
         self._known: set[tuple[str, str, str]] = set()
 

@@ -16,6 +16,7 @@ from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
 from asynclock.spark.hudi.options import MERGER_CLASS
 from asynclock.spark.hudi.session import HUDI_BUNDLE, MERGER_JAR, RUNTIME, STATIC, require_classes, start
+from asynclock.spark.jvm import classes, keep_names
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import URL
 
@@ -125,7 +126,8 @@ def spread(spark: SparkSession) -> None:
 def _beside_running() -> SparkSession:
     """Return a session of the running Spark, apart from the user's, whose time zone must not change."""
     spark = SparkSession.builder.getOrCreate().newSession()
-    require_classes(spark._jvm, running=spark.sparkContext.appName)  # noqa: SLF001  no public way
+    keep_names(spark)
+    require_classes(classes(spark), running=spark.sparkContext.appName)
     for name, value in RUNTIME.items():
         spark.conf.set(name, value)
     spark.conf.set(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES, MERGER_CLASS)
@@ -142,7 +144,7 @@ def _require_settings(spark: SparkSession) -> None:
 
 
 def _require_stores(spec: Spec, spark: SparkSession) -> None:
-    jvm: Any = spark._jvm  # noqa: SLF001  no public way
+    jvm: Any = classes(spark)
     configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for stream in spec.streams:
@@ -186,7 +188,7 @@ def _places(spec: Spec) -> Iterator[tuple[Keys, str]]:
 
 def _require_on_executors(spark: SparkSession) -> None:
     """Make sure that executors have both jars: a driver's class path can have them alone."""
-    jvm: Any = spark._jvm  # noqa: SLF001
+    jvm: Any = classes(spark)
     tasks = spark.sparkContext.defaultParallelism
     empty = F.lit("").cast("binary")._jc  # noqa: SLF001
     ours = Column(jvm.io.asynclock.source.SourceFiles.isUtf8(empty))

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
 from asynclock.spark.hudi.options import MERGER_CLASS
+from asynclock.spark.jvm import classes, keep_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -149,13 +150,14 @@ def start(
         SparkContext._ensure_initialized()  # noqa: SLF001  connects to the JVM of spark-submit
         settings = _beside(dict(SparkConf().getAll()), conf or {})
     running = SparkContext._active_spark_context  # noqa: SLF001  no public way
-    jvm = SparkContext._jvm  # noqa: SLF001
+    jvm = classes(SparkContext)
     require_classes(jvm, running=running and running.appName)
     if not submitted and running is None and master.startswith("local"):
         settings = _with_local_files(settings, jvm)
     for name, value in (settings | dict(secrets or {})).items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
+    keep_names(spark)
     # SQL reads need it. It is not a setting of Spark, so giving it at the start would only print a warning.
     spark.conf.set(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES, MERGER_CLASS)
     return spark

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock.spark.jvm import classes
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -40,7 +42,7 @@ def is_bucket(group: str, table: TableSpec) -> bool:
 
 def listed_strays(spark: SparkSession, table: TableSpec) -> list[str]:
     """Return every file outside of the buckets, below the table, by a listing of the whole table."""
-    jvm: Any = spark._jvm  # noqa: SLF001  no public way
+    jvm: Any = classes(spark)
     root = jvm.org.apache.hadoop.fs.Path(table.path)
     system = root.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
     base = system.makeQualified(root).toString().rstrip("/")

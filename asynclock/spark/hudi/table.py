@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
 from asynclock.spark.hadoop import HadoopFiles
+from asynclock.spark.jvm import classes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ _Read = TypeVar("_Read")
 
 def meta_client(spark: SparkSession, path: str) -> Any:  # noqa: ANN401  py4j objects have no types
     """Return Hudi's ``HoodieTableMetaClient`` of the table at a path; None if there is no table."""
-    jvm = spark._jvm  # noqa: SLF001  the only way to Hudi's classes
+    jvm = classes(spark)
     configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
     # While the properties are rewritten there is only their copy, which Hudi then reads.
     names = ("hoodie.properties", "hoodie.properties.backup")

@@ -19,6 +19,7 @@ from asynclock.spark.hudi.columns import Stored, stored_columns, union
 from asynclock.spark.hudi.instants import CLUSTERING, DELETES, METADATA_PREFIX, WRITES, BatchCommit, Instant
 from asynclock.spark.hudi.ranges import Ranges
 from asynclock.spark.hudi.table import again, dumped, meta_client
+from asynclock.spark.jvm import classes, items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -105,7 +106,7 @@ class Timeline:
         active = meta.reloadActiveTimeline()
         completed = active.getDeltaCommitTimeline().filterCompletedInstants().getInstants()
         newest = None
-        for instant in sorted(completed, key=lambda one: str(one.getCompletionTime()), reverse=True):
+        for instant in sorted(items(completed), key=lambda one: str(one.getCompletionTime()), reverse=True):
             metadata = dict(active.readCommitMetadata(instant).getExtraMetadata())
             if METADATA_PREFIX + "stream" not in metadata:
                 continue
@@ -125,7 +126,7 @@ class Timeline:
         if meta is None:
             return {}
         meta.reloadActiveTimeline()
-        resolver = self._spark._jvm.org.apache.hudi.common.table.TableSchemaResolver(meta)  # noqa: SLF001
+        resolver = classes(self._spark).org.apache.hudi.common.table.TableSchemaResolver(meta)
         return stored_columns(resolver.getTableSchema(False).toString())
 
     def has(self, stream: str, query_id: str, batch_id: int) -> bool:
@@ -155,7 +156,7 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return []
-        return [_instant(found) for found in meta.reloadActiveTimeline().getInstants()]
+        return [_instant(found) for found in items(meta.reloadActiveTimeline().getInstants())]
 
     def pending(self) -> list[Instant]:
         """Return the instants that are requested or in flight now."""
@@ -163,7 +164,7 @@ class Timeline:
         if meta is None:
             return []
         pending = meta.reloadActiveTimeline().filterInflightsAndRequested()
-        return [_instant(found) for found in pending.getInstants()]
+        return [_instant(found) for found in items(pending.getInstants())]
 
     def savepoints(self) -> list[str]:
         """Return the instants that have a savepoint now, oldest first."""
@@ -171,7 +172,7 @@ class Timeline:
         if meta is None:
             return []
         found = meta.reloadActiveTimeline().getSavePointTimeline().filterCompletedInstants()
-        return [instant.requestedTime() for instant in found.getInstants()]
+        return [instant.requestedTime() for instant in items(found.getInstants())]
 
     def newest_completion(self) -> str | None:
         """Return the latest completion time of an instant now; None if nothing is completed."""
@@ -184,7 +185,7 @@ class Timeline:
             return []
         active = meta.reloadActiveTimeline()
         found: list[tuple[str, str | None]] = []
-        for instant in active.getRestoreTimeline().getInstants():
+        for instant in items(active.getRestoreTimeline().getInstants()):
             completed = instant.getCompletionTime()
             dropped = active.readRestoreMetadata(instant).getRestoreInstantInfo() if completed else ()
             found.append((min((one.getCommitTime() for one in dropped), default=completed or ""), completed))
@@ -195,9 +196,9 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return []
-        cleaner = self._spark._jvm.org.apache.hudi.common.util.CleanerUtils  # noqa: SLF001
+        cleaner = classes(self._spark).org.apache.hudi.common.util.CleanerUtils
         cleans = meta.reloadActiveTimeline().getCleanerTimeline().filterCompletedInstants().getInstants()
-        done = ((clean.requestedTime(), cleaner.getCleanerMetadata(meta, clean)) for clean in cleans)
+        done = ((clean.requestedTime(), cleaner.getCleanerMetadata(meta, clean)) for clean in items(cleans))
         return [
             requested
             for requested, metadata in done
@@ -244,7 +245,7 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return []
-        heartbeats = self._spark._jvm.org.apache.hudi.common.heartbeat.HoodieHeartbeatUtils  # noqa: SLF001
+        heartbeats = classes(self._spark).org.apache.hudi.common.heartbeat.HoodieHeartbeatUtils
         storage = meta.getStorage()
         return [
             instant
@@ -258,7 +259,7 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return []
-        heartbeats = self._spark._jvm.org.apache.hudi.common.heartbeat.HoodieHeartbeatUtils  # noqa: SLF001
+        heartbeats = classes(self._spark).org.apache.hudi.common.heartbeat.HoodieHeartbeatUtils
         storage = meta.getStorage()
         return [
             instant
@@ -268,7 +269,7 @@ class Timeline:
 
     def leftovers(self) -> list[str]:
         """Return the paths of markers and heartbeats, of running and of dead writes."""
-        jvm = self._spark._jvm  # noqa: SLF001
+        jvm = classes(self._spark)
         configuration = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
         found: list[str] = []
         for folder in (".temp", ".heartbeat"):
@@ -294,7 +295,7 @@ class Timeline:
         writes = active.getCommitsTimeline()
         completed = writes.filterCompletedInstants()
         pending = frozenset(
-            instant.requestedTime() for instant in writes.filterInflightsAndRequested().getInstants()
+            instant.requestedTime() for instant in items(writes.filterInflightsAndRequested().getInstants())
         )
         newest_requested, newest_completed = self._newest
         # Archiving takes the oldest requests first and stops before a pending one. So while the newest commit
@@ -318,7 +319,7 @@ class Timeline:
         # One that is under way counts, and counts anew when it is done: meanwhile commits are still there.
         restores = [
             (instant.requestedTime(), instant.getCompletionTime() or "")
-            for instant in active.getRestoreTimeline().getInstants()
+            for instant in items(active.getRestoreTimeline().getInstants())
         ]
         if (newest := max(restores, default=("", ""))) != self._restored:
             self._restored = newest
@@ -360,7 +361,7 @@ class Timeline:
         yield from self._dump(lambda file: self._java().archived(meta, file))
 
     def _java(self) -> Any:  # noqa: ANN401
-        return self._spark._jvm.io.asynclock.hudi.Commits  # noqa: SLF001
+        return classes(self._spark).io.asynclock.hudi.Commits
 
     def _dump(self, write: Callable[[str], object]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
         schemas: list[str] = []

@@ -22,6 +22,7 @@ from asynclock.spark.hudi.instants import CLUSTERED, COMPACTED, DELTA_COMMIT, RE
 from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.time_travel import in_digits
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.jvm import classes
 from asynclock.spark.reader.snapshot import NOT_YET, pinned_snapshot, shown, snapshot, unread
 from asynclock.spark.source.files import frame_of
 from asynclock.spark.spec.keys import record_key
@@ -149,7 +150,7 @@ class _ChangedRows:
         files = [(file.path, file.role, file.group) for file in self._files.files]
         tasks = min(len(files), 4 * self._spark.sparkContext.defaultParallelism)
         frame = frame_of(self._spark, files, "path string, role string, file_group string").repartition(tasks)
-        java: Any = self._spark._jvm.io.asynclock.hudi.ChangedKeys  # noqa: SLF001  no public way
+        java: Any = classes(self._spark).io.asynclock.hudi.ChangedKeys
         read = DataFrame(java.read(frame._jdf, list(self._files.commits)), self._spark)  # noqa: SLF001
         found = read.distinct().localCheckpoint()
         if (missing := found.where("role = 'missing'").first()) is not None:

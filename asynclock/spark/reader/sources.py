@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from asynclock.spark.jvm import classes
 from asynclock.spark.reader.committed import Committed
 from asynclock.spark.reader.second_reader.files import rows
 from asynclock.spark.reader.second_reader.reading import Reading
@@ -150,7 +151,7 @@ class FileEvents:
         """Return whether the file is old enough to have been read under an earlier checkpoint."""
         if not self._committed.others:
             return False
-        jvm = self._spark._jvm  # noqa: SLF001  no public way
+        jvm = classes(self._spark)
         times = jvm.org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator
         last: int = times.parseDateFromInstantTime(self._committed.others).getTime()
         return file.modified_ms <= last

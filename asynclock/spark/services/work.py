@@ -30,6 +30,7 @@ from asynclock.spark.hudi.locks import check_url
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, clustering_options, compaction_options
 from asynclock.spark.hudi.session import exact_times
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.jvm import classes
 from asynclock.spark.report import ServiceReport
 from asynclock.spark.services.due import (
     count_commits,
@@ -105,7 +106,7 @@ class Compaction:
         options = compaction_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
         declare_columns(self._spec, self._spark, self._timeline)
         with write_client(self._spec, self._spark, options) as client:
-            empty = self._spark._jvm.org.apache.hudi.common.util.Option.empty  # noqa: SLF001  no public way
+            empty = classes(self._spark).org.apache.hudi.common.util.Option.empty
             if not plans:
                 client.scheduleCompaction(empty())
                 self._planned_at = newest
@@ -186,7 +187,7 @@ class Clustering:
                 client.purgePendingClustering(instant)
                 _tell(self._on_event, f"withdrew the clustering {instant}, which was cut off")
             if not plans:
-                client.scheduleClustering(self._spark._jvm.org.apache.hudi.common.util.Option.empty())  # noqa: SLF001
+                client.scheduleClustering(classes(self._spark).org.apache.hudi.common.util.Option.empty())
                 plans = planned(self._timeline.instants(), CLUSTERING)
             for instant in plans:
                 check()
@@ -271,7 +272,7 @@ class Cleaning:
             _tell(self._on_event, f"archived {before - left} commits, {left} are left active")
 
     def _clean(self, client: Any) -> None:  # noqa: ANN401  py4j
-        writes = self._spark._jvm.io.asynclock.hudi.DeadWrites  # noqa: SLF001  no public way
+        writes = classes(self._spark).io.asynclock.hudi.DeadWrites
         dead = writes.withdraw(client, SILENCE_MS)
         started = self._asked = time.monotonic()
         cleaned = client.clean()  # starts with the rollbacks that are planned
@@ -304,7 +305,7 @@ class Cleaning:
 def write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> Iterator[Any]:
     """Yield Hudi's write client of the table, closed afterwards."""
     check_url(spec, Timeline(spark, spec.table.path).newest())  # it may have moved since the start
-    jvm: Any = spark._jvm  # noqa: SLF001  no public way
+    jvm: Any = classes(spark)
     client = jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
         spark._jsparkSession,  # noqa: SLF001
         spec.table.path,

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.hadoop import HadoopFiles
+from asynclock.spark.jvm import classes
 from asynclock.spark.source.files import frame_of, plain_path
 from asynclock.spark.source.reading import FILE
 from asynclock.spark.spec.load import misplaced
@@ -57,7 +58,7 @@ class Checkpoint:
         self._spec = spec
         self._stream = stream
         self._spark = spark
-        self._hadoop: Any = spark._jvm.org.apache.hadoop.fs  # noqa: SLF001  no public way
+        self._hadoop: Any = classes(spark).org.apache.hadoop.fs
         self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
         self._files = HadoopFiles(spark)
         self._bound: dict[str, str] | None = None

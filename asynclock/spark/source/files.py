@@ -12,6 +12,8 @@ from urllib.parse import unquote
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.spark.jvm import classes
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -44,7 +46,7 @@ class SourceFile:
             return
         name = unquote(self.url.rpartition("/")[2])
         copy = folder / f"copy{''.join(Path(name).suffixes)}"
-        jvm = spark._jvm  # noqa: SLF001  no public way
+        jvm = classes(spark)
         path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(self.url))
         system = path.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
         try:
@@ -56,7 +58,7 @@ class SourceFile:
 
 def source_files(spark: SparkSession, source: str) -> list[SourceFile]:
     """Return the matching files and those in matching folders, without the hidden ones that Spark skips."""
-    path = spark._jvm.org.apache.hadoop.fs.Path(source)  # noqa: SLF001  no public way
+    path = classes(spark).org.apache.hadoop.fs.Path(source)
     system = path.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
     statuses: list[Any] = []
     for status in system.globStatus(path) or []:

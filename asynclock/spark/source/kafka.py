@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._text import printable
+from asynclock.spark.jvm import classes
 from asynclock.spark.source.reading import (
     ARRIVAL,
     RAW,
@@ -75,7 +76,7 @@ class TopicSource:
         self._kafka = kafka
         self._spark = spark
         self._types, self._required = event_columns(spec, stream)
-        self._unnamed: Any = spark._jvm.io.asynclock.source.SourceFiles.unnamed(  # noqa: SLF001  no public way
+        self._unnamed: Any = classes(spark).io.asynclock.source.SourceFiles.unnamed(
             spark._jsparkSession  # noqa: SLF001
         )
         topic_offsets(spec, stream, kafka, spark)
@@ -107,7 +108,7 @@ class TopicSource:
             The key, partition and stream columns in their declared types, ``ARRIVAL``, ``TOPIC``,
             ``PARTITION``, ``OFFSET``, and for bad rows ``REASON`` and ``RAW``, null for good ones.
         """
-        jvm: Any = self._spark._jvm  # noqa: SLF001  no public way to call Java
+        jvm: Any = classes(self._spark)
         rows = jvm.io.asynclock.source.TopicRecords.rows(
             records.select("topic", "partition", "offset", "value")._jdf,  # noqa: SLF001
             list(self._types),
@@ -163,7 +164,7 @@ def topic_offsets(
     Raises:
         SpecError: There is no such topic, or no broker answers. Nothing was written.
     """
-    jvm: Any = spark._jvm  # noqa: SLF001  no public way to Kafka's client in the JVM
+    jvm: Any = classes(spark)
     settings = jvm.java.util.Properties()
     for name, value in kafka.client().items():
         settings.setProperty(name, value)

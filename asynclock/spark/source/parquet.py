@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.spark.jvm import classes
 from asynclock.spark.source.files import frame_of, plain_path
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def undecodable(files: DataFrame, types: Mapping[str, str], footers: Sequence[Ro
         Py4JJavaError: A store does not give all bytes of a file, or the job was cancelled.
     """
     spark = files.sparkSession
-    jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
+    jvm: Any = classes(spark)
     good = [(one["file"],) for one in footers if not one["reason"]]
     listed = frame_of(spark, good, "file string")
     found = jvm.io.asynclock.source.SourceFiles.undecodable(listed._jdf, list(types))  # noqa: SLF001
@@ -121,7 +122,7 @@ def footers(
         unnamed: An ``io.asynclock.source.UnnamedColumns``; takes the names of the files' other columns.
     """
     spark = files.sparkSession
-    jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
+    jvm: Any = classes(spark)
     java_files: Any = files._jdf  # noqa: SLF001
     found = jvm.io.asynclock.source.SourceFiles.footers(java_files, list(types), list(optional), unnamed)
     rows = DataFrame(found, spark).collect()
@@ -192,7 +193,7 @@ def _read(
 
 
 def _is_utf8(text: Column, spark: SparkSession) -> Column:
-    jvm: Any = spark._jvm  # noqa: SLF001  no public way to call Java
+    jvm: Any = classes(spark)
     # Decoding and comparing each text would take longer than the rest of the reading.
     return Column(jvm.io.asynclock.source.SourceFiles.isUtf8(text.cast("binary")._jc))  # noqa: SLF001
 

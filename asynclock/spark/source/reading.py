@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
+from asynclock.spark.jvm import classes
 from asynclock.spark.source import parquet
 from asynclock.spark.source.files import plain_path
 from asynclock.spark.spec.dialect import CsvDialect
@@ -66,7 +67,7 @@ class Source:
         self._spark = spark
         self._types, self._required = event_columns(spec, stream)
         self._dialect = stream.dialect.settings() if stream.dialect else None
-        self._unnamed: Any = spark._jvm.io.asynclock.source.SourceFiles.unnamed(  # noqa: SLF001  no public way
+        self._unnamed: Any = classes(spark).io.asynclock.source.SourceFiles.unnamed(
             spark._jsparkSession  # noqa: SLF001
         )
         self._check_headers(self._files())
@@ -160,7 +161,7 @@ class Source:
         """Refuse a column that neither the newest files have nor the oldest; one without it is only bad."""
         if self._stream.format == "json":
             return
-        jvm: Any = self._spark._jvm  # noqa: SLF001
+        jvm: Any = classes(self._spark)
         conf = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
         missing = dict.fromkeys(name for name in self._types if name not in self._stream.optional)
         first: tuple[str, list[str]] | None = None
@@ -183,7 +184,7 @@ class Source:
     def _files(self) -> list[str]:
         """Return the URLs of the files, the newest first; none before the first delivery."""
         source = self._stream.source
-        path = self._spark._jvm.org.apache.hadoop.fs.Path(source)  # noqa: SLF001  no public way
+        path = classes(self._spark).org.apache.hadoop.fs.Path(source)
         system = path.getFileSystem(self._spark._jsc.hadoopConfiguration())  # noqa: SLF001
         found: Any = system.globStatus(path)
         files = _plain_files(system, found or [])
@@ -243,7 +244,7 @@ def read_keys(spec: Spec, spark: SparkSession, file: str) -> DataFrame:
     except AnalysisException as error:
         raise ConfigError(setting="keys", value=file, reason="there is no such file") from error
     types = {name: spec.shared_type(name) for name in spec.table.shared_columns}
-    jvm: Any = spark._jvm  # noqa: SLF001  no public way
+    jvm: Any = classes(spark)
     unnamed = jvm.io.asynclock.source.SourceFiles.unnamed(spark._jsparkSession)  # noqa: SLF001
     dialect = None if json else CsvDialect().settings()
     rows = _text_rows(files, dialect, types, required=list(types), optional=[], unnamed=unnamed)
@@ -265,7 +266,7 @@ def _text_rows(
     unnamed: Any,  # noqa: ANN401  py4j
 ) -> DataFrame:
     """Return the rows of CSV files, or of JSON files if there is no dialect; each is good or has a reason."""
-    jvm: Any = files.sparkSession._jvm  # noqa: SLF001  no public way to call Java
+    jvm: Any = classes(files.sparkSession)
     rows = jvm.io.asynclock.source.SourceFiles.rows(
         files._jdf,  # noqa: SLF001
         dialect,

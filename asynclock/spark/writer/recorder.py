@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from asynclock.spark.faults import sentence
 from asynclock.spark.hudi.history import History
 from asynclock.spark.hudi.options.place import FILE_LOCK_PROVIDER, lock_provider
+from asynclock.spark.jvm import classes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +86,7 @@ class BatchRecorder:
 
     def _lock_use(self) -> tuple[float, float]:
         """Return how long this thread has waited for the commit lock and held it since the last call."""
-        jvm: Any = self._spark._jvm  # noqa: SLF001  no public way
+        jvm: Any = classes(self._spark)
         if lock_provider(self._path) == FILE_LOCK_PROVIDER:
             _, waited, held = jvm.io.asynclock.hudi.FileLockProvider.takeOwnUse(urlsplit(self._path).path)
         else:
