@@ -25,6 +25,9 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation
 
+# What starts so many JVMs that other tests would time out beside it.
+ALONE := tests/places tests/soak
+
 .PHONY: help demo test test-all jar simulate attack mutants soak soak-kill soak-cut fuzz-data mutants-data guided changes restarts mechanisms proof-numbers bench docs lint lock dist clean
 
 help:
@@ -55,7 +58,8 @@ demo: $(VENV)/ready $(JAR)
 
 test: $(VENV)/ready $(JAR) lint
 	@$(if $(ONLY),,$(BIN)/python -m tests.laboratory.servers)
-	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 2 --dist loadscope)
+	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 2 --dist loadscope $(ALONE:%=--ignore %))
+	@$(if $(ONLY),,$(BIN)/python -m pytest $(ALONE))
 
 test-all: test $(UV)
 	@$(BIN)/python -m tests.laboratory.matrix
