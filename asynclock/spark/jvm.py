@@ -2,7 +2,7 @@
 
 At each dot of ``spark._jvm.org.apache.hudi``, py4j asks whether there is a class of that name, in the package
 before it or in one of those that PySpark imports. To say no, Java looks into every jar of the driver: 0.2 ms
-a dot, 0.9 ms for ``functions.lit``, in all a tenth of the processor time of a small batch. Java's convention
+a dot, 0.9 ms for ``functions.lit``, in all 7 % of the time of a small batch. Java's convention
 says what a name is: a class begins with a capital letter, a package does not.
 """
 
