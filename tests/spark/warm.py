@@ -47,7 +47,6 @@ def session_of_tests(scratch: Path) -> Iterator[SparkSession]:
             "spark.jars.packages": KAFKA_CONNECTOR,
             "spark.sql.shuffle.partitions": "2",
             # Thousands of queries: what the UI keeps of each fills the heap.
-            "spark.sql.ui.retainedExecutions": "10",
             "spark.ui.retainedJobs": "20",
             "spark.ui.retainedStages": "20",
             "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
