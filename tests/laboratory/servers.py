@@ -374,8 +374,8 @@ def _docker_answers() -> bool:
         client.close()
 
 
-# By tag. A digest would pin them wholly; none could be looked up where these were chosen, so whoever
-# runs the containers trusts the owners of the images. The binaries are checked by their hashes.
+# Pinned by tag, not by digest: whoever runs the containers trusts the owners of the images. The binaries
+# are checked by their hashes.
 _IMAGES: Final[dict[str, tuple[str, int, str]]] = {
     "s3": ("minio/minio:RELEASE.2025-09-07T16-13-09Z", 9000, "server /data"),
     "gcs": ("fsouza/fake-gcs-server:1.56.1", 4443, "-backend memory -scheme http -port 4443"),

@@ -37,7 +37,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_stream_searches_for_nothing_of_ours(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run asks for names that PySpark itself writes in full, and for none of ours, Hudi's or Hadoop's."""
+    """A run makes py4j search for no class of asynclock, Hudi or Hadoop."""
     pipeline = two_streams(tmp_path, spark)
     names = searched(monkeypatch)
 
