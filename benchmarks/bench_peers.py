@@ -38,7 +38,9 @@ LIFETIME = 10
 CYCLES = 50
 ROUNDS = 9
 DEATHS = 2
-WATCHED = 2.0
+WATCHED = 2.5
+"""Seconds after which a holder is killed or stopped: not those of a renewal, every 2 s, which a stop on
+``file://`` would catch in the middle of its write, with the side file locked until the process goes on."""
 STALLED = 3.0
 """Seconds for which the holder is still stopped when another one has its lock."""
 TOLD_WITHIN = 90.0
