@@ -10,7 +10,7 @@ import asynclock
 
 PACKAGE: Final = Path(asynclock.__file__).parent
 ROOT: Final = PACKAGE.parent
-LONGEST: Final = 400
+LONGEST: Final = 600
 
 
 def modules(folder: Path) -> list[Path]:
@@ -19,7 +19,7 @@ def modules(folder: Path) -> list[Path]:
 
 
 def test_no_module_is_long() -> None:
-    """A module that grows beyond this does more than one thing: split it."""
+    """A module that grows beyond this usually has more than one reason to change: split it."""
     long = {
         str(path.relative_to(ROOT)): lines
         for path in PACKAGE.rglob("*.py")
