@@ -294,6 +294,7 @@ def test_a_spec_with_a_topic_is_explained_without_a_broker(pipeline: Pipeline) -
         ('kafka = { servers = "b:1" }', "missing"),
         ('kafka = { servers = "b:1", topic = "t", options = { "group.id" = "g" } }', "is decided"),
         ('kafka = { servers = "b:1", topic = "t", options = { "ssl.key.password" = "x" } }', "is a secret"),
+        ('kafka = { servers = "b:1", topic = "t", options = { "ssl.keystore.key" = "x" } }', "is a secret"),
         ('kafka = { servers = "b:1", topic = "t" }\nsource = "in/a/*"', "there is a topic too"),
         ('kafka = { servers = "b:1", topic = "t" }\nformat = "csv"', "are JSON"),
         ('kafka = { servers = "b:1", topic = "t" }\nmax_files_per_trigger = 1', "max_records_per_trigger"),

@@ -157,6 +157,39 @@ def test_a_spec_never_shows_what_stands_in_the_environment(write_spec: Callable[
             f'"spark.driver.extraJavaOptions" = "-Xmx1g -Daws.secretKey={CANARY}"',
             "spark.driver.extraJavaOptions",
         ),
+        *(
+            (f'"{name}" = "{CANARY}"', name)
+            for name in (
+                "spark.hadoop.fs.azure.account.key.myprovider.dfs.core.windows.net",
+                "spark.hadoop.fs.azure.account.key.myfiles",
+                "spark.hadoop.FS.AZURE.ACCOUNT.KEY.a",
+                "spark.hadoop.fs.azure.accountkey.a",
+                "spark.hadoop.fs.azure.sas.fixed.token.myprovider",
+                "spark.hadoop.fs.azure.sas.files.a.blob.core.windows.net",
+                "spark.executorEnv.OPENAI_API_KEY",
+                "spark.executorEnv.STORAGEKEY",
+                "spark.yarn.appMasterEnv.AZURE_STORAGE_KEY",
+                "spark.kubernetes.driverEnv.DB_PASS",
+                "spark.executorEnv.PGPWD_PWD",
+                "spark.hadoop.my.service.api.key",
+                "spark.some.apikey",
+                "spark.some.masterKey",
+                "spark.hadoop.schema.registry.basic.auth.user.info",
+            )
+        ),
+        *(
+            (f"'{name}' = '{value}'", name)
+            for name, value in {
+                "spark.executor.extraJavaOptions": f"-Djavax.net.ssl.keyStorePassword={CANARY} -Xss4m",
+                "spark.driver.defaultJavaOptions": f"-Dmy.api.key={CANARY}",
+                "spark.driver.extraJavaOptions": f"-Ddb.pwd={CANARY}",
+                "spark.some.json": f'{{"private_key": "{CANARY}"}}',
+                "spark.some.pem": f"-----BEGIN ENCRYPTED PRIVATE KEY-----{CANARY}",
+                "spark.some.jdbc": f"jdbc:x://db/y?user=u&password={CANARY}",
+                "spark.some.options": f"-Dproxy=http://u:{CANARY}@proxy:3128",
+                "spark.some.store": f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={CANARY}",
+            }.items()
+        ),
         (
             f'"spark.hadoop.fs.s3a.proxy.host" = "http://user:{CANARY}@proxy"',
             "spark.hadoop.fs.s3a.proxy.host",
@@ -213,6 +246,14 @@ def test_a_secret_option_of_the_locks_in_the_spec_is_refused(
         '"spark.security.credentials.hive.enabled" = false',
         '"spark.redaction.regex" = "(?i)secret|token"',
         '"spark.driver.extraJavaOptions" = "-Dfile.encoding=UTF-8"',
+        '"spark.driver.extraJavaOptions" = "-Djavax.net.ssl.trustStore=/etc/trust.jks -Dx.storeKey=true"',
+        '"spark.executorEnv.AWS_ACCESS_KEY_ID" = "someone"',
+        '"spark.executorEnv.SSH_PRIVATE_KEY_FILE" = "/run/key"',
+        '"spark.hadoop.fs.azure.account.keyprovider.a.dfs.core.windows.net" = "org.example.KeyProvider"',
+        '"spark.kubernetes.driver.secretKeyRef.DB" = "database:login"',
+        '"spark.kubernetes.executor.secrets.database" = "/etc/secrets"',
+        '"spark.app.name" = "monkey"',
+        '"spark.ssl.keyStore" = "/etc/keys.jks"',
     ],
 )
 def test_a_setting_about_secrets_that_holds_none_is_taken(

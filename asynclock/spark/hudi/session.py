@@ -70,8 +70,9 @@ _HUDI: Final = {
     "spark.ui.showConsoleProgress": "false",
     # Hadoop's default since 3.4. The one before deletes an empty object for each folder above each new file.
     "spark.hadoop.fs.s3a.directory.marker.retention": "keep",
-    # Spark's own expression and what Azure calls its secrets: not shown in the UI and the event log.
-    "spark.redaction.regex": "(?i)secret|passw|passphrase|token|(access|account)[.]?key|sas|credential",
+    # Spark's own expression and the other names of a spec's secrets: the UI and the event log hide them.
+    "spark.redaction.regex": "(?i)secret|passw|passphrase|pwd|token|(access|account|api)[._-]?key|key$"
+    "|sas|credential|user.?info|signature",
 }
 _ONE_MACHINE: Final = {
     "spark.driver.host": "127.0.0.1",

@@ -15,20 +15,36 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Names of Spark and Hadoop settings: fs.s3a.secret.key, fs.azure.account.key.HOST, spark.ssl.keyPassword.
-_SECRET_SETTING: Final = re.compile(
-    r"secret|passw|passphrase|token|credential|connection.?string"
-    r"|(?:account|customer|encryption|private|session|shared)[._-]?key|(?:^|[._-])sas(?:[._-]|$)",
+# Names of Spark, Hadoop and Kafka settings, of environment variables and of JVM properties.
+_SECRET_NAME: Final = re.compile(
+    r"secret|passw|passphrase|token|credential|connection.?string|user.?info|signature"
+    r"|(?:account|customer|encryption|private|session|shared|api)[._-]?key"
+    r"|(?:^|[._-])(?:sas|sig|pwd|pass|pin)(?:[._-]|$)",
     re.IGNORECASE,
 )
-# Settings about secrets that hold none: a class, a file, a switch, a number.
+_KEY: Final = re.compile(r"(?:^|[._-])(?:key|Key|[A-Z0-9]*KEY)$|[a-z0-9]Key$|(?i:apikey)$")
+"""Names that end in "key": ``ssl.keystore.key``, ``DB_KEY``, ``masterKey``."""
+_OTHER_KEY: Final = re.compile(
+    r"(?:access|public|record|partition|primary|sort|message|label)[._-]?key$", re.IGNORECASE
+)
+"""What identifies something, and is no secret by itself."""
+# Azure's names end in that of an account, which may contain any of the words below.
+_AZURE_SECRET: Final = re.compile(
+    r"fs\.azure\.(?:account\.?key(?:\.|$)|sas\.(?!token\.provider)"
+    r"|account\.oauth2\.(?:client\.secret|user\.password|refresh\.token)(?:\.|$))",
+    re.IGNORECASE,
+)
+# Settings about secrets that hold none: a class, a file, a switch, a number, a reference.
 _ABOUT_SECRETS: Final = re.compile(
-    r"provider|(?:path|files?|class|impl|enabled|type|endpoint|regex|length|interval|[._-](?:id|url|uri|name))$",
+    r"provider|secretKeyRef|kubernetes\.(?:driver|executor)\.secrets\."
+    r"|(?:path|files?|class|impl|enabled|type|endpoint|regex|length|interval|[._-](?:id|url|uri|name))$",
     re.IGNORECASE,
 )
-_SECRET_IN_VALUE: Final = re.compile(
-    r"(?:secret|passw|token|account.?key)[^\s=]{0,64}=\s*[^\s=]", re.IGNORECASE
-)
+_ASSIGNED: Final = re.compile(r"""([\w.-]{1,128}+)(?:\s*=|["']\s*:)\s*["']?([^\s"',;&]+)""")
+"""``-Dname=value``, ``name="value"`` and JSON's ``"name": "value"``."""
+_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY")
+_LOGIN: Final = re.compile(r"://[^\s/@:]*:[^\s/@]+@")
+_PLAIN: Final = re.compile(r"true|false|\d+", re.IGNORECASE)
 _HOW: Final = 'is a secret, which a spec must not hold: set an environment variable, write { env = "NAME" }'
 
 
@@ -112,10 +128,30 @@ def refuse_literal_setting(name: str, value: object) -> None:
     if isinstance(value, FromEnvironment):
         return
     text = str(value)
-    by_name = _SECRET_SETTING.search(name) and not _ABOUT_SECRETS.search(name)
-    if by_name or _SECRET_IN_VALUE.search(text):
+    if _is_secret_name(name) or _holds_secret(text):
         _refuse(name)
     refuse_credentials(name, text)
+
+
+def _is_secret_name(name: str) -> bool:
+    if _AZURE_SECRET.search(name):
+        return True
+    return _names_key(name) or (_SECRET_NAME.search(name) is not None and not _ABOUT_SECRETS.search(name))
+
+
+def _names_key(name: str) -> bool:
+    return _KEY.search(name) is not None and not _OTHER_KEY.search(name)
+
+
+def _holds_secret(text: str) -> bool:
+    """Return whether a text contains a secret next to its name, a private key, or a URL with a password."""
+    if _PRIVATE_KEY.search(text) or _LOGIN.search(text):
+        return True
+    # ``storeKey=true`` of a JAAS configuration is a switch.
+    return any(
+        _is_secret_name(name) and not (_names_key(name) and _PLAIN.fullmatch(value))
+        for name, value in _ASSIGNED.findall(text)
+    )
 
 
 def _refuse(name: str) -> NoReturn:
