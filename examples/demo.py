@@ -90,10 +90,9 @@ def _report(run: PipelineRun) -> Iterator[str]:
     yield "\nDrivers"
     yield _drivers(run)
     kill = run.kill
-    bound = run.spec.locks.settings.takeover_bound(0.0)
     yield (
-        f"\nTakeover: lease {kill.takeover:.1f} s after the kill (bound {bound:.1f} s and two round trips), "
-        f"first commit {kill.first_commit:.1f} s after it"
+        f"\nTakeover: lease {kill.takeover:.1f} s after the kill (bound {run.takeover_bound:.1f} s and two "
+        f"round trips), first commit {kill.first_commit:.1f} s after it"
     )
     yield (
         f"Throughput: {run.rows:,} rows in {run.seconds:.1f} s, {run.rows / run.seconds:,.0f} rows per "

@@ -56,6 +56,7 @@ class Child:
 
     Attributes:
         ready: Whether its session is there, and warm.
+        watches: Whether it waits for a lease and has seen who holds it.
         instant: The newest instant of the timeline that it has begun, as far as it has said so.
     """
 
@@ -63,6 +64,7 @@ class Child:
         self.name = name
         self.log = folder / "logs" / f"{name.replace(' ', '-')}.log"
         self.ready = False
+        self.watches = False
         self.instant = ""
         self.done = False
         self.ended = False

@@ -26,9 +26,10 @@ OTHER_WRITER: Final = "arrivals and registry writer"
 SERVICES: Final = "table services"
 VALIDATION: Final = "validation"
 
-# After so many batches of the writer, of eight.
+# Batches of the writer, of eight: the kill comes after the first number at the earliest, and at the second
+# the writer waits until the standby watches its lease.
 EARLIEST_KILL: Final = 2
-LATEST_KILL: Final = 4
+PAUSE: Final = 4
 _LOOK_SECONDS: Final = 0.1
 # A small batch takes some 100 ms from its first log file to its commit.
 _HUNT_SECONDS: Final = 0.002
@@ -118,6 +119,11 @@ class PipelineRun:
         """Rows committed by all drivers."""
         return sum(work.rows for work in self.work.values())
 
+    @property
+    def takeover_bound(self) -> float:
+        """Seconds from a kill until a waiter has the lease at the latest, and two round trips."""
+        return self.spec.locks.settings.takeover_bound(self._locks.backend.clock_resolution)
+
     def play(self) -> None:
         """Feed every stream, kill a writer meanwhile, compact at the end and validate.
 
@@ -125,7 +131,7 @@ class PipelineRun:
             DemoError: A process failed, the writer could not be caught in the middle of a write, or the
                 instant that was killed completed.
         """
-        self._start(WRITER, "feed", VICTIM)
+        self._start(WRITER, "feed", VICTIM, "--pause-after", str(PAUSE))
         self._start(OTHER_WRITER, "feed", *(name for name in self._totals if name != VICTIM))
         self._screen.open_bars(self._totals)
         # The others have nothing to do before; they would only take the cores of the writers.
@@ -149,17 +155,16 @@ class PipelineRun:
         self._children[VALIDATION].tell("go")
         self._until(lambda: self._children[VALIDATION].ended)
 
-    def _start(self, name: str, role: str, *streams: str) -> None:
-        arguments = [role, str(self._path), *streams, "--sources", str(self._sources)]
+    def _start(self, name: str, role: str, *words: str) -> None:
+        arguments = [role, str(self._path), *words, "--sources", str(self._sources)]
         child = Child(name, arguments, folder=self._path.parent, inbox=self._inbox)
         self._children[name] = child
         self._screen.say(f"{name}: process {child.pid} started")
 
     def _ripe(self) -> bool:
-        """Whether the writer has committed enough; and its standby is warm, if that comes in time."""
+        """Whether the standby watches the lease, and the writer has committed enough."""
         writer = self.work.get((WRITER, VICTIM))
-        warm = self._children[STANDBY].ready
-        return writer is not None and writer.batches >= (EARLIEST_KILL if warm else LATEST_KILL)
+        return self._children[STANDBY].watches and writer is not None and writer.batches >= EARLIEST_KILL
 
     def _kill_writer(self) -> None:
         writer = self._children[WRITER]
@@ -222,8 +227,11 @@ class PipelineRun:
             case "ready":
                 child.ready = True
                 self._started = self._started or time.monotonic()
-                role = "warm, waits for the lease of the writer" if child.name == STANDBY else "ready"
-                self._screen.say(f"{child.name}: {role}")
+                self._screen.say(f"{child.name}: {'warm' if child.name == STANDBY else 'ready'}")
+            case "watches":
+                child.watches = True
+                self._screen.say(f"{child.name}: watches the lease of the writer")
+                self._children[WRITER].tell("go")
             case "instant":
                 child.instant = fields["instant"]
             case "batch":

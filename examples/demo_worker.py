@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from asynclock.events import Event
     from asynclock.spark.report import BatchReport
     from asynclock.spark.spec.model import Spec
 
@@ -58,15 +59,19 @@ class Worker:
         self._events = os.fdopen(events, "w", encoding="utf-8", buffering=1)
         self._telling = threading.Lock()
         self._running = contextlib.ExitStack()
+        self._watches = False
+        self._pause_after: int | None = None
+        self._batches = 0
 
     def close(self) -> None:
         """Stop Spark."""
         self._running.close()
 
-    def feed(self, streams: list[str]) -> None:
-        """Feed the streams until every file is committed."""
+    def feed(self, streams: list[str], *, pause_after: int | None = None) -> None:
+        """Feed the streams until every file is committed; wait for a line on stdin after so many batches."""
         session = self._session(" ".join(streams))
         threading.Thread(target=self._tell_instants, args=(session,), daemon=True).start()
+        self._pause_after = pause_after
         self._feed(streams, session)
 
     def standby(self, streams: list[str]) -> None:
@@ -75,7 +80,14 @@ class Worker:
         self._rehearse(streams, session)
         self._tell("ready")
         sys.stdin.readline()
+        self._spec = replace(self._spec, locks=replace(self._spec.locks, listener=self._on_event))
         self._feed(streams, session)
+
+    def _on_event(self, event: Event) -> None:
+        """Tell the first time that somebody else is seen to have the lease."""
+        if event.kind == "waiting" and not self._watches:
+            self._watches = True
+            self._tell("watches")
 
     def _rehearse(self, streams: list[str], session: SparkSession) -> None:
         """Write a few rows into a separate table, since the first batch of a JVM takes much longer."""
@@ -159,6 +171,9 @@ class Worker:
 
     def _on_batch(self, batch: BatchReport) -> None:
         self._tell("batch", **asdict(batch))
+        self._batches += 1
+        if self._batches == self._pause_after:
+            sys.stdin.readline()
 
     def _on_service(self, sentence: str) -> None:
         self._tell("service", sentence=sentence)
@@ -185,6 +200,7 @@ def main() -> None:
     parser.add_argument("streams", nargs="*")
     parser.add_argument("--sources", type=Path, required=True, help="spec with the events on this machine")
     parser.add_argument("--events", type=int, required=True, help="descriptor of the pipe for events")
+    parser.add_argument("--pause-after", type=int, help="batches after which feed waits for a line on stdin")
     parser.add_argument("--parent", type=int, required=True, help="process id of the demo")
     options = parser.parse_args()
     _die_with(options.parent)
@@ -192,7 +208,7 @@ def main() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     worker = Worker(options.spec, options.sources, options.events)
     roles: dict[str, Callable[[], None]] = {
-        "feed": lambda: worker.feed(options.streams),
+        "feed": lambda: worker.feed(options.streams, pause_after=options.pause_after),
         "standby": lambda: worker.standby(options.streams),
         "services": worker.services,
         "validate": worker.validate,

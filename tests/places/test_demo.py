@@ -34,6 +34,8 @@ def test_whole_demo_on_the_cluster_finds_no_difference(tmp_path: Path) -> None:
     assert int(last[1]) > 900
     assert re.search(r"kill -9 .* instant (\d{17}) is in flight", done.stdout)
     assert re.search(r"has the lease, [\d.]+ s after the kill", done.stdout)
+    assert done.stdout.index("watches the lease of the writer") < done.stdout.index("kill -9")
+    assert "(bound 27.0 s and two round trips)" in done.stdout  # the Dates of S3 are of whole seconds
     assert not processes(work)
     assert not list(work.glob("run-*/scratch"))
 

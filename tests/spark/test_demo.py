@@ -91,6 +91,9 @@ def test_killed_instant_is_rolled_back(played: tuple[str, Path]) -> None:
     assert not table.is_completed(killed[1])
     assert table.log_files(killed[1]) == []
     assert re.search(r"has the lease, [\d.]+ s after the kill", output)
+    assert output.index("watches the lease of the writer") < output.index("kill -9")
+    # 20 s of validity, twice the skew of 2 s and the resolution of the store, and two looks.
+    assert "(bound 25.0 s and two round trips)" in output
 
 
 @pytest.mark.timeout(500)
