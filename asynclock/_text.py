@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Final
 
 MAX_SHOWN: Final = 256
+# Found now: to look a codec up for the first time reads a file, and a loss is told while none can be opened.
+_encode: Final = codecs.getencoder("unicode_escape")
 
 
 def printable(text: object, *, limit: int = MAX_SHOWN) -> str:
@@ -13,7 +16,7 @@ def printable(text: object, *, limit: int = MAX_SHOWN) -> str:
     Text from a lock file may be hostile: control characters and escape sequences would
     reach terminals and logs (protocol rule 20).
     """
-    plain = str(text).encode("unicode_escape", errors="backslashreplace").decode("ascii")
+    plain = _encode(str(text), "backslashreplace")[0].decode("ascii")
     return plain if len(plain) <= limit else f"{plain[: limit - 3]}..."
 
 

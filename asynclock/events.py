@@ -28,11 +28,12 @@ Kind = Literal[
     "renewal_failed",
     "stalled",
     "lost",
+    "release_pending",
     "released",
     "release_unconfirmed",
     "reaped",
 ]
-_WARN: Final = frozenset({"lost", "renewal_failed", "release_unconfirmed"})
+_WARN: Final = frozenset({"lost", "renewal_failed", "release_pending", "release_unconfirmed"})
 _LONGEST: Final = 2048
 """Characters of a key or a URL in an event; a lock's name has 512 at most."""
 
@@ -46,12 +47,15 @@ class Event:
             ``acquire_failed``: it got no answer from the store, and tries again. ``not_acquired``: it has
             ended without the lock. ``acquired``: a call has the lock now. ``adopted``: the
             same, by a write whose answer was lost. ``stalled``:
-            this process did not run for a while although it held the lock. ``reaped``: a write that could
+            this process did not run for a while although it held the lock. ``release_pending``: the caller
+            has left without the store's word, and the release goes on in the background until ``released``,
+            ``release_unconfirmed`` or ``lost`` ends it. ``reaped``: a write that could
             still have landed after the end of its acquisition or lease was made harmless.
         key: Key of the lock object.
         owner: Owner id of the acquisition; of ``waiting``: of the holder's; empty if there was none yet.
         fencing_token: Its token, in microseconds; None where it has none.
-        detail: Explanation for people; may be empty. Of ``waiting``: the holder, in its own words.
+        detail: Explanation for people; may be empty. Of ``waiting``: the holder, in its own words. Of
+            ``release_pending``: what the store has said so far.
         reason: One of few words, or the name of an error's class; may be empty. Of ``acquired``: ``takeover``
             (the holder before neither released nor renewed it) or ``handover`` (from another waiter of this
             client). Of ``renewed`` and ``released``: ``read_back`` (the answer was lost; reading showed that
@@ -59,9 +63,9 @@ class Event:
             ``held`` (others hold it) or ``makes_way`` (this client leaves it to others, or its process may be
             ending), or the error. Of failures and ``lost``: the error.
         duration: Seconds. Of ``acquired``, ``adopted`` and ``not_acquired``: since the call. Of ``renewed``
-            and ``renewal_failed``: since the renewal began. Of ``lost``, ``released`` and
-            ``release_unconfirmed``: how long the lock was held. Of ``stalled``: how long the process did not
-            run. Else None.
+            and ``renewal_failed``: since the renewal began. Of ``lost``, ``released``, ``release_pending``
+            and ``release_unconfirmed``: how long the lock was held. Of ``stalled``: how long the process did
+            not run. Else None.
         remaining: Seconds. Of ``waiting``: until others may take the lock over if it is not renewed. Of
             ``renewed``: what was left of the lease when the answer came. Else, or if unknown, None.
         time: When it happened, in epoch seconds by this machine's wall clock.
@@ -141,26 +145,29 @@ class Events:
         remaining: float | None = None,
     ) -> None:
         """Log one event and pass it to the listener; nothing that goes wrong there is raised."""
-        if self._listener is None and not logger.isEnabledFor(_level(kind)):
-            return
-        name = key.removesuffix(".json")
-        event = Event(
-            kind=kind,
-            key=printable(key, limit=_LONGEST),
-            owner=printable(owner),
-            fencing_token=fencing_token,
-            detail=printable(detail),
-            reason=printable(reason),
-            duration=duration,
-            remaining=remaining,
-            time=self._clock.wall(),
-            url=printable(f"{self._url}/{name}", limit=_LONGEST),
-            validity=self._validity,
-        )
-        if self._holds_back:
-            self._held_back.append(event)
-        else:
-            self._pass_on(event)
+        try:
+            if self._listener is None and not logger.isEnabledFor(_level(kind)):
+                return
+            name = key.removesuffix(".json")
+            event = Event(
+                kind=kind,
+                key=printable(key, limit=_LONGEST),
+                owner=printable(owner),
+                fencing_token=fencing_token,
+                detail=printable(detail),
+                reason=printable(reason),
+                duration=duration,
+                remaining=remaining,
+                time=self._clock.wall(),
+                url=printable(f"{self._url}/{name}", limit=_LONGEST),
+                validity=self._validity,
+            )
+            if self._holds_back:
+                self._held_back.append(event)
+            else:
+                self._pass_on(event)
+        except BaseException:  # noqa: BLE001, S110  also an interrupt: locks end and are renewed all the same
+            pass
 
     def hold_back(self) -> None:
         """Keep events until ``catch_up``: a log may wait for a lock that nobody gives back yet."""
@@ -177,7 +184,7 @@ class Events:
         level = _level(event.kind)
         if logger.isEnabledFor(level):
             shown = event.kind, event.key, event.owner, event.fencing_token, event.detail
-            with suppress(Exception):  # of a handler or a filter of the user
+            with suppress(BaseException):  # of a handler or a filter of the user
                 logger.log(level, "%s %s owner=%s token=%s %s", *shown, extra=event.fields())
         if self._listener is not None:
             pass_on(event, self._listener)
@@ -192,5 +199,5 @@ def pass_on(event: Event, listener: Callable[[Event], object]) -> None:
     try:
         listener(event)
     except BaseException:
-        with suppress(Exception):  # of a handler or a filter of the user
+        with suppress(BaseException):  # of a handler or a filter of the user
             logger.exception("the events listener failed on %s", event.kind)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from asynclock.telemetry.signals import Instrument
 
 _SCOPE: Final = "asynclock"
-_NOTED: Final = frozenset({"renewal_failed", "stalled"})
+_NOTED: Final = frozenset({"release_pending", "renewal_failed", "stalled"})
 """What becomes an event of the span of a held lock. A renewal that succeeds does not: there are too many."""
 
 

@@ -6,14 +6,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+import pytest
+
 import asynclock
 from asynclock import sync
 from asynclock.testing.faulty import Fault
 from tests.unit.kit import FAST, KEY, World, faulty, in_virtual_time, our_record, until_lost
 
 if TYPE_CHECKING:
-    import pytest
-
     from asynclock.events import Event
 
 
@@ -100,3 +100,30 @@ def test_a_listener_that_exits_ends_no_renewal() -> None:
 
         lease.confirm()
         assert lease.held
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, KeyboardInterrupt, MemoryError])
+def test_a_log_handler_that_raises_harms_no_lease(error: type[BaseException]) -> None:
+    """Whatever a handler raises, the listener still hears of the loss, and the lock can be taken again."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            del record
+            raise error
+
+    handler, kinds = Handler(), list[str]()
+    logging.getLogger("asynclock").addHandler(handler)
+    try:
+        with sync.connect(
+            "memory://", settings=FAST, events=lambda event: kinds.append(event.kind)
+        ) as client:
+            lock = client.lock("orders")
+            lease = lock.acquire()
+            lock.break_lock(lock.status(), force=True)
+            with pytest.raises(asynclock.LeaseLostError):
+                lease.confirm()
+            lock.acquire(timeout=5).release()
+    finally:
+        logging.getLogger("asynclock").removeHandler(handler)
+
+    assert kinds == ["acquired", "lost", "acquired", "released"]
