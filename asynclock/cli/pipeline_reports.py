@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -64,6 +64,9 @@ def print_repair(report: RepairReport) -> None:
     click.echo("nothing to repair" if report.nothing else f"{report.rows} rows moved into the buckets")
 
 
+_NAMED: Final = 3
+
+
 def print_validation(report: ValidationReport) -> None:
     """Print what a validation found."""
     for found in report.sample:
@@ -86,6 +89,11 @@ def print_validation(report: ValidationReport) -> None:
         click.echo(f"as of {report.as_of}")
     if report.one_key_in > 1:
         click.echo(f"one key in {report.one_key_in} was compared, because the sources are large")
+    if report.not_comparable:
+        click.echo(
+            f"{report.not_comparable} of the keys have values that may be of a source that is gone: "
+            "these values were not compared"
+        )
     click.echo(f"{report.keys} keys x {report.columns} columns compared, {report.differences} differences")
 
 
@@ -96,6 +104,14 @@ def _print_source(stream: StreamValidation) -> None:
     click.echo(f"{stream.stream}: {stream.events} events, {stream.bad_rows} bad rows{unread}")
     if stream.topic is None and not stream.files:
         click.echo(f"{stream.stream}: its source has no files, so no value of it is expected")
+    if stream.removed_files:
+        named = ", ".join(stream.removed_files[:_NAMED])
+        more = f" and {len(stream.removed_files) - _NAMED} more" if len(stream.removed_files) > _NAMED else ""
+        click.echo(
+            f"{stream.stream}: {len(stream.removed_files)} files are gone that it has read: {named}{more}"
+        )
+    if stream.removed_records:
+        click.echo(f"{stream.stream}: the topic has lost {stream.removed_records} records that it has read")
     for file in stream.changed_files:
         click.echo(f"{stream.stream}: {file} has changed after it was read; a file is read once")
     for file in stream.hidden_files:

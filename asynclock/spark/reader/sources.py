@@ -41,8 +41,10 @@ class StreamValidation:
         changed_files: Files that were written to after they were read; their present content is expected.
         hidden_files: Files that match the source but that no stream reads, because their names begin with
             ``_`` or ``.``; their events are not expected.
+        removed_files: Files that batches have read and that are gone; their events cannot be compared.
         topic: The topic that it is read from, and its brokers; None: it is read from files.
         unread_records: Records of the topic whose batch was not committed by then.
+        removed_records: Records that batches have read and the topic has no more; they cannot be compared.
     """
 
     stream: str
@@ -52,8 +54,10 @@ class StreamValidation:
     unread_files: tuple[str, ...]
     changed_files: tuple[str, ...]
     hidden_files: tuple[str, ...]
+    removed_files: tuple[str, ...] = ()
     topic: str | None = None
     unread_records: int = 0
+    removed_records: int = 0
 
 
 class FileEvents:
@@ -67,6 +71,7 @@ class FileEvents:
 
     Attributes:
         size: Bytes of the files.
+        group: Place of its columns among the table's groups.
     """
 
     def __init__(self, spec: Spec, number: int, spark: SparkSession, table: State) -> None:
@@ -78,11 +83,23 @@ class FileEvents:
         self._spark = spark
         self._sources = source_files(spark, self._stream.source)
         self.size = sum(file.size for file in self._sources)
-        self._group = number if spec.table.kind == "splice" else 0
-        self._columns = table.groups[self._group]
+        self._arrivals = self._checkpoint.arrivals()
+        there = {file.url for file in self._sources}
+        self._removed = sorted(
+            url
+            for url, (entry, _) in self._arrivals.items()
+            if url not in there and self._committed.batch_of(entry) <= self._committed.last
+        )
+        self.group = number if spec.table.kind == "splice" else 0
+        self._columns = table.groups[self.group]
         self._readings: dict[NamedTypes, Reading] = {}
         self._events = self._bad = 0
         self._unread: list[str] = []
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether files are gone that committed batches have read."""
+        return bool(self._removed)
 
     def steps(
         self, expected: Expected, deletes: Deletes, folder: Path
@@ -96,7 +113,7 @@ class FileEvents:
             deletes: The deletes of the table.
             folder: Where remote files are copied to, one at a time.
         """
-        arrivals = self._checkpoint.arrivals()
+        arrivals = self._arrivals
         never = max((entry for entry, _ in arrivals.values()), default=0) + 1
         # By the checkpoint, since a file that was touched later has a misleading time.
         files = sorted(
@@ -126,6 +143,7 @@ class FileEvents:
             unread_files=tuple(sorted(self._unread)),
             changed_files=changes.changed,
             hidden_files=changes.hidden,
+            removed_files=tuple(self._removed),
         )
 
     def _read(
@@ -143,7 +161,7 @@ class FileEvents:
                 good = sum(1 for _ in self._events_of(path, ()))
                 self._events, self._bad = before[0], self._bad + good
             else:
-                expected.add(self._group, self._events_of(path, columns))
+                expected.add(self.group, self._events_of(path, columns))
         except BadFileError:
             self._events, self._bad = before[0], before[1] + 1
 

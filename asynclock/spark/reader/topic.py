@@ -10,7 +10,6 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock.errors import ConfigError
 from asynclock.spark.reader.committed import Committed
 from asynclock.spark.reader.second_reader.json_records import record
 from asynclock.spark.reader.second_reader.reading import Reading
@@ -51,9 +50,9 @@ class TopicEvents:
 
     Attributes:
         size: About the bytes of its records.
+        group: Place of its columns among the table's groups.
 
     Raises:
-        ConfigError: The topic has lost records of committed batches, by its retention for example.
         SpecError: There is no such topic, or no broker answers.
     """
 
@@ -63,8 +62,8 @@ class TopicEvents:
         self._kafka = kafka
         self._spark = spark
         self._number = number
-        self._group = number if spec.table.kind == "splice" else 0
-        self._columns = table.groups[self._group]
+        self.group = number if spec.table.kind == "splice" else 0
+        self._columns = table.groups[self.group]
         checkpoint = Checkpoint(spec, self._stream, spark)
         self._query_id = checkpoint.query_id()
         self._committed = Committed.of(table.commits, self._stream.name, self._query_id)
@@ -73,11 +72,21 @@ class TopicEvents:
         self._others = _furthest([self._parsed(text) for text in self._committed.other_offsets])
         self._ends = _furthest([self._others, *self._batches.values()])
         begin = self._parsed(checkpoint.first_offset())
-        self._begin = {partition: begin.get(partition, 0) for partition in self._ends}
+        first = topic_offsets(spec, self._stream, kafka, spark)
+        self._begin, self._removed = {}, 0
+        for partition, end in self._ends.items():
+            read_from = begin.get(partition, 0)
+            kept = max(read_from, min(end, first.get(partition, end)))
+            self._begin[partition] = kept
+            self._removed += kept - read_from
         self._latest = topic_offsets(spec, self._stream, kafka, spark, latest=True)
-        self._refuse_lost(topic_offsets(spec, self._stream, kafka, spark))
         self.size = _BYTES * sum(end - self._begin[partition] for partition, end in self._ends.items())
         self._events = self._bad = 0
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the topic has lost records that committed batches have read, as its retention does."""
+        return self._removed > 0
 
     def steps(
         self, expected: Expected, deletes: Deletes, _folder: Path
@@ -107,6 +116,7 @@ class TopicEvents:
             hidden_files=(),
             topic=self._kafka.name,
             unread_records=sum(end - read for end, read in latest),
+            removed_records=self._removed,
         )
 
     def _take(
@@ -119,7 +129,7 @@ class TopicEvents:
     ) -> None:
         due.before(batch, expected)
         columns = () if batch is None else self._committed.columns[batch]
-        expected.add(self._group, self._events_of(ends, records, columns))
+        expected.add(self.group, self._events_of(ends, records, columns))
 
     def _events_of(
         self, ends: Offsets, records: Mapping[int, _Records], columns: NamedTypes
@@ -147,18 +157,6 @@ class TopicEvents:
         reader = reader.option("minPartitions", -(-(end - begin) // _AT_ONCE))
         for offset, value in reader.load().select("offset", "value").toLocalIterator():
             yield offset, None if value is None else bytes(value)
-
-    def _refuse_lost(self, first: Mapping[int, int]) -> None:
-        for partition, end in sorted(self._ends.items()):
-            begin = self._begin[partition]
-            kept = min(end, first.get(partition, end))
-            if begin < kept:
-                reason = (
-                    f"stream {self._stream.name} cannot be validated: the topic no longer has the records "
-                    f"{begin} to {kept - 1} of partition {partition}, which the table has; its retention, or "
-                    "a new topic of the same name, has dropped them"
-                )
-                raise ConfigError(setting="kafka", value=self._kafka.name, reason=reason)
 
     def _parsed(self, offset: str) -> Offsets:
         """Return the offsets of the topic that a commit or a checkpoint has; none for other sources."""

@@ -77,6 +77,7 @@ class ValidationReport:
         columns: Columns of the spec compared in each row, key included.
         one_key_in: One key in this many was compared, chosen by checksum; 1: every key.
         differences: Cells and rows that differ.
+        not_comparable: Keys with cells that a source file, or a record of a topic, may have set that is gone.
         sample: The first differences by key, at most 20.
         streams: The sources of each stream.
         stale_commits: Commits under an older fencing token than an earlier commit of their stream.
@@ -93,6 +94,7 @@ class ValidationReport:
     columns: int
     one_key_in: int
     differences: int
+    not_comparable: int
     sample: tuple[Difference, ...]
     streams: tuple[StreamValidation, ...]
     stale_commits: tuple[BatchCommit, ...]
@@ -104,8 +106,12 @@ class ValidationReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the table agrees with its sources and can be written, and no bad commit has changed it."""
-        return not (self.differences or self.changing_commits or self.stray_files)
+        """Whether the table agrees with its sources and can be written, and no bad commit has changed it.
+
+        False also if not one key could be compared, since every source is gone.
+        """
+        nothing_compared = 0 < self.keys == self.not_comparable
+        return not (self.differences or nothing_compared or self.changing_commits or self.stray_files)
 
 
 def validate(
@@ -128,6 +134,9 @@ def validate(
     A plain table is compared in the same way: each key has one row in a partition, which the rule of the
     merge makes of its events in the order of their commits. So where nothing differs, keys are unique and
     under ``event_time`` no ordering value has gone back.
+
+    If files or records are gone that batches have read, the rest is compared. A cell is not comparable if one
+    of them may have set it: its event is no older than all that are left. A lost event still differs.
 
     Raises:
         ConfigError: A source file has a compression that only Hadoop can read, or the table cannot be read as
@@ -155,6 +164,8 @@ def validate(
             key_columns=len(spec.table.key),
             in_one_partition=spec.table.kind == "splice",
             rule=_RULES[spec.table.merge],
+            ranks=_ranks(spec, table),
+            incomplete={reader.group for reader in readers if reader.incomplete},
         )
         try:
             deletes = Deletes(spec, spark, table.timeline, commits)
@@ -173,7 +184,7 @@ def validate(
                 )
                 for key, *cell in islice(expected.differences(), SAMPLE)
             ]
-            keys, differing = expected.keys(), expected.count()
+            keys, differing, unknown = expected.keys(), expected.count(), expected.incomparable()
         finally:
             expected.close()
     owned = {stream.physical(column) for stream in spec.streams for column in stream.owned(spec.table)}
@@ -185,6 +196,7 @@ def validate(
         columns=len(shared) + len(owned),
         one_key_in=one_key_in,
         differences=differing,
+        not_comparable=unknown,
         sample=tuple(differences),
         streams=tuple(reader.report() for reader in readers),
         stale_commits=tuple(stale),
@@ -194,6 +206,22 @@ def validate(
         leftovers=tuple(table.timeline.leftovers()),
         stray_files=_strays(spec, spark, table.timeline),
     )
+
+
+def _ranks(spec: Spec, table: State) -> list[int | None]:
+    """Return the place of the ordering value among the columns of each group, if the merge goes by it."""
+    if _RULES[spec.table.merge] != "newest":
+        return [None] * len(table.groups)
+    ordering = {
+        stream.physical(column)
+        for stream in spec.streams
+        for column in stream.stored(spec.table)
+        if column.name == stream.ordering
+    }
+    return [
+        next((place for place, (name, _) in enumerate(group) if name in ordering), None)
+        for group in table.groups
+    ]
 
 
 def _strays(spec: Spec, spark: SparkSession, timeline: Timeline) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import math
 import pickle
 import sqlite3
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -54,6 +54,9 @@ class Expected:
             rest its partition; None: all.
         in_one_partition: Whether a key in two partitions is a difference.
         rule: Which of the events with one key and stream counts.
+        ranks: For each stream the place of its ordering value among its cells; None: the rule knows none.
+        incomplete: Places of the streams of which events are gone. A cell that such an event may have set is
+            no difference: its key is counted as not comparable.
     """
 
     def __init__(
@@ -65,12 +68,16 @@ class Expected:
         key_columns: int | None = None,
         in_one_partition: bool = True,
         rule: Rule = "newest",
+        ranks: Sequence[int | None] = (),
+        incomplete: Collection[int] = (),
     ) -> None:
         self._streams = [tuple(columns) for columns in streams]
         self._one_key_in = one_key_in
         self._key_columns = key_columns
         self._unique = key_columns if in_one_partition else None
         self._rule = _RULES[rule]
+        self._ranks = tuple(ranks) or (None,) * len(self._streams)
+        self._incomplete = frozenset(incomplete)
         self._store = sqlite3.connect(folder / "expected.sqlite", isolation_level=None)
         # A comparison that is killed starts anew: nothing in this file is worth a sync.
         self._store.execute("PRAGMA synchronous = OFF")
@@ -78,6 +85,7 @@ class Expected:
             self._store.execute(f"CREATE TABLE events_{number} (key TEXT PRIMARY KEY, rank, cells BLOB)")
         self._store.create_function("filled", 2, _filled)
         self._store.execute("CREATE TABLE found (key TEXT PRIMARY KEY, times INTEGER, itself TEXT)")
+        self._store.execute("CREATE TABLE unknown (key TEXT PRIMARY KEY)")
         self._store.execute("CREATE TABLE differing (key TEXT, place INTEGER, expected TEXT, found TEXT)")
         self._store.execute("BEGIN")
 
@@ -124,19 +132,37 @@ class Expected:
                 (text, _text_of(key[: self._unique])),
             )
             place = 0
-            known = False
-            differing = []
+            known = unknown = False
+            differing: list[tuple[Any, ...]] = []
             for number, (columns, cells) in enumerate(zip(self._streams, groups, strict=True)):
-                wanted = self._cells(number, text)
+                rank, wanted = self._newest(number, text)
                 known = known or wanted is not None
+                cut = len(differing)
                 for (_, kind), want, has in zip(
                     columns, wanted or (None,) * len(columns), cells, strict=True
                 ):
                     if not same(want, has):
                         differing.append((text, place, shown(want, kind), shown(has, kind)))
                     place += 1
-            if known:
+                if (
+                    len(differing) > cut
+                    and number in self._incomplete
+                    and self._may_be_gone(number, rank, cells)
+                ):
+                    unknown = True
+                    del differing[cut:]
+            if unknown:
+                self._store.execute("INSERT OR IGNORE INTO unknown VALUES (?)", (text,))
+            if known or unknown:
                 self._store.executemany("INSERT INTO differing VALUES (?, ?, ?, ?)", differing)
+
+    def _may_be_gone(self, stream: int, rank: Any, cells: Cells) -> bool:  # noqa: ANN401  as events have it
+        """Return whether cells may be of an event that is gone: it is no older than the newest one known."""
+        place = self._ranks[stream]
+        if place is None:
+            return True
+        found = cells[place]
+        return found is not None and (rank is None or found >= rank)
 
     def differences(self) -> Iterator[tuple[Key, str | None, str | None, str | None]]:
         """Every difference in the order of the keys: the key, ``column`` (None: the row) and both values.
@@ -159,6 +185,11 @@ class Expected:
         count: int = self._store.execute(f"SELECT count(*) FROM ({union})").fetchone()[0]
         return count
 
+    def incomparable(self) -> int:
+        """Keys of the table with cells that an event which is gone may have set."""
+        count: int = self._store.execute("SELECT count(*) FROM unknown").fetchone()[0]
+        return count
+
     def _all(self) -> str:
         wanted = " OR ".join(
             f"key IN (SELECT key FROM events_{number})" for number in range(len(self._streams))
@@ -171,7 +202,7 @@ class Expected:
             f"SELECT key, -1 AS place, '{ONE_ROW}' AS expected, NULL AS found FROM ({missing})"
             f" UNION ALL SELECT key, -1, CASE WHEN {wanted} THEN '{ONE_ROW}' END,"
             f" CASE times WHEN 1 THEN '{ONE_ROW}' ELSE times || ' rows' END"
-            f" FROM found WHERE times > 1 OR NOT ({wanted})"
+            f" FROM found WHERE times > 1 OR NOT ({wanted} OR key IN (SELECT key FROM unknown))"
             f" UNION ALL SELECT itself, -1, '{ONE_ROW}', count(*) || ' partitions'"
             " FROM found GROUP BY itself HAVING count(*) > 1"
             " UNION ALL SELECT key, place, expected, found FROM differing"
@@ -184,9 +215,10 @@ class Expected:
             if self._one_key_in == 1 or not zlib.crc32(itself.encode()) % self._one_key_in:
                 yield _text_of(key), rank, pickle.dumps(cells)
 
-    def _cells(self, stream: int, key: str) -> Cells | None:
-        found = self._store.execute(f"SELECT cells FROM events_{stream} WHERE key = ?", (key,)).fetchone()
-        return None if found is None else pickle.loads(found[0])  # noqa: S301  written by add()
+    def _newest(self, stream: int, key: str) -> tuple[Any, Cells | None]:
+        query = f"SELECT rank, cells FROM events_{stream} WHERE key = ?"
+        rank, cells = self._store.execute(query, (key,)).fetchone() or (None, None)
+        return rank, None if cells is None else pickle.loads(cells)  # noqa: S301  written by add()
 
 
 def sampled_text(key: Key) -> str:
