@@ -11,6 +11,7 @@ from asynclock.backends._names import name_problem
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from urllib.parse import SplitResult
 
 # Compiled when they are first used, not by each import; ``re`` keeps them.
@@ -136,8 +137,8 @@ def take_options(options: dict[str, object], **allowed: type) -> dict[str, Any]:
     taken: dict[str, Any] = {}
     for name, value in options.items():
         if name not in allowed and name != "trust_env":
-            known = ", ".join(sorted(allowed)) or "none"
-            raise ConfigError(setting=name, value="...", reason=f"no such option here; there are: {known}")
+            reason = f"no such option here; there are: {known_options(name, allowed)}"
+            raise ConfigError(setting=name, value="...", reason=reason)
         if value is None or name not in allowed:
             continue
         kind = allowed[name]
@@ -149,3 +150,12 @@ def take_options(options: dict[str, object], **allowed: type) -> dict[str, Any]:
     if interval is not None and not 0 <= interval < 60:  # noqa: PLR2004  more than a minute is surely a mistake
         raise ConfigError(setting="min_write_interval", value=interval, reason="must be 0 to 60 s")
     return taken
+
+
+def known_options(name: str, known: Iterable[str]) -> str:
+    """Return the options that exist, and which of them a wrong ``name`` may mean, for an error."""
+    from difflib import get_close_matches  # noqa: PLC0415  for an error only
+
+    options = sorted(known)
+    alike = get_close_matches(name, options, n=1) or [each for each in options if name and name in each]
+    return (", ".join(options) or "none") + (f"; did you mean {alike[0]}?" if alike else "")

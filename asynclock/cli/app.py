@@ -20,6 +20,7 @@ from asynclock.cli.completion import completion_command
 from asynclock.cli.cost import cost_command
 from asynclock.cli.doctor import doctor_command
 from asynclock.cli.exit_codes import NO, SIGNALLED, USAGE, exit_code
+from asynclock.cli.groups import CommandGroup
 from asynclock.cli.hudi import hudi_group
 from asynclock.cli.locks import break_command, list_command, status_command
 from asynclock.cli.output import tell
@@ -38,17 +39,27 @@ if TYPE_CHECKING:
 _OUTPUT_ERRORS: Final = frozenset(
     {errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}
 )
+_HELP: Final = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""What a group without a command raises to show its help; the oldest click prints it."""
 _EXTRA: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
 _ASSIGNED: Final = re.compile(r"=\S+")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="asynclock")
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(None, "-V", "--version", package_name="asynclock")
 def command() -> None:
     """Locks that live in an object store, a folder or memory.
 
-    Where URL/ is left out, ASYNCLOCK_URL is taken, and where URL/NAME is a name alone, it is a lock there.
-    ASYNCLOCK_OPTION_KEY=VALUE is -o key=VALUE for that store.
+    URL/ is where locks are, such as s3://bucket/locks, gs://bucket/locks, az://container/locks or
+    file:///var/lib/locks. URL/NAME is one of them, such as s3://bucket/locks/nightly. If ASYNCLOCK_URL is
+    set, URL/ may be left out, and a name alone is a lock there.
+
+    -o KEY=VALUE is an option of the store, such as endpoint_url=https://minio.example.com. It may be
+    repeated; ASYNCLOCK_OPTION_KEY=VALUE does the same for the store of ASYNCLOCK_URL. A secret, such as
+    secret_access_key, is best given as KEY=env:NAME (an environment variable), KEY=file:PATH or KEY=- (the
+    next line of the standard input), because all users can see the command line.
+
+    TIME is seconds or a number with its unit: 90, 90s, 5m, 1h, 30d.
 
     Exit codes: 0 done; 1 the answer is no; 2 usage, URL or settings; 65 corrupt lock;
     69 store unavailable or denied; 75 not acquired in time; 76 lease lost.
@@ -66,12 +77,14 @@ for each in (
     policy_command,
     cost_command,
     completion_command,
-    history_command,
-    verify_command,
     hudi_group,
     pipeline_group,
 ):
     command.add_command(each)
+hudi_group.add_command(history_command)
+hudi_group.add_command(verify_command)
+command.add_old_name(history_command)
+command.add_old_name(verify_command)
 pipeline_group.add_command(timeline_command)
 pipeline_group.add_command(report_command)
 
@@ -110,7 +123,9 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        sys.stderr.write(_without_secrets(shown.getvalue(), sys.argv[1:] if arguments is None else arguments))
+        words = sys.argv[1:] if arguments is None else arguments
+        is_help = isinstance(error, _HELP)
+        sys.stderr.write(shown.getvalue() if is_help else _without_secrets(shown.getvalue(), words))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return SIGNALLED + signal.SIGINT

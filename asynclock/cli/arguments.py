@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from asynclock.cli.durations import duration
 from asynclock.cli.options import parse_options
-from asynclock.cli.target import DEFAULT_URL, full_target, with_environment
+from asynclock.cli.target import DEFAULT_URL, full_target, full_url, with_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,22 +18,12 @@ if TYPE_CHECKING:
 
 _HUDI_OPTION: Final = "asynclock."
 
-_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
-
-def duration(word: str) -> float:
-    """Return the seconds of a time with its unit, such as ``90s``, ``36h`` or ``7d``.
-
-    Raises:
-        click.BadParameter: It is no such time.
-    """
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])", word, re.ASCII)
-    if found is None:
-        raise click.BadParameter("must be a number with its unit, such as 90s, 30m, 36h or 7d")
-    return float(found[1]) * _UNITS[found[2]]
-
-
-url_argument = click.argument("url", metavar="URL/", envvar=DEFAULT_URL)
+url_argument = click.argument(
+    "url",
+    metavar="URL/",
+    envvar=DEFAULT_URL,
+    callback=lambda context, _, word: word if context.resilient_parsing else full_url(word),
+)
 """Where locks are; default: ``ASYNCLOCK_URL``."""
 
 target_argument = click.argument(
@@ -49,9 +39,7 @@ backend_option = click.option(
     multiple=True,
     metavar="KEY=VALUE",
     callback=lambda context, _, words: {} if context.resilient_parsing else parse_options(words),
-    help="Option of the backend, for example endpoint_url=…; repeatable. A secret, such as "
-    "secret_access_key, is best given as KEY=env:NAME (an environment variable), KEY=file:PATH or KEY=- "
-    "(the next line of the standard input), because all users can see the command line.",
+    help="An option of the store; repeatable. See asynclock --help.",
 )
 
 
@@ -59,9 +47,9 @@ def store_options(function: F) -> F:
     """Add the options of every command that reads or writes locks."""
     skew = click.option(
         "--max-clock-skew",
-        type=float,
-        metavar="S",
-        help="How far two nodes of the store may differ; default 0 for file://, else 2.",
+        type=duration,
+        metavar="TIME",
+        help="How far two nodes of the store may differ; default 0 for file://, else 2s.",
     )
     return skew(backend_option(function))
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from asynclock._text import printable
-from asynclock.cli.arguments import backend_option, duration, json_option, table_argument, table_options
+from asynclock.cli.arguments import backend_option, json_option, table_argument, table_options
+from asynclock.cli.durations import duration
 from asynclock.cli.exit_codes import DONE, NO
 from asynclock.cli.output import console, print_json, tell
 from asynclock.cli.table import Column, fitted_table
@@ -45,7 +46,7 @@ _HOLDS: Final[tuple[Column[AuditHold], ...]] = (
 )
 
 
-@click.command("history")
+@click.command("history", short_help="Show who held the lock, from its audit trail.")
 @table_argument
 @click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="Only the last N.")
 @backend_option
@@ -72,7 +73,7 @@ def history_command(table: str, last: int | None, options: dict[str, object], *,
     return DONE
 
 
-@click.command("verify")
+@click.command("verify", short_help="Check that the lock never had two holders at once.")
 @table_argument
 @backend_option
 @json_option
@@ -93,11 +94,11 @@ def verify_command(table: str, options: dict[str, object], *, as_json: bool) -> 
     return NO if report.result == "FAILED" else DONE
 
 
-@click.command("audit")
+@click.command("audit", short_help="Show the audit trail, switch it on or off, or clean it up.")
 @table_argument
 @click.argument("action", type=click.Choice(["status", "enable", "disable", "cleanup"]), default="status")
 @click.option("--delete-files", is_flag=True, help="With disable: delete the audit files too.")
-@click.option("--older-than", type=duration, metavar="AGE", help="With cleanup: least age; default 7d.")
+@click.option("--older-than", type=duration, metavar="TIME", help="With cleanup: least age; default 7d.")
 @click.option("--dry-run", is_flag=True, help="With cleanup: only name the files.")
 @backend_option
 @json_option
@@ -113,7 +114,7 @@ def audit_command(
 ) -> int:
     """Show whether the lock of TABLE has an audit trail, switch it on or off, or delete its old files.
 
-    Once it is on, every holder writes a file, also Hudi's own writers. See asynclock history and verify.
+    Once it is on, every holder writes a file, also Hudi's own writers. See hudi history and hudi verify.
     """
     from asynclock import hudi  # noqa: PLC0415  lets other commands start faster
 

@@ -10,7 +10,7 @@ from asynclock.cli.exit_codes import DONE
 _PROGRAM = "asynclock"
 
 
-@click.command("completion")
+@click.command("completion", short_help="Print the script that completes words in a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(context: click.Context, shell: str) -> int:

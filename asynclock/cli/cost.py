@@ -10,6 +10,7 @@ import click
 
 from asynclock.backends._url import split_url
 from asynclock.cli.arguments import json_option, url_argument
+from asynclock.cli.durations import duration
 from asynclock.cli.exit_codes import DONE
 from asynclock.cli.output import print_json
 from asynclock.errors import ConfigError
@@ -123,13 +124,13 @@ def _count(word: str) -> float:
     return number
 
 
-@click.command("cost")
+@click.command("cost", short_help="Show the requests a day of locks, and their price.")
 @url_argument
 @_number("--locks", 1, "Locks that are held all day; default 1.")
 @_number("--waiting", 0, "Clients that wait all day; default 0.")
 @_number("--acquired", 0, "Acquisitions a day, each with its release; default 0.")
-@click.option("--validity", type=float, metavar="S", help="Of the leases; default 300.")
-@click.option("--poll-interval", type=float, metavar="S", help="Of those who wait; default at most 1.")
+@click.option("--validity", type=duration, metavar="TIME", help="Of the leases; default 5m.")
+@click.option("--poll-interval", type=duration, metavar="TIME", help="Of those who wait; default at most 1s.")
 @json_option
 def cost_command(
     url: str,

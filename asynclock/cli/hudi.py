@@ -18,12 +18,14 @@ from asynclock.cli.arguments import (
     table_options,
 )
 from asynclock.cli.audit import audit_command
+from asynclock.cli.durations import duration
 from asynclock.cli.exit_codes import CORRUPT, DONE, exit_code
+from asynclock.cli.groups import CommandGroup
 from asynclock.cli.locks import break_by_hand
 from asynclock.cli.narration import Narration
 from asynclock.cli.output import print_json, print_status, tell
 from asynclock.cli.run import run_under
-from asynclock.cli.run_words import RunCommand
+from asynclock.cli.run_words import CMD, RunCommand
 from asynclock.errors import AcquireTimeoutError, AsyncLockError
 
 if TYPE_CHECKING:
@@ -31,15 +33,15 @@ if TYPE_CHECKING:
     from asynclock.lease import Lease
 
 
-@click.group("hudi")
+@click.group("hudi", short_help="See, hold and audit the lock of a Hudi table.", cls=CommandGroup)
 def hudi_group() -> None:
-    """The lock of a Hudi table, which its writers take at their commits."""
+    """See, hold and audit the lock of a Hudi table, which its writers take at their commits."""
 
 
 hudi_group.add_command(audit_command)
 
 
-@hudi_group.command("status")
+@hudi_group.command("status", short_help="Show the lock of TABLE.")
 @table_argument
 @backend_option
 @json_option
@@ -56,15 +58,15 @@ def hudi_status_command(table: str, options: dict[str, object], *, as_json: bool
     return CORRUPT if status.state == "corrupt" else DONE
 
 
-@hudi_group.command("freeze", cls=RunCommand)
+@hudi_group.command("freeze", short_help="Run CMD while no writer can commit to TABLE.", cls=RunCommand)
 @table_argument
-@click.argument("command", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", metavar=CMD, nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
-    "--wait", type=float, metavar="S", help="Longest wait for the lock; default: no limit; 0: one try."
+    "--wait", type=duration, metavar="TIME", help="Longest wait for the lock; default: no limit; 0: one try."
 )
 @click.option(
-    "--validity", type=int, default=300, metavar="S",
-    help="If this machine dies, writers wait about this long; 10 or more, default 300.",
+    "--validity", type=duration, default=300.0, metavar="TIME",
+    help="If this machine dies, writers wait about this long; whole seconds, 10s or more, default 5m.",
 )  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing about the wait, only errors.")
 @store_options
@@ -73,7 +75,7 @@ def hudi_freeze_command(
     table: str,
     command: tuple[str, ...],
     wait: float | None,
-    validity: int,
+    validity: float,
     quiet: bool,
     options: dict[str, object],
     max_clock_skew: float | None,
@@ -94,8 +96,10 @@ def hudi_freeze_command(
 
     path = TablePath.parse(table)
     words = table_options(table, options, max_clock_skew=max_clock_skew)
-    words[hoodie.WRITE_LOCK_STORAGE_VALIDITY_TIMEOUT_SECS] = str(validity)
-    words[hoodie.WRITE_LOCK_STORAGE_RENEW_INTERVAL_SECS] = str(max(1, validity // 10))
+    if not validity.is_integer():
+        raise click.BadParameter("must be whole seconds, as Hudi has them", param_hint="'--validity'")
+    words[hoodie.WRITE_LOCK_STORAGE_VALIDITY_TIMEOUT_SECS] = str(int(validity))
+    words[hoodie.WRITE_LOCK_STORAGE_RENEW_INTERVAL_SECS] = str(max(1, int(validity) // 10))
     target = f"{path.url}/{LOCK_NAME}"
     narration = Narration(target, wait=wait, quiet=quiet)
     opened = OpenedTable(path, LockOptions.read(path, words), fencing=False, events=narration.hear)
@@ -128,7 +132,7 @@ async def _release(lease: Lease, opened: OpenedTable) -> None:
     await opened.finish_audit()
 
 
-@hudi_group.command("break")
+@hudi_group.command("break", short_help="Free the lock of TABLE by hand.")
 @table_argument
 @break_options
 @store_options

@@ -94,7 +94,7 @@ def list_command(url: str, options: dict[str, object], max_clock_skew: float | N
     return CORRUPT if any(status.state == "corrupt" for status in statuses) else DONE
 
 
-@click.command("break")
+@click.command("break", short_help="Free a lock that another holds, by hand.")
 @target_argument
 @break_options
 @store_options

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from asynclock._secrets import HIDDEN, is_secret
+from asynclock.cli.durations import parse_duration
 from asynclock.cli.output import tell
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FLAGS: Final = frozenset({"allow_http", "fsync", "path_style", "requester_pays", "trust_env"})
-_NUMBERS: Final = frozenset({"min_write_interval"})
+_DURATIONS: Final = frozenset({"min_write_interval"})
 _BYTES: Final = frozenset({"sse_customer_key"})
 _WORDS: Final = {"true": True, "false": False}
 _LONGEST: Final = 65_536
@@ -44,15 +45,20 @@ def parse_options(words: Iterable[str]) -> dict[str, object]:
         key, equals, value = word.partition("=")
         if not equals or key == "url" or not _NAME.fullmatch(key):
             # Show none of it: it may be a secret that ends in "=" and whose key was forgotten.
-            raise ConfigError(setting="-o", value=HIDDEN, reason="must be KEY=VALUE, as in -o fsync=false")
+            raise ConfigError(
+                setting="-o",
+                value=HIDDEN,
+                reason="must be KEY=VALUE, as in -o fsync=false; KEY has only a-z 0-9 _",
+            )
         options[key] = _typed(key, _secret(key, value) if is_secret(key) else value)
     return options
 
 
-def environment_options() -> dict[str, object]:
+def environment_options(given: Container[str] = ()) -> dict[str, object]:
     """Read the options that environment variables give: ``ASYNCLOCK_OPTION_REGION=eu`` is ``region=eu``.
 
-    The value of a secret option may name another place, as in ``parse_options``.
+    The value of a secret option may name another place, as in ``parse_options``. Options that are ``given``
+    on the command line are not looked at.
 
     Raises:
         ConfigError: A value is not of the option's type, or the named place has no secret.
@@ -60,7 +66,7 @@ def environment_options() -> dict[str, object]:
     options: dict[str, object] = {}
     for variable, value in os.environ.items():
         key = variable.removeprefix(_PREFIX).lower()
-        if not variable.startswith(_PREFIX) or key == "url" or not value:
+        if not variable.startswith(_PREFIX) or key == "url" or not value or key in given:
             continue
         if not _NAME.fullmatch(key):
             raise ConfigError(setting=variable, value=HIDDEN, reason="this cannot be the name of an option")
@@ -75,11 +81,11 @@ def _typed(key: str, value: str) -> object:
         if value not in _WORDS:
             raise ConfigError(setting=key, value=HIDDEN, reason="must be true or false")
         return _WORDS[value]
-    if key in _NUMBERS:
+    if key in _DURATIONS:
         try:
-            return float(value)
-        except ValueError:
-            raise ConfigError(setting=key, value=HIDDEN, reason="must be a number") from None
+            return parse_duration(value)
+        except ValueError as error:
+            raise ConfigError(setting=key, value=HIDDEN, reason=str(error)) from None
     if key in _BYTES:
         try:
             return base64.b64decode(value, validate=True)

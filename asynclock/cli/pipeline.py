@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from asynclock.cli.arguments import json_option
+from asynclock.cli.durations import duration
 from asynclock.cli.exit_codes import DONE, NO, UNAVAILABLE, exit_code
 from asynclock.cli.explanation import explanation_lines
+from asynclock.cli.groups import CommandGroup
 from asynclock.cli.output import print_json, tell
 from asynclock.cli.pipeline_reports import (
     print_batch,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import Spec
 
 _wait = click.option(
-    "--wait", type=float, metavar="S", help="Longest wait for work in flight; default: no limit."
+    "--wait", type=duration, metavar="TIME", help="Longest wait for work in flight; default: no limit."
 )
 _EXISTS: Final = "there is such a file, and init overwrites none; name another one, or remove it"
 
@@ -47,13 +49,13 @@ _run_dir = click.option(
 _once = click.option("--once", is_flag=True, help="Do what is due now, and end.")
 
 
-@click.group("pipeline")
+@click.group("pipeline", short_help="Splice streams of files into one wide Hudi table.", cls=CommandGroup)
 def pipeline_group() -> None:
-    """Splice streams of files into one wide Hudi table (extra ``spark``)."""
+    """Splice streams of files into one wide Hudi table. It needs the extra asynclock[spark]."""
 
 
-@pipeline_group.command("init")
-@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@pipeline_group.command("init", short_help="Draft a spec with one stream for each FOLDER.")
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER [FOLDER ...]")
 @click.option("-o", "--output", metavar="FILE", help="Write the spec to FILE, which must not exist.")
 @click.option("--table", metavar="PATH", help="Path or URL of the table. Default: table, beside the spec.")
 @click.option("--key", multiple=True, metavar="NAME", help="A key column; repeatable. Default: guessed.")
@@ -85,7 +87,7 @@ def draft_pipeline(
     return DONE
 
 
-@pipeline_group.command("run")
+@pipeline_group.command("run", short_help="Write the streams of SPEC until SIGINT or SIGTERM.")
 @click.argument("spec")
 @click.option(
     "--stream", "streams", multiple=True, metavar="NAME", help="Write only this stream; repeatable."
@@ -132,7 +134,7 @@ def run_pipeline(
     return DONE
 
 
-@pipeline_group.command("services")
+@pipeline_group.command("services", short_help="Compact, cluster and clean the table of SPEC.")
 @click.argument("spec")
 @_once
 @_run_dir
@@ -149,7 +151,7 @@ def run_table_services(spec: str, *, once: bool, run_dir: str | None, as_json: b
     return DONE
 
 
-@pipeline_group.command("validate")
+@pipeline_group.command("validate", short_help="Compare every cell of the table with its sources.")
 @click.argument("spec")
 @click.option("--as-of", metavar="INSTANT", help="Look at what was committed up to this completion time.")
 @json_option
@@ -168,7 +170,7 @@ def validate_table(spec: str, as_of: str | None, *, as_json: bool) -> int:
     return DONE if report.ok else NO
 
 
-@pipeline_group.command("sql")
+@pipeline_group.command("sql", short_help="Print the SQL that puts the table into a catalog.")
 @click.argument("spec")
 @click.option("--name", help="Name of the view; default: that of the table's folder.")
 def print_sql(spec: str, *, name: str | None) -> int:
@@ -184,7 +186,7 @@ def print_sql(spec: str, *, name: str | None) -> int:
     return DONE
 
 
-@pipeline_group.command("repair")
+@pipeline_group.command("repair", short_help="Undo a foreign write or plan.")
 @click.argument("spec")
 @json_option
 @with_spark_log
@@ -197,7 +199,7 @@ def repair_table(spec: str, *, as_json: bool) -> int:
     return DONE
 
 
-@pipeline_group.command("explain")
+@pipeline_group.command("explain", short_help="Print every option that Hudi is given, and why.")
 @click.argument("spec")
 @json_option
 def explain_options(spec: str, *, as_json: bool) -> int:
@@ -215,7 +217,7 @@ def explain_options(spec: str, *, as_json: bool) -> int:
     return DONE
 
 
-@pipeline_group.command("delete")
+@pipeline_group.command("delete", short_help="Append deletes of the keys in a file.")
 @click.argument("spec")
 @click.option(
     "--keys", required=True, metavar="FILE", help="CSV or JSON lines with the key and partition columns."
@@ -263,7 +265,7 @@ def _limit(words: tuple[str, ...], streams: set[str]) -> str | dict[str, str] | 
     raise click.UsageError("--up-to: give one value, or STREAM=VALUE once for each stream")
 
 
-@pipeline_group.command("savepoint")
+@pipeline_group.command("savepoint", short_help="Keep the table and its checkpoints as they are.")
 @click.argument("spec")
 @click.option("--delete", metavar="SAVEPOINT", help="Delete this savepoint instead of making one.")
 @_wait
@@ -283,7 +285,7 @@ def make_savepoint(spec: str, *, delete: str | None, wait: float | None) -> int:
     return DONE
 
 
-@pipeline_group.command("restore")
+@pipeline_group.command("restore", short_help="Set the table and its checkpoints back to SAVEPOINT.")
 @click.argument("spec")
 @click.argument("savepoint")
 @_wait
@@ -307,9 +309,9 @@ def restore_table(spec: str, savepoint: str, *, wait: float | None, as_json: boo
     return DONE
 
 
-@pipeline_group.command("reserve")
+@pipeline_group.command("reserve", short_help="Run CMD while nothing else writes to the table.")
 @click.argument("spec")
-@click.argument("command", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", metavar="-- CMD [ARG ...]", nargs=-1, required=True, type=click.UNPROCESSED)
 @_wait
 @with_spark_log
 def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> int:

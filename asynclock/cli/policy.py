@@ -23,7 +23,7 @@ _AZURE: Final = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
 _WILD: Final = str.maketrans({"$": "${$}", "*": "${*}"})
 
 
-@click.command("policy")
+@click.command("policy", short_help="Print the least permissions that locks need.")
 @url_argument
 @click.option("--read-only", is_flag=True, help="For status, list and watch only (S3).")
 @click.option("--prune", is_flag=True, help="For prune, and doctor's clean-up, too (S3).")

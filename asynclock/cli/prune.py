@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from asynclock.cli.arguments import duration, json_option, store_options, url_argument
+from asynclock.cli.arguments import json_option, store_options, url_argument
+from asynclock.cli.durations import duration
 from asynclock.cli.exit_codes import DONE
 from asynclock.cli.output import print_json, tell
 from asynclock.cli.target import connect_to, refuse_hudi_table
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from asynclock.prune import PruneReport
 
 
-@click.command("prune")
+@click.command("prune", short_help="Delete the objects of locks that nobody has held for long.")
 @url_argument
 @click.option(
     "--older-than",
     type=duration,
     required=True,
-    metavar="AGE",
-    help="Free for at least 36h, 30d, …; 1d or more.",
+    metavar="TIME",
+    help="Free for at least this long, as in 36h or 30d; 1d or more.",
 )
 @click.option("--dry-run", is_flag=True, help="Only name the locks.")
 @store_options

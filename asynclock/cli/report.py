@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import Spec
 
 
-@click.command("report")
+@click.command("report", short_help="Print what a run did, and draw it on a page.")
 @click.argument("spec")
 @click.option(
     "--run", "run_dir", metavar="DIR", help="The folder of a recorded run; default: the table's timeline."

@@ -13,10 +13,11 @@ import click
 
 from asynclock.cli.arguments import store_options, target_argument
 from asynclock.cli.child import Child
+from asynclock.cli.durations import duration
 from asynclock.cli.exit_codes import DONE, LOST, NOT_EXECUTABLE, NOT_FOUND, SIGNALLED, exit_code
 from asynclock.cli.narration import Narration
 from asynclock.cli.output import tell
-from asynclock.cli.run_words import RunCommand
+from asynclock.cli.run_words import CMD, RunCommand
 from asynclock.cli.target import connect_to, holder_with_note, refuse_hudi_table, split_target
 from asynclock.clock import SystemClock
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseTakenOverError
@@ -47,14 +48,14 @@ _BROKEN_GRACE: Final = 1.0
 
 @click.command("run", cls=RunCommand)
 @target_argument
-@click.argument("command", metavar="[--] CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", metavar=CMD, nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
-    "--wait", type=float, metavar="S", help="Longest wait for the lock; default: no limit; 0: one try."
+    "--wait", type=duration, metavar="TIME", help="Longest wait for the lock; default: no limit; 0: one try."
 )
-@click.option("--validity", type=float, metavar="S",
-              help="A dead holder blocks others for about this long; default 300.")  # fmt: skip
-@click.option("--at-least", type=float, default=0.0, metavar="S",
-              help="Keep the lock for S seconds, even if CMD and this process end earlier.")  # fmt: skip
+@click.option("--validity", type=duration, metavar="TIME",
+              help="A dead holder blocks others for about this long; default 5m.")  # fmt: skip
+@click.option("--at-least", type=duration, default=0.0, metavar="TIME",
+              help="Keep the lock at least this long, even if CMD and this process end earlier.")  # fmt: skip
 @click.option("--skip-if-held", is_flag=True,
               help="If another holds it, run nothing and exit with 0; without --wait: one try.")  # fmt: skip
 @click.option("--holder", metavar="TEXT", help="Who holds the lock, for others; default host:pid:program.")
@@ -88,8 +89,8 @@ def run_locked_command(
     if only the release finds that the lock was lost while CMD ran. A second process ends CMD in time if
     this one is killed, or is stopped while the lease ends.
 
-    --at-least S with --skip-if-held runs CMD once per period on whichever machine comes first. S counts
-    from the acquisition. If this machine crashes, the lock is free after its validity.
+    --at-least TIME with --skip-if-held runs CMD once per period on whichever machine comes first. TIME
+    counts from the start of CMD. If this machine crashes, the lock is free after its validity.
 
     Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started. CMD was
     not run: 75 if others held the lock, 69 if the store was the reason.

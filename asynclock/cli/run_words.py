@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+CMD: Final = "[--] CMD [ARG ...]"
+"""How a usage line shows the command that is run."""
 
 
 class RunCommand(click.Command):

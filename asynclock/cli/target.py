@@ -11,6 +11,7 @@ from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.cli.options import environment_options
+from asynclock.cli.proposals import no_url, proposal
 from asynclock.client import LockClient, default_holder
 from asynclock.errors import BackendError, ConfigError
 from asynclock.names import SUFFIX, is_name
@@ -33,19 +34,30 @@ def full_target(target: str) -> str:
     """Return ``URL/NAME`` for a name alone, which is that of a lock under ``ASYNCLOCK_URL``.
 
     Raises:
-        ConfigError: It is a name alone, and the variable is not set.
+        ConfigError: It is no URL, nor a name while the variable is set; the error proposes a URL.
     """
-    if "://" in target or not is_name(target):
+    if "://" in target:
         return target
     url = os.environ.get(DEFAULT_URL)
-    if not url:
-        raise ConfigError(
-            setting="URL/NAME",
-            value=target,
-            reason=f"has no URL, as in s3://bucket/locks/{target}, and {DEFAULT_URL} is not set",
-        )
-    split_url(url)
+    if not url and is_name(target):
+        reason = f"has no URL, as in s3://bucket/locks/{target}, and {DEFAULT_URL} is not set"
+        raise ConfigError(setting="URL/NAME", value=target, reason=reason + proposal(target, of_lock=True))
+    if not url or not is_name(target):
+        raise no_url("URL/NAME", target, of_lock=True)
+    full_url(url)
     return f"{url.rstrip('/')}/{target}" if not url.endswith("://") else url + target
+
+
+def full_url(url: str) -> str:
+    """Return the URL where locks are.
+
+    Raises:
+        ConfigError: It is none; the error has the URL of the folder that it may mean.
+    """
+    if "://" not in url:
+        setting = DEFAULT_URL if url == os.environ.get(DEFAULT_URL) else "URL/"
+        raise no_url(setting, url, of_lock=False)
+    return url
 
 
 def with_environment(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,7 +69,7 @@ def with_environment(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     default = os.environ.get(DEFAULT_URL)
     if not default or _store(default) != _store(url):
         return dict(options)
-    return {**environment_options(), **options}
+    return {**environment_options(options), **options}
 
 
 def _store(url: str) -> tuple[str, str]:

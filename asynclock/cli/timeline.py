@@ -43,7 +43,7 @@ class TimelineColumn:
         return text.rjust(self.width) if self.right else text.ljust(self.width)
 
 
-@click.command("timeline")
+@click.command("timeline", short_help="Print what was done to the table: when, by whom, how much.")
 @click.argument("spec")
 @click.option("--follow", is_flag=True, help="Go on with what is new or has changed, until Ctrl-C.")
 @click.option("--archived", is_flag=True, help="Begin with the instants of the archived timeline.")

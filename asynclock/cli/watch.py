@@ -14,6 +14,7 @@ import click
 from asynclock._secrets import clean_message
 from asynclock._text import printable
 from asynclock.cli.arguments import json_option, store_options, url_argument
+from asynclock.cli.durations import duration
 from asynclock.cli.exit_codes import DONE, SIGNALLED
 from asynclock.cli.output import console, print_json, tell
 from asynclock.cli.table import LOCKS, fitted_table
@@ -35,7 +36,7 @@ _OTHER_LINES: Final = 4
 @click.command("watch")
 @url_argument
 @click.option(
-    "--interval", type=float, default=2.0, metavar="S", help="Seconds between two looks; default 2."
+    "--interval", type=duration, default=2.0, metavar="TIME", help="Time between two looks; default 2s."
 )
 @store_options
 @json_option

@@ -30,8 +30,8 @@ def test_words_are_completed() -> None:
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("asynclock ", {"watch", "history", "verify", "prune", "policy", "cost", "hudi", "pipeline", "run"}),
-        ("asynclock hudi ", {"status", "freeze", "audit", "break"}),
+        ("asynclock ", {"watch", "prune", "policy", "cost", "hudi", "pipeline", "run"}),
+        ("asynclock hudi ", {"status", "freeze", "audit", "break", "history", "verify"}),
         ("asynclock watch --", {"--interval", "--json", "--max-clock-skew"}),
         ("asynclock prune --", {"--older-than", "--dry-run"}),
         ("asynclock hudi audit s3://bucket/t ", {"status", "enable", "disable", "cleanup"}),

@@ -1,4 +1,4 @@
-"""``hudi``, ``history`` and ``verify`` on a table of a real server."""
+"""``hudi`` on a table of a real server."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_signal_to_freeze_ends_its_command_and_frees_the_table(table: Table) -
 
     assert (frozen.returncode, errors) == (143, "")
     assert table.state() == "free"
-    (hold,) = table.run("history", table.base, "--json").stdout.splitlines()
+    (hold,) = table.run("hudi", "history", table.base, "--json").stdout.splitlines()
     assert json.loads(hold)["ended"] is True
 
 
@@ -194,15 +194,17 @@ def test_what_is_no_table_is_refused(table: Table, words: tuple[str, ...]) -> No
 def test_the_audit_trail_is_switched_listed_and_cleaned_up(table: Table) -> None:
     """Off at first; once on, each freeze is a hold that history shows and verify passes."""
     audit = ("hudi", "audit", table.base)
-    before = table.run("history", table.base)
+    before = table.run("hudi", "history", table.base)
     assert table.run(*audit).stdout.startswith("audit trail: off")
     assert table.run(*audit, "enable").stdout.startswith("audit trail: on")
 
     for _ in range(2):
         assert table.run("hudi", "freeze", table.base, "true").returncode == 0
 
-    holds = [json.loads(line) for line in table.run("history", table.base, "--json").stdout.splitlines()]
-    verified = table.run("verify", table.base)
+    holds = [
+        json.loads(line) for line in table.run("hudi", "history", table.base, "--json").stdout.splitlines()
+    ]
+    verified = table.run("hudi", "verify", table.base)
     rehearsed = table.run(*audit, "cleanup", "--older-than", "0s", "--dry-run")
     kept = json.loads(table.run(*audit, "--json").stdout)["files"]
     cleaned = table.run(*audit, "cleanup", "--older-than", "0s", "--json")
@@ -221,10 +223,10 @@ def test_the_audit_trail_is_switched_listed_and_cleaned_up(table: Table) -> None
 def test_two_holders_at_once_fail(table: Table) -> None:
     """Overlapping holds are named and give 1; a hold without an end is a warning and gives 0."""
     table.put(file_name("one", 1000), encode("one", 1000, "START", 1000, 9000))
-    warned = table.run("verify", table.base)
+    warned = table.run("hudi", "verify", table.base)
     table.put(file_name("two", 2000), encode("two", 2000, "START", 2000, 9000))
-    failed = table.run("verify", table.base)
-    as_json = table.run("verify", table.base, "--json")
+    failed = table.run("hudi", "verify", table.base)
+    as_json = table.run("hudi", "verify", table.base, "--json")
 
     assert (warned.returncode, warned.stdout.splitlines()[-1]) == (0, "WARNING: 1 holds, 0 overlaps")
     assert "has no END" in warned.stdout
@@ -245,7 +247,7 @@ def test_history_fits_its_terminal_and_keeps_the_times(table: Table, columns: in
         table.put(file_name(f"{number}", start), lines)
 
     with Screen(
-        "history", table.base, "--last", "2", columns=columns, environment=table.environment
+        "hudi", "history", table.base, "--last", "2", columns=columns, environment=table.environment
     ) as screen:
         assert screen.end() == 0
 

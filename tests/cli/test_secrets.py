@@ -202,10 +202,11 @@ def test_a_secret_in_the_clear_is_taken_with_a_warning(capfd: pytest.CaptureFixt
 
 
 def test_the_help_says_how_to_give_a_secret() -> None:
-    """--help of a command with -o names the three ways."""
-    text = " ".join(asynclock("run", "--help").stdout.split())
+    """Asynclock --help names the three ways, and the help of a command with -o leads there."""
+    text = " ".join(asynclock("--help").stdout.split())
 
     assert all(way in text for way in ("KEY=env:NAME", "KEY=file:PATH", "KEY=-"))
+    assert "See asynclock --help" in " ".join(asynclock("run", "--help").stdout.split())
 
 
 def test_a_lock_is_held_with_a_secret_of_standard_input() -> None:

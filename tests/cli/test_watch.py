@@ -190,7 +190,7 @@ def test_what_cannot_be_watched_is_refused(words: tuple[str, ...], code: int, sa
 
     assert (ran.returncode, ran.stdout) == (code, "")
     assert says in ran.stderr
-    assert ran.stderr.count("\n") == 1
+    assert "Traceback" not in ran.stderr
 
 
 def test_a_reader_that_has_gone_ends_it(folder: Path) -> None:
