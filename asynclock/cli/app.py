@@ -29,6 +29,7 @@ from asynclock.cli.policy import policy_command
 from asynclock.cli.prune import prune_command
 from asynclock.cli.report import report_command
 from asynclock.cli.run import run_locked_command
+from asynclock.cli.show import show_command
 from asynclock.cli.timeline import timeline_command
 from asynclock.cli.watch import watch_command
 from asynclock.errors import AsyncLockError
@@ -85,6 +86,7 @@ hudi_group.add_command(history_command)
 hudi_group.add_command(verify_command)
 command.add_old_name(history_command)
 command.add_old_name(verify_command)
+pipeline_group.add_command(show_command)
 pipeline_group.add_command(timeline_command)
 pipeline_group.add_command(report_command)
 

@@ -91,3 +91,39 @@ def test_a_log_that_cannot_be_written_is_refused(spec: Path, verb: str) -> None:
     assert "such.log" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (spec.parent / "table").exists()
+
+
+def test_show_prints_rows_of_the_view(spec: Path) -> None:
+    """Rows come in the order of their keys under the names of the view, as text and as JSON."""
+    spec.write_text(SPEC.replace('x = "int"', 'x = "double", t = "timestamp"'))
+    rows = ["k,at,x,t", "N2,1,NaN,2024-05-01T12:00:00.5Z", "N1,1,0.5,", "N3,1,,", "N9\x1b[2J,1,,", ""]
+    (spec.parent / "in" / "1.csv").write_text("\n".join(rows))
+    assert ran("run", str(spec), "--once").returncode == 0
+
+    shown = ran("show", str(spec))
+    few = ran("show", str(spec), "--limit", "1", "--json")
+    every = ran("show", str(spec), "--json")
+
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.splitlines() == [
+        "k          at  x    t",
+        "N1         1   0.5  -",
+        "N2         1   NaN  2024-05-01 12:00:00.500000Z",
+        "N3         1   -    -",
+        r"N9\x1b[2J  1   -    -",
+    ]
+    assert shown.stderr.splitlines()[-1] == "asynclock: 4 rows"
+    assert [json.loads(line) for line in every.stdout.splitlines()][:2] == [
+        {"k": "N1", "at": 1, "x": 0.5, "t": None},
+        {"k": "N2", "at": 1, "x": "NaN", "t": "2024-05-01 12:00:00.500000Z"},
+    ]
+    assert len(few.stdout.splitlines()) == 1
+    assert "at most" not in few.stderr
+
+
+def test_show_of_a_table_that_is_not_there_says_so(spec: Path) -> None:
+    """Before the first commit there is a sentence and exit code 2, and no empty table."""
+    done = ran("show", str(spec))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "feed it first" in done.stderr
