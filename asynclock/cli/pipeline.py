@@ -57,7 +57,9 @@ def pipeline_group() -> None:
 @pipeline_group.command("init", short_help="Draft a spec with one stream for each FOLDER.")
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER [FOLDER ...]")
 @click.option("-o", "--output", metavar="FILE", help="Write the spec to FILE, which must not exist.")
-@click.option("--table", metavar="PATH", help="Path or URL of the table. Default: table, beside the spec.")
+@click.option(
+    "--table", metavar="PATH", help="Path or URL of the table. Default: next to FILE, called as it is."
+)
 @click.option("--key", multiple=True, metavar="NAME", help="A key column; repeatable. Default: guessed.")
 def draft_pipeline(
     folders: tuple[str, ...], output: str | None, table: str | None, key: tuple[str, ...]
@@ -72,7 +74,7 @@ def draft_pipeline(
     file = None if output is None else Path(output)
     if file is not None and file.exists():
         raise ConfigError(setting="output", value=output, reason=_EXISTS)
-    text = draft_spec([Path(folder) for folder in folders], table=table, key=key, file=file)
+    text = draft_spec([Path(folder) for folder in folders], table=table, key=key, file=file, warn=tell)
     if file is None:
         click.echo(text, nl=False)
         return DONE

@@ -18,9 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from asynclock.errors import ConfigError
+from asynclock.spark.infer import sample
 from asynclock.spark.infer.draft import draft_spec
 from asynclock.spark.infer.sample import take
 from asynclock.spark.infer.texts import TextColumn
+from asynclock.spark.reader.second_reader import files
 from asynclock.spark.reader.second_reader.files import layout_of, rows
 from asynclock.spark.reader.second_reader.rows import Good
 from asynclock.spark.spec.load import load_spec
@@ -109,9 +111,9 @@ def test_a_drafted_spec_is_loaded_as_it_stands(tmp_path: Path) -> None:
     ]
     assert types(spec, "events") == {"tailnum": "string", "seen_at": "timestamp", "delay": "double"}
     assert types(spec, "planes") == {"tailnum": "string", "updated_at": "date", "seats": "bigint"}
-    assert 'path = "table"' in text
+    assert 'path = "spec"' in text
     assert 'source = "in/events/*.csv"' in text
-    assert "# Different values: 2 in 6 rows of events, 2 in 2 rows of planes." in text
+    assert "# A guess. 6 rows of events become 2, 2 rows of planes become 2." in text
     assert "# 2 of 2 files read, 6 rows, 0 of them bad." in text
 
 
@@ -337,6 +339,109 @@ def test_a_folder_that_gives_no_spec_is_refused(tmp_path: Path, files: dict[str,
     """One sentence says what the folder lacks."""
     with pytest.raises(ConfigError, match=reason):
         draft_spec([folder(tmp_path, "a", **files)])
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("a.json", '[{"id": 1, "at": 1}, {"id": 2, "at": 2}]', "is one JSON array; .* jq -c '.\\[\\]'"),
+        ("a.json", '{\n  "id": 1,\n  "at": 1\n}\n', "objects over several lines; .* jq -c \\. "),
+        ("a.json", "id,at\n1,2\n", "has no line that is a JSON object"),
+        ("a.csv", "id,at\r1,2\r2,3\r", "end in a carriage return alone"),
+        ("a.csv", "N1,x,-4.5\nN2,y,7.25\n", "looks like values"),
+        ("a.csv", '"id,at\n1,2\n', "a.csv: line 1: a quoted field is never closed"),
+        ("a.csv.gz", gzip.compress(b"id,at\n1,2\n" * 5000)[:40], "cannot be read as csv: a.csv.gz: "),
+        ("a.csv.gz", b"id,at\n1,2\n", "cannot be read as csv"),
+        ("a.csv.bz2", b"BZh9" + b"x" * 50, "cannot be read as csv"),
+        ("a.csv.zst", b"no zstd", "cannot be read as csv"),
+    ],
+)
+def test_the_true_reason_is_said(tmp_path: Path, file: str, content: str | bytes, reason: str) -> None:
+    """Whoever has the file learns what is wrong with it, not what did not come of it."""
+    source = folder(tmp_path, "a", **{file.replace(".", "__"): content})
+
+    with pytest.raises(ConfigError, match=reason):
+        draft_spec([source])
+
+
+def warned(tmp_path: Path, text: str | bytes, **options: Any) -> tuple[list[str], str]:  # noqa: ANN401  as above
+    """The warnings about the draft of one CSV file, and the draft."""
+    said: list[str] = []
+    spec, draft = drafted(tmp_path, folder(tmp_path, "a", one__csv=text), warn=said.append, **options)
+    assert spec.streams
+    return said, draft
+
+
+def test_a_guessed_key_that_merges_rows_is_never_silent(tmp_path: Path) -> None:
+    """How many rows are left is said, and how another key is chosen; a given key needs no warning."""
+    rows = "".join(f"{'sun' if day % 3 else 'rain'},2024-01-{day:02},{day % 2}\n" for day in range(1, 29))
+    text = f"weather,date,wind\n{rows}"
+
+    said, draft = warned(tmp_path, text)
+
+    assert said[0].startswith("the key weather is a guess: 28 rows of a become 2. ")
+    assert said[0].endswith("choose another key with --key, such as date")
+    assert "# A guess. 28 rows of a become 2." in draft
+    assert warned(tmp_path, text, key=["wind"])[0] == []
+
+
+def test_a_key_that_merges_nothing_needs_no_warning(tmp_path: Path) -> None:
+    """Each row has a value of its own."""
+    assert warned(tmp_path, "id,at\n1,2024-01-01\n2,2024-01-01\n")[0] == []
+
+
+@pytest.mark.parametrize(("other", "encoding"), [("Zürich", "utf-8"), ("Bern", "windows-1252")])
+def test_one_byte_that_is_not_utf8_is_told(tmp_path: Path, other: str, encoding: str) -> None:
+    """A file with other UTF-8 is UTF-8 with a bad row; without any, the encoding is a guess that is said."""
+    lines = [f"{number},{number},{other}".encode() for number in range(1000)]
+    lines[500] = b"500,500,caf\xe9"
+
+    said, draft = warned(tmp_path, b"\n".join([b"id,at,place", *lines, b""]))
+
+    assert len(said) == 1
+    assert "line 502 of one.csv is not UTF-8" in said[0]
+    assert ('encoding = "windows-1252"' in draft.replace("# ", "")) is (encoding == "windows-1252")
+    assert ("1 of them bad" in draft) is (encoding == "utf-8")
+
+
+def test_a_time_that_is_none_is_told(tmp_path: Path) -> None:
+    """The column that its name makes look right is text, and a value shows why."""
+    said, draft = warned(tmp_path, "id,updated_at,n\n1,31.01.2024 10:00,1\n2,31.01.2024 11:00,2\n")
+
+    assert "updated_at is called like a time, but '31.01.2024 10:00' is none" in said[0]
+    assert 'ordering = "n"' in draft
+
+
+def test_the_table_is_called_as_the_spec_is(tmp_path: Path) -> None:
+    """A folder of the sources that has this name already is not taken for the table."""
+    source = folder(tmp_path, "fleet", one__csv="id,at\n1,2\n")
+    other = folder(tmp_path, "other", one__csv="id,at\n1,2\n")
+
+    assert 'path = "orders"' in draft_spec([source], file=tmp_path / "orders.toml")
+    assert 'path = "fleet"' in draft_spec([other], file=tmp_path / "fleet.toml")
+    assert 'path = "fleet-table"' in draft_spec([source], file=tmp_path / "fleet.toml")
+
+
+@pytest.mark.parametrize("name", ["one.csv", "one.jsonl"])
+def test_reading_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Of a line that never ends only the bytes before the bound are read; what came before it counts."""
+    monkeypatch.setattr(sample, "MOST_BYTES", 1 << 21)
+    lines = {"one.csv": "id,at\n1,2\n", "one.jsonl": '{"id": 1, "at": 2}\n'}[name]
+    packed = gzip.compress(lines.encode() + b'"' + b"x" * (1 << 25), 1)
+    source = folder(tmp_path, "a", **{f"{name}.gz".replace(".", "__"): packed})
+    largest = 0
+
+    class Counted(gzip.GzipFile):
+        def read(self, size: int | None = -1) -> bytes:
+            nonlocal largest
+            found = super().read(size)
+            largest = max(largest, self.tell())
+            return found
+
+    monkeypatch.setitem(files._COMPRESSED, ".gz", Counted)
+
+    assert 'ordering = "at"' in draft_spec([source])
+    assert largest < 1 << 23
 
 
 def test_folders_without_a_common_column_are_refused(tmp_path: Path) -> None:

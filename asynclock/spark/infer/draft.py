@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from asynclock._text import escaped
 from asynclock.spark.infer.guess import Streams
-from asynclock.spark.infer.sample import ROWS, take
-from asynclock.spark.reader.second_reader.files import layout_of, rows
+from asynclock.spark.infer.sample import take
+from asynclock.spark.reader.second_reader.files import layout_of
 from asynclock.spark.reader.second_reader.rows import BadFileError, Good
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.load import format_of, parse_spec
@@ -20,7 +19,7 @@ from asynclock.spark.spec.model import ORDERING, TOMBSTONE
 from asynclock.spark.spec.toml import SpecFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from asynclock.spark.infer.guess import Guess
     from asynclock.spark.infer.sample import Sample
@@ -35,15 +34,22 @@ _LOCKS: Final = """\
 
 
 def draft_spec(
-    folders: Sequence[Path], *, table: str | None = None, key: Sequence[str] = (), file: Path | None = None
+    folders: Sequence[Path],
+    *,
+    table: str | None = None,
+    key: Sequence[str] = (),
+    file: Path | None = None,
+    warn: Callable[[str], object] | None = None,
 ) -> str:
     """Return the text of a spec with one stream for each folder; nothing is written.
 
     Args:
         folders: The folders of the streams' files, on this machine.
-        table: Path or URL of the table, which need not exist; None: the folder ``table`` beside the spec.
+        table: Path or URL of the table, which need not exist; None: a folder next to the spec, called as the
+            spec's file is.
         key: The key of the table; empty: guessed.
         file: Where the spec will be; its paths start there. None: its paths are absolute.
+        warn: Called with each sentence about a guess that a person should look at.
 
     Raises:
         ConfigError: A folder has no files that a stream could read, or there is no key or ordering.
@@ -59,6 +65,12 @@ def draft_spec(
     for stream, guess in timed.items():
         draft.orderings[stream] = guess or streams.any_ordering(stream, found.names)
     spec = parse_spec(SpecFile(draft.path, draft.text()))
+    if warn is not None:
+        for stream, sample in samples.items():
+            for note in sample.notes:
+                warn(f"stream {stream}: {note}")
+        if found.warning:
+            warn(found.warning)
     return draft.text(_read(spec, samples))
 
 
@@ -72,7 +84,14 @@ class _Draft:
         self._streams = streams
         self._key = key
         self._absolute = file is None
-        self._table = str(self.path.with_name(_TABLE)) if table is None else table
+        self._table = str(self._own_folder(file)) if table is None else table
+
+    def _own_folder(self, file: Path | None) -> Path:
+        """Return a folder for the table, called as the spec's file is and apart from its sources."""
+        folder = self.path.with_name(_TABLE if file is None or not file.suffix else file.stem)
+        sources = [sample.folder.absolute() for sample in self._samples.values()]
+        is_source = any(one.is_relative_to(folder) or folder.is_relative_to(one) for one in sources)
+        return folder.with_name(f"{folder.name}-{_TABLE}") if is_source else folder
 
     def text(self, read: dict[str, str] | None = None) -> str:
         """Return the spec; ``read`` says how the second reader took each stream."""
@@ -90,6 +109,8 @@ class _Draft:
     def _stream(self, stream: str, sample: Sample, read: str) -> Iterator[str]:
         if read:
             yield _comment(read)
+        for note in sample.notes:
+            yield _comment(note)
         yield f"[streams.{stream}]"
         yield f"source = {_quoted(self._place(f'{sample.folder}/{sample.pattern}'))}"
         if sample.others:
@@ -145,7 +166,7 @@ def _read(spec: Spec, samples: dict[str, Sample]) -> dict[str, str]:
         good = bad = 0
         for file in sample.files:
             try:
-                for row in islice(rows(file, stream, layout), ROWS):
+                for row in sample.read(file, layout):
                     good, bad = good + isinstance(row, Good), bad + (not isinstance(row, Good))
             except BadFileError as error:
                 bad += 1

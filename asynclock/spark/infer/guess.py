@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.errors import ConfigError
+from asynclock.spark.infer.texts import CHANGED_NAME, TIME_NAME
 from asynclock.spark.spec.model import KEY_TYPES, ORDERING, TOMBSTONE
 
 if TYPE_CHECKING:
@@ -21,17 +22,22 @@ _MOST_COMMON: Final = 8
 _IDENTIFIER: Final = re.compile(
     r"(.*_)?(id|key|uuid|guid|code|no|nr|num|number|sku|iata|icao)|.*(id|num|key)"
 )
-_CHANGED: Final = re.compile(r"(.*_)?(updated|modified|changed|revised)(_.*)?")
-_TIME: Final = re.compile(r"(.*_)?(at|ts|time|timestamp|date|when|since|seen|event|epoch|ms|us)(_.*)?")
 _VERSION: Final = re.compile(r"(.*_)?(version|revision|rev|seq|sequence|offset|lsn|scn|xid)(_.*)?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:
-    """A guess and its reason, for the comment."""
+    """A guess and its reason, for the comment.
+
+    Attributes:
+        names: The columns.
+        reason: What speaks for them.
+        warning: What a person should look at first; empty if nothing speaks against them.
+    """
 
     names: tuple[str, ...]
     reason: str
+    warning: str = ""
 
 
 class Streams:
@@ -69,6 +75,7 @@ class Streams:
             reason = (
                 "no column says which of two events of a key is the newer one: a timestamp, date or whole "
                 f"number that every row has (there are: {self._shown(stream)}). Nothing was written"
+                + self._noted(stream)
             )
             raise ConfigError(setting="folder", value=str(self._samples[stream].folder), reason=reason)
         return Guess(names=guess.names, reason=f"A weak guess: no column looks like a time. {guess.reason}")
@@ -98,12 +105,15 @@ class Streams:
                 "no column is in every folder, with a value in every row: "
                 + "; ".join(f"{stream} has {self._shown(stream)}" for stream in self.types)
                 + ". Streams of one table share its key; nothing was written"
+                + self._noted(*self.types)
             )
             raise ConfigError(setting="key", value=None, reason=reason)
         key = self._likeliest(common[:_MOST_COMMON])
         others = [name for name in common if name not in key]
         hint = f" Also in every row of all streams: {', '.join(others)}." if others else ""
-        return Guess(names=key, reason=f"{self._evidence(key)}{hint}")
+        return Guess(
+            names=key, reason=f"A guess. {self._evidence(key)}{hint}", warning=self._merged(key, others)
+        )
 
     def share(self, stream: str, names: tuple[str, ...]) -> tuple[int, int]:
         """Return the number of different values of columns, and the number of rows."""
@@ -166,10 +176,20 @@ class Streams:
 
     def _evidence(self, key: tuple[str, ...]) -> str:
         shares = {stream: self.share(stream, key) for stream in self.types}
-        said = ", ".join(
-            f"{different} in {rows} rows of {name}" for name, (different, rows) in shares.items()
+        said = (f"{rows:,} rows of {name} become {different:,}" for name, (different, rows) in shares.items())
+        return f"{', '.join(said)}."
+
+    def _merged(self, key: tuple[str, ...], others: Sequence[str]) -> str:
+        """Return a warning if rows share a value of the guessed key, so that only the newest one stays."""
+        shares = [self.share(stream, key) for stream in self.types]
+        if all(different == rows for different, rows in shares):
+            return ""
+        unique = [name for name in self._common({}) if self._unique([(name,)], everywhere=True)]
+        choice = f", such as {', '.join((unique or list(others))[:3])}" if unique or others else ""
+        return (
+            f"the key {', '.join(key)} is a guess: {self._evidence(key)} If these are not updates of the "
+            f"same things, choose another key with --key{choice}"
         )
-        return f"Different values: {said}."
 
     def _orderings(self, stream: str) -> list[str]:
         types = self.types[stream]
@@ -181,7 +201,7 @@ class Streams:
         kind, lower = self.types[stream][name], name.lower()
         if kind in {"timestamp", "date"} or lower == ORDERING:
             return True
-        return any(pattern.fullmatch(lower) for pattern in (_CHANGED, _TIME, _VERSION))
+        return any(pattern.fullmatch(lower) for pattern in (CHANGED_NAME, TIME_NAME, _VERSION))
 
     def _best(self, stream: str, names: list[str]) -> Guess | None:
         kinds = ("timestamp", "date", "bigint", "int")
@@ -191,8 +211,8 @@ class Streams:
             return (
                 -(self.nulls(stream, name) > 0),
                 -kinds.index(self.types[stream][name]),
-                bool(_CHANGED.fullmatch(lower)),
-                bool(_VERSION.fullmatch(lower) or _TIME.fullmatch(lower)),
+                bool(CHANGED_NAME.fullmatch(lower)),
+                bool(_VERSION.fullmatch(lower) or TIME_NAME.fullmatch(lower)),
                 self.share(stream, (name,))[0],
             )
 
@@ -207,6 +227,9 @@ class Streams:
         if missing := self.nulls(stream, best):
             reason += f" {missing} rows have none, and are bad rows."
         return Guess(names=(best,), reason=reason)
+
+    def _noted(self, *streams: str) -> str:
+        return "".join(f". {stream}: {note}" for stream in streams for note in self._samples[stream].notes)
 
     def _shown(self, stream: str) -> str:
         return ", ".join(self.types[stream]) or "none"

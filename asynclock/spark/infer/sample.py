@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+import zlib
 from collections import Counter
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
+import pyarrow as pa
+
 from asynclock._text import printable
 from asynclock.errors import ConfigError
-from asynclock.spark.infer.texts import TextColumn
+from asynclock.spark.infer.texts import CHANGED_NAME, TIME_NAME, TextColumn
 from asynclock.spark.reader.second_reader import csv_records, json_records, parquet_records
 from asynclock.spark.reader.second_reader.files import opened
-from asynclock.spark.reader.second_reader.rows import BadFileError, Good, Layout
+from asynclock.spark.reader.second_reader.rows import Bad, BadFileError, Good, Layout
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.load import COMPRESSIONS, format_of
 from asynclock.spark.spec.model import TOMBSTONE
@@ -30,6 +35,9 @@ if TYPE_CHECKING:
 FILES: Final = 3
 ROWS: Final = 10_000
 """Of each file at most so many rows are looked at."""
+MOST_BYTES: Final = 32 << 20
+"""Of each unpacked file at most so many bytes are looked at."""
+_DAMAGED: Final = (BadFileError, OSError, EOFError, zlib.error, pa.ArrowException)
 _TABS: Final = ".tsv"
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _NULLS: Final = frozenset({r"\N", "NULL", "null", "NA", "N/A", "n/a", "None", "nil", "-"})
@@ -59,6 +67,7 @@ class Sample:
         empty: Columns without a value.
         left_out: Why a column is left out, by its name.
         others: Files of the folder that the pattern does not match.
+        notes: What a person should look at before the spec is used.
     """
 
     folder: Path
@@ -71,13 +80,25 @@ class Sample:
     empty: frozenset[str]
     left_out: dict[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def read(self, file: Path, layout: Layout) -> Iterator[Row]:
+        """Yield the first rows of a file, good and bad.
+
+        Raises:
+            BadFileError: The file gives no rows.
+        """
+        try:
+            yield from islice(_head_rows(file, self.format, self.csv, layout), ROWS)
+        except _DAMAGED as error:
+            raise BadFileError(str(error)) from error
 
     def rows(self, types: dict[str, str]) -> Iterator[tuple[Any, ...]]:
         """Yield the good rows in the columns of ``types``, as the second reader has them."""
         layout = Layout(types, ())
         for file in self.files:
             try:
-                for row in islice(_rows(file, self.format, self.csv, layout), ROWS):
+                for row in self.read(file, layout):
                     if isinstance(row, Good):
                         yield row.values
             except BadFileError:
@@ -96,15 +117,18 @@ def take(folder: Path) -> Sample:
     if kind is None:  # pragma: no cover  _matching takes files of a known format only
         raise AssertionError(names[0])
     read = tuple(files[:FILES])
+    notes: list[str] = []
     try:
-        dialect = _dialect(read[0], tabs=pattern.endswith(_TABS)) if kind == "csv" else None
-        found, dialect = _columns(read, kind, dialect)
-    except (BadFileError, OSError, EOFError) as error:
+        dialect = _dialect(read[0], notes, tabs=pattern.endswith(_TABS)) if kind == "csv" else None
+        found, dialect = _columns(read, kind, dialect, notes)
+        complaint = None if found else _why_no_column(read[0], kind)
+    except _DAMAGED as error:
         raise _wrong(folder, f"its files cannot be read as {kind}: {error}") from error
     left_out = _left_out(found)
     types = {name: kind for name, (kind, _) in found.items() if name not in left_out}
     if not types:
-        raise _wrong(folder, "its first files have no column that a spec can name")
+        reason = complaint or "its first files have no column that a spec can name"
+        raise _wrong(folder, f"{reason}. Nothing was written")
     return Sample(
         folder=folder,
         pattern=pattern,
@@ -116,7 +140,37 @@ def take(folder: Path) -> Sample:
         empty=frozenset(name for name, (_, values) in found.items() if not values),
         left_out=left_out,
         others=others,
+        notes=tuple(filter(None, notes)),
     )
+
+
+def _why_no_column(file: Path, kind: SourceFormat) -> str | None:
+    """Return why a file of lines has no column, if its beginning shows it."""
+    with opened(file) as content:
+        head = content.read(_ENCODING_BYTES).decode("utf-8-sig", errors="replace").lstrip()
+    first, _, more = head.partition("\n")
+    if kind != "json":
+        return None
+    if head.startswith("["):
+        return (
+            f"{file.name} is one JSON array; a stream reads one object on each line. Convert it: "
+            f"jq -c '.[]' {file.name} > {file.stem}.jsonl"
+        )
+    if head.startswith("{") and more and not _is_json(first):
+        return (
+            f"{file.name} has JSON objects over several lines; a stream reads one object on each line. "
+            f"Convert it: jq -c . {file.name} > {file.stem}.jsonl"
+        )
+    if len(first) >= _ENCODING_BYTES:
+        return f"the first line of {file.name} is longer than 1 MiB; a stream reads one object on each line"
+    return f"{file.name} has no line that is a JSON object"
+
+
+def _is_json(text: str) -> bool:
+    with suppress(ValueError, RecursionError):
+        json.loads(text)
+        return True
+    return False
 
 
 def _matching(folder: Path) -> tuple[list[str], str, tuple[str, ...]]:
@@ -161,14 +215,18 @@ def _suffix(name: str) -> tuple[str, str] | None:
     return (suffix, compression) if known_format else None
 
 
-def _dialect(file: Path, *, tabs: bool) -> CsvDialect:
-    with opened(file) as content:
+def _dialect(file: Path, notes: list[str], *, tabs: bool) -> CsvDialect:
+    with _beginning(file) as content:
         head = content.read(_ENCODING_BYTES)
+    if b"\r" in head and b"\n" not in head:
+        raise BadFileError(
+            f"{file.name}: its lines end in a carriage return alone; convert it: tr '\\r' '\\n'"
+        )
     encoding = "utf-8"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         encoding = "utf-16"
-    elif not _is_utf8(head):
-        encoding = "windows-1252"
+    elif others := _not_utf8(head):
+        encoding = _encoding(file, head, others, notes)
     text = head.decode(encoding, errors="replace")
     if tabs:
         return CsvDialect(separator="\t", encoding=encoding)
@@ -176,13 +234,33 @@ def _dialect(file: Path, *, tabs: bool) -> CsvDialect:
     return CsvDialect(separator=best if _fit(text, best) > 1 else ",", encoding=encoding)
 
 
-def _is_utf8(head: bytes) -> bool:
-    try:
-        head.decode()
-    except UnicodeDecodeError as error:
-        # The head may end inside of a character.
-        return len(head) == _ENCODING_BYTES and error.start > len(head) - 4
-    return True
+def _not_utf8(head: bytes) -> list[int]:
+    """Return the numbers of the lines that are not UTF-8, from 1."""
+    lines = head.split(b"\n")
+    if len(head) == _ENCODING_BYTES:
+        lines.pop()  # it may be cut inside a character
+    return [number for number, line in enumerate(lines, 1) if not _is_utf8(line)]
+
+
+def _is_utf8(line: bytes) -> bool:
+    with suppress(UnicodeDecodeError):
+        line.decode()
+        return True
+    return False
+
+
+def _encoding(file: Path, head: bytes, others: list[int], notes: list[str]) -> str:
+    """Return the encoding of a file that is not all UTF-8, and note that it is a guess."""
+    lines = head.split(b"\n")
+    where = f"line {others[0]} of {file.name}" + (f" and {len(others) - 1} more" if others[1:] else "")
+    if any(_is_utf8(line) and not line.isascii() for line in lines):
+        notes.append(f"{where} is not UTF-8, as other lines are: such rows are bad rows. Mend the file.")
+        return "utf-8"
+    notes.append(
+        f"{where} is not UTF-8, so the encoding is a guess: windows-1252, whose texts may be wrong. If the "
+        'rest is UTF-8, set encoding = "utf-8": such rows are then bad rows.'
+    )
+    return "windows-1252"
 
 
 def _fit(text: str, separator: str) -> int:
@@ -200,6 +278,46 @@ def _fit(text: str, separator: str) -> int:
     return counts.pop() if len(counts) == 1 else 0
 
 
+class _CutError(Exception):
+    """As many bytes of a file have been read as are looked at."""
+
+
+class _Head(io.RawIOBase):
+    """The first bytes of an unpacked file; what lies behind them is never read.
+
+    An error instead of an end: a record that is cut would be taken for a whole one.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._left = MOST_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401  as RawIOBase has it
+        if self._left <= 0:
+            raise _CutError
+        found = self._file.read(min(len(buffer), self._left))
+        self._left -= len(found)
+        buffer[: len(found)] = found
+        return len(found)
+
+
+@contextmanager
+def _beginning(file: Path) -> Iterator[io.BufferedReader]:
+    """Open the beginning of a file; a body that reads beyond it ends there.
+
+    Raises:
+        BadFileError: The body failed to read the file, which is named.
+    """
+    try:
+        with opened(file) as content, suppress(_CutError):
+            yield io.BufferedReader(_Head(content))
+    except _DAMAGED as error:
+        raise BadFileError(f"{file.name}: {error}") from error
+
+
 Found = dict[str, tuple[str, int]]
 """By column its type, empty if there is none, and whether it has values."""
 _TWICE: Final = "twice"
@@ -207,28 +325,29 @@ _SOMETIMES: Final = "sometimes"
 
 
 def _columns(
-    files: Iterable[Path], kind: SourceFormat, dialect: CsvDialect | None
+    files: Iterable[Path], kind: SourceFormat, dialect: CsvDialect | None, notes: list[str]
 ) -> tuple[Found, CsvDialect | None]:
     if kind == "parquet":
         return _parquet(files), None
     if kind == "json":
-        return _json(files), None
+        return _json(files, notes), None
     if dialect is None:  # pragma: no cover  a CSV file has a dialect
         raise AssertionError(kind)
-    return _csv(files, dialect)
+    return _csv(files, dialect, notes)
 
 
-def _csv(files: Iterable[Path], dialect: CsvDialect) -> tuple[Found, CsvDialect]:
+def _csv(files: Iterable[Path], dialect: CsvDialect, notes: list[str]) -> tuple[Found, CsvDialect]:
     """Return the columns, and the dialect with the text that stands for null."""
     columns: dict[str, TextColumn] = {}
     nulls: dict[str, set[str]] = {}
     headers: list[list[str]] = []
     for file in files:
-        with opened(file) as content:
-            text = csv_records.decoded(content, dialect.encoding)
-            records = csv_records.Splitter(dialect).records(text)
+        with _beginning(file) as content:
+            records = csv_records.Splitter(dialect).records(csv_records.decoded(content, dialect.encoding))
             header = next(records, None)
-            if isinstance(header, csv_records.Record):
+            if isinstance(header, Bad):
+                raise BadFileError(f"its header is broken: {header.reason}")
+            if header is not None:
                 headers.append(header.fields)
                 for name in header.fields:
                     columns.setdefault(name, TextColumn())
@@ -236,7 +355,6 @@ def _csv(files: Iterable[Path], dialect: CsvDialect) -> tuple[Found, CsvDialect]
                 for record in islice(records, ROWS):
                     if isinstance(record, csv_records.Record) and len(record.fields) == len(header.fields):
                         _add(columns, nulls, header.fields, record)
-            text.detach()
     # No such text is a value of another type than string: a column with two of them is text.
     typed = Counter(
         next(iter(seen))
@@ -251,7 +369,32 @@ def _csv(files: Iterable[Path], dialect: CsvDialect) -> tuple[Found, CsvDialect]
         )
         for name, column in columns.items()
     }
+    notes += _value_like(headers, columns)
+    notes += (_untimed(name, column) for name, column in columns.items() if found[name][0] == "string")
     return found | _unsteady(headers), replace(dialect, null=null)
+
+
+def _value_like(headers: list[list[str]], columns: dict[str, TextColumn]) -> Iterator[str]:
+    """Yield a note if the first line may have values in place of names."""
+    for header in headers[:1]:
+        typed = [name for name in header if columns[name].kind() not in {"string", "boolean"}]
+        fitting = [name for name in typed if columns[name].takes(name)]
+        if fitting and fitting == typed and (len(typed) == len(header) or not all(map(str.isdigit, fitting))):
+            yield (
+                f"The first line looks like values ({', '.join(fitting[:3])}) and not like names. A CSV file "
+                "needs a header: put a line with the names of the columns before it."
+            )
+
+
+def _untimed(name: str, column: TextColumn) -> str:
+    """Return a note if a column is called like a time and holds texts that are none; else nothing."""
+    text = column.no_time
+    if text is None or not (TIME_NAME.fullmatch(name.lower()) or CHANGED_NAME.fullmatch(name.lower())):
+        return ""
+    return (
+        f"{name} is called like a time, but {text!r} is none that a stream reads (2024-01-31, "
+        "2024-01-31 12:00:00, 2024-01-31T12:00:00Z): it is text, and cannot order events."
+    )
 
 
 def _add(
@@ -271,12 +414,12 @@ def _unsteady(headers: list[list[str]]) -> Found:
     return {name: (_SOMETIMES, 0) for name in names if any(name not in header for header in headers)} | twice
 
 
-def _json(files: Iterable[Path]) -> Found:
+def _json(files: Iterable[Path], notes: list[str]) -> Found:
     texts: dict[str, TextColumn] = {}
     numbers: dict[str, TextColumn] = {}
     kinds: dict[str, set[str]] = {}
     for file in files:
-        with opened(file) as content:
+        with _beginning(file) as content:
             for name, value, source in islice(_fields(cast("IO[bytes]", content)), 100 * ROWS):
                 seen = kinds.setdefault(name, set())
                 if isinstance(value, str):
@@ -294,6 +437,7 @@ def _json(files: Iterable[Path]) -> Found:
         )
         kind = column.kind() if column else "boolean" if seen == {"boolean"} else "string"
         found[name] = kind, len(seen)
+    notes += (_untimed(name, column) for name, column in texts.items() if found[name][0] == "string")
     return found
 
 
@@ -340,11 +484,11 @@ def _left_out(found: Found) -> dict[str, str]:
     return reasons
 
 
-def _rows(file: Path, kind: SourceFormat, dialect: CsvDialect | None, layout: Layout) -> Iterator[Row]:
+def _head_rows(file: Path, kind: SourceFormat, dialect: CsvDialect | None, layout: Layout) -> Iterator[Row]:
     if kind == "parquet":
         yield from parquet_records.rows(file, layout)
         return
-    with opened(file) as content:
+    with _beginning(file) as content:
         if kind == "json":
             yield from json_records.rows(cast("IO[bytes]", content), layout)
         else:

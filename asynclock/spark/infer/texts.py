@@ -13,6 +13,9 @@ from asynclock.spark.reader.second_reader.values import reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+CHANGED_NAME: Final = re.compile(r"(.*_)?(updated|modified|changed|revised)(_.*)?")
+TIME_NAME: Final = re.compile(r"(.*_)?(at|ts|time|timestamp|date|when|since|seen|event|epoch|ms|us)(_.*)?")
+"""Lower-case names of columns that say when something was changed, or happened."""
 # A number that is more than its value: the text 007 would come back as 7.
 _CODE: Final = re.compile(r"\+.*|-?0[0-9].*")
 _DIGITS: Final = re.compile(r"[+-]?0*([0-9]*)\.?([0-9]*)")
@@ -20,6 +23,7 @@ _EXACT_DIGITS: Final = 15  # so many survive in any double
 _MOST_DIGITS: Final = 38
 _KINDS: Final = ("boolean", "bigint", "date", "timestamp", "double")
 _READERS: Final[dict[str, Callable[[str], Any]]] = {kind: reader(kind) for kind in _KINDS}
+_TIMES: Final = ("timestamp", "date", "double")
 _NUMBERS: Final = frozenset({"bigint", "double"})
 
 
@@ -28,6 +32,10 @@ class TextColumn:
 
     Args:
         kinds: The types that are possible besides ``string``.
+
+    Attributes:
+        values: How many texts it has seen.
+        no_time: The first text that is neither a date nor a time, nor a number; None if there is none.
     """
 
     def __init__(self, kinds: Iterable[str] = _KINDS) -> None:
@@ -35,6 +43,7 @@ class TextColumn:
         self._before = self._after = 0
         self._exponents = self._numbers = self._inexact = False
         self.values = 0
+        self.no_time: str | None = None
 
     def add(self, text: str) -> None:
         """Take in a value that is not null."""
@@ -42,6 +51,8 @@ class TextColumn:
         if _CODE.fullmatch(text):
             self._kinds = [kind for kind in self._kinds if kind not in _NUMBERS]
         self._kinds = [kind for kind in self._kinds if _takes(kind, text)]
+        if self.no_time is None and not any(_takes(kind, text) for kind in _TIMES):
+            self.no_time = text
         if "double" in self._kinds:
             if any(character in "0123456789" for character in text):
                 self._numbers = True
@@ -50,6 +61,10 @@ class TextColumn:
             if digits := _DIGITS.fullmatch(text):
                 self._before = max(self._before, len(digits[1]))
                 self._after = max(self._after, len(digits[2]))
+
+    def takes(self, text: str) -> bool:
+        """Return whether a text is a value of every type that is left."""
+        return bool(text) and all(_takes(kind, text) for kind in self._kinds)
 
     def kind(self) -> str:
         """The type that takes every value; ``string`` if there was none."""
