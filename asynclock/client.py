@@ -13,6 +13,7 @@ import anyio
 
 from asynclock import shutdown
 from asynclock._mutex import Mutex
+from asynclock._secrets import clean_url
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
@@ -22,6 +23,7 @@ from asynclock.events import Events
 from asynclock.inflight import InFlight
 from asynclock.lock import Lock
 from asynclock.names import SUFFIX, checked_name, is_name
+from asynclock.narration import Narrator
 from asynclock.portal import Host, run_on, running_loop, runs, uninterrupted
 from asynclock.protocol.objects import LockObjects
 from asynclock.protocol.renewal import Renewals
@@ -118,12 +120,19 @@ class LockClient:
         self.settings = settings or LeaseSettings()
         self.backend = backend
         clock = clock or SystemClock()
+        self._narrator = Narrator(url=clean_url(self.url), clock=clock)
         self._objects = LockObjects(
             backend=backend,
             clock=clock,
             timing=Timing(self.settings, resolution=backend.clock_resolution),
             rng=rng or _system_random(),
-            events=Events(events, url=self.url, validity=self.settings.validity, clock=clock),
+            events=Events(
+                events,
+                url=self.url,
+                validity=self.settings.validity,
+                clock=clock,
+                narrator=self._narrator,
+            ),
             holder=_checked_holder(holder),
             in_flight=InFlight(self),
         )
@@ -233,6 +242,7 @@ class LockClient:
                     raise self._unreleased_error("closed, and its backend cannot be opened on another")
                 await self.release_elsewhere()
                 self._renewals.close()
+                self._narrator.close()
                 self._unusable = self._unusable or "it was closed"
 
     def _unreleased_error(self, state: str) -> ConfigError:
@@ -258,6 +268,7 @@ class LockClient:
         self._objects.close(error)
         await self._in_flight.cut_off()
         await self.backend.aclose()
+        self._narrator.close()
 
     async def release_all(self, *, loss: str | None = None, quietly: bool = False) -> None:
         """Release every lock within the exit bound and block new acquisitions for twice that long.

@@ -179,6 +179,12 @@ class LockEngine:
         self._known.fairness.ended(asyncio.get_running_loop().time(), jittered=self._objects.jittered)
         self._queue.leave()
 
+    def note_leader(self, error: Exception, *, led: bool) -> None:
+        """Log that ``lead`` of this lock ends with ``error``; from any thread."""
+        fault = not isinstance(error, AcquireTimeoutError) or error.reason is not None
+        if (narrator := self._objects.events.narrator) is not None:
+            narrator.leader_failed(self.url, error, led=led, fault=fault)
+
     async def status(self) -> LockStatus:
         """Read the lock once."""
         return (await self._read())[0]

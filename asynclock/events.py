@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from asynclock._secrets import clean_url
 from asynclock._text import printable
 from asynclock.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from asynclock.clock import Clock
 
@@ -33,9 +33,17 @@ Kind = Literal[
     "release_unconfirmed",
     "reaped",
 ]
-_WARN: Final = frozenset({"lost", "renewal_failed", "release_pending", "release_unconfirmed"})
-_LONGEST: Final = 2048
-"""Characters of a key or a URL in an event; a lock's name has 512 at most."""
+_NEWS: Final[Mapping[str, int]] = {
+    "waiting": logging.INFO,
+    "acquire_failed": logging.WARNING,
+    "renewal_failed": logging.WARNING,
+    "lost": logging.WARNING,
+    "release_pending": logging.WARNING,
+    "release_unconfirmed": logging.WARNING,
+}
+"""What a narrator tells of its own accord, and on which level; of other events only if they end such news."""
+LONGEST_TEXT: Final = 2048
+"""Characters of a key, a URL or an explanation in an event; a lock's name has 512 at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +75,10 @@ class Event:
             and ``release_unconfirmed``: how long the lock was held. Of ``stalled``: how long the process did
             not run. Else None.
         remaining: Seconds. Of ``waiting``: until others may take the lock over if it is not renewed. Of
-            ``renewed``: what was left of the lease when the answer came. Else, or if unknown, None.
+            ``renewed`` and ``renewal_failed``: what was left of the lease when the answer came. Else, or if
+            unknown, None.
+        limit: Seconds. Of ``waiting`` and ``acquire_failed``: until the call gives up; 0: it tries only once.
+            Else, or if it never gives up, None.
         time: When it happened, in epoch seconds by this machine's wall clock.
         url: URL of the lock.
         validity: Seconds that this client's leases last without a renewal.
@@ -81,6 +92,7 @@ class Event:
     reason: str = ""
     duration: float | None = None
     remaining: float | None = None
+    limit: float | None = None
     time: float = field(default=0.0, compare=False)
     url: str = ""
     validity: float = 0.0
@@ -102,12 +114,50 @@ class Event:
             "asynclock.detail": self.detail,
             "asynclock.duration": self.duration,
             "asynclock.remaining": self.remaining,
+            "asynclock.limit": self.limit,
         }
         return {name: value for name, value in named.items() if value is not None and value != ""}
 
 
+SILENCE: Final = 2.0
+"""Seconds without an answer of the store after which a narrator says so."""
+
+
+class Narrates(Protocol):
+    """What says in sentences what the events mean.
+
+    Attributes:
+        alert: It is to hear all events, else only those that are news at any time.
+        hushed: It must not log on its own account.
+    """
+
+    alert: bool
+    hushed: bool
+
+    def hear(self, event: Event) -> None:
+        """Take an event."""
+        ...
+
+    def watch(self, requests: Callable[[], Iterable[tuple[str, float]]], due: float) -> None:
+        """Take note of a request without an answer, and look again as long as there are such.
+
+        Args:
+            requests: Returns the keys of all requests under way, and at what loop time each was sent.
+            due: The loop time at which this was to be called.
+        """
+        ...
+
+    def leader_failed(self, url: str, error: Exception, *, led: bool, fault: bool = True) -> None:
+        """Say that ``lead`` has ended with an error."""
+        ...
+
+    def close(self) -> None:
+        """End."""
+        ...
+
+
 class Events:
-    """Passes events to the log ``asynclock`` and to one listener of the user.
+    """Passes events to the log ``asynclock``, to a narrator and to one listener of the user.
 
     Args:
         listener: Called on the lease's loop, so it must be quick and must not block. Exceptions that it
@@ -115,6 +165,7 @@ class Events:
         url: URL of the client.
         validity: Of the client's leases.
         clock: Of the client.
+        narrator: Logs what the events mean.
     """
 
     def __init__(
@@ -124,7 +175,9 @@ class Events:
         url: str = "",
         validity: float = 0.0,
         clock: Clock | None = None,
+        narrator: Narrates | None = None,
     ) -> None:
+        self.narrator = narrator
         self._listener = listener
         self._url = clean_url(url)
         self._validity = validity
@@ -143,23 +196,25 @@ class Events:
         reason: str = "",
         duration: float | None = None,
         remaining: float | None = None,
+        limit: float | None = None,
     ) -> None:
-        """Log one event and pass it to the listener; nothing that goes wrong there is raised."""
+        """Log one event and pass it on; nothing that goes wrong there is raised."""
         try:
-            if self._listener is None and not logger.isEnabledFor(_level(kind)):
+            if self._listener is None and not (self._is_news(kind) or logger.isEnabledFor(logging.DEBUG)):
                 return
             name = key.removesuffix(".json")
             event = Event(
                 kind=kind,
-                key=printable(key, limit=_LONGEST),
+                key=printable(key, limit=LONGEST_TEXT),
                 owner=printable(owner),
                 fencing_token=fencing_token,
-                detail=printable(detail),
+                detail=printable(detail, limit=LONGEST_TEXT),
                 reason=printable(reason),
                 duration=duration,
                 remaining=remaining,
+                limit=limit,
                 time=self._clock.wall(),
-                url=printable(f"{self._url}/{name}", limit=_LONGEST),
+                url=printable(f"{self._url}/{name}", limit=LONGEST_TEXT),
                 validity=self._validity,
             )
             if self._holds_back:
@@ -169,29 +224,42 @@ class Events:
         except BaseException:  # noqa: BLE001, S110  also an interrupt: locks end and are renewed all the same
             pass
 
+    def watch(self, requests: Callable[[], Iterable[tuple[str, float]]], due: float) -> None:
+        """Take note of a request that got no answer for ``SILENCE``; see ``Narrates.watch``."""
+        if self.narrator is not None and logger.isEnabledFor(logging.WARNING):
+            self.narrator.watch(requests, due)
+
     def hold_back(self) -> None:
         """Keep events until ``catch_up``: a log may wait for a lock that nobody gives back yet."""
         self._holds_back = True
+        if self.narrator is not None:
+            self.narrator.hushed = True
 
     def catch_up(self) -> None:
         """Pass on what was held back."""
         self._holds_back = False
+        if self.narrator is not None:
+            self.narrator.hushed = False
         events, self._held_back = self._held_back, []
         for event in events:
             self._pass_on(event)
 
     def _pass_on(self, event: Event) -> None:
-        level = _level(event.kind)
-        if logger.isEnabledFor(level):
+        if logger.isEnabledFor(logging.DEBUG):
             shown = event.kind, event.key, event.owner, event.fencing_token, event.detail
             with suppress(BaseException):  # of a handler or a filter of the user
-                logger.log(level, "%s %s owner=%s token=%s %s", *shown, extra=event.fields())
+                logger.debug("%s %s owner=%s token=%s %s", *shown, extra=event.fields())
+        if self.narrator is not None and self._is_news(event.kind):
+            with suppress(BaseException):  # as above
+                self.narrator.hear(event)
         if self._listener is not None:
             pass_on(event, self._listener)
 
-
-def _level(kind: Kind) -> int:
-    return logging.WARNING if kind in _WARN else logging.DEBUG
+    def _is_news(self, kind: Kind) -> bool:
+        narrator = self.narrator
+        if narrator is None or narrator.alert:
+            return narrator is not None
+        return kind in _NEWS and logger.isEnabledFor(_NEWS[kind])
 
 
 def pass_on(event: Event, listener: Callable[[Event], object]) -> None:

@@ -232,6 +232,9 @@ class Lock:
     async def lead(self, work: Callable[[Lease], Awaitable[T]], *, timeout: float | None = None) -> T:
         """Return ``work(lease)``, run while holding the lock; after a loss, acquire and run it again.
 
+        An error that ends it, one of the work too, is also logged as a warning: it often runs in a task that
+        nobody awaits.
+
         Args:
             work: Cancelled if the lease is lost.
             timeout: For each acquisition, as of ``acquire``.
@@ -244,9 +247,17 @@ class Lock:
             try:
                 async with self.hold(timeout=timeout) as lease:
                     return await work(lease)
-            except LeaseLostError:
+            except LeaseLostError as error:
                 if lease is None or lease.lost is None:
+                    self.note_leader(error, lease)
                     raise
+            except Exception as error:
+                self.note_leader(error, lease)
+                raise
+
+    def note_leader(self, error: Exception, lease: object) -> None:
+        """Log that ``lead`` ends with an error, under its ``lease`` if any; for the rest of the package."""
+        self._engine.note_leader(error, led=lease is not None)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Lock cannot be pickled; connect again in the other process")

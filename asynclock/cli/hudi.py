@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import sys
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,6 @@ from asynclock.cli.durations import duration
 from asynclock.cli.exit_codes import CORRUPT, DONE, exit_code
 from asynclock.cli.groups import CommandGroup
 from asynclock.cli.locks import break_by_hand
-from asynclock.cli.narration import Narration
 from asynclock.cli.output import print_json, print_status, tell
 from asynclock.cli.run import run_under
 from asynclock.cli.run_words import CMD, RunCommand
@@ -101,8 +101,8 @@ def hudi_freeze_command(
     words[hoodie.WRITE_LOCK_STORAGE_VALIDITY_TIMEOUT_SECS] = str(int(validity))
     words[hoodie.WRITE_LOCK_STORAGE_RENEW_INTERVAL_SECS] = str(max(1, int(validity) // 10))
     target = f"{path.url}/{LOCK_NAME}"
-    narration = Narration(target, wait=wait, quiet=quiet)
-    opened = OpenedTable(path, LockOptions.read(path, words), fencing=False, events=narration.hear)
+    level = logging.ERROR if quiet else logging.INFO
+    opened = OpenedTable(path, LockOptions.read(path, words), fencing=False)
     client = opened.client
 
     async def release(lease: Lease) -> None:
@@ -114,7 +114,7 @@ def hudi_freeze_command(
         try:
             await client.run(lambda: read_table(client.backend, path))
             return await run_under(
-                client, opened.lock, command, target=target, wait=wait, finish=release, narration=narration
+                client, opened.lock, command, target=target, wait=wait, finish=release, level=level
             )
         finally:
             await client.aclose()

@@ -15,7 +15,6 @@ from asynclock.cli.arguments import store_options, target_argument
 from asynclock.cli.child import Child
 from asynclock.cli.durations import duration
 from asynclock.cli.exit_codes import DONE, LOST, NOT_EXECUTABLE, NOT_FOUND, SIGNALLED, exit_code
-from asynclock.cli.narration import Narration
 from asynclock.cli.output import tell
 from asynclock.cli.run_words import CMD, RunCommand
 from asynclock.cli.target import connect_to, holder_with_note, refuse_hudi_table, split_target
@@ -42,6 +41,8 @@ _FORWARDED: Final = tuple(
 _INTERRUPTING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 _GRACE_SHARE: Final = 0.8
 """Share of the safety margin, so that SIGKILL ends the command before others may take over."""
+_OURS: Final = frozenset({"lost", "release_pending", "release_unconfirmed"})
+"""Events that this command tells of itself, together with what it does then."""
 _BROKEN_GRACE: Final = 1.0
 """Longest grace, in seconds, if others may already hold the lock."""
 
@@ -60,7 +61,7 @@ _BROKEN_GRACE: Final = 1.0
               help="If another holds it, run nothing and exit with 0; without --wait: one try.")  # fmt: skip
 @click.option("--holder", metavar="TEXT", help="Who holds the lock, for others; default host:pid:program.")
 @click.option("--note", metavar="TEXT", help="Shown to others after the holder, in parentheses.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing about the wait, only errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors: nothing about a wait or the store.")
 @click.option("-v", "--verbose", is_flag=True, help="Print each step: acquired, renewed, released.")
 @store_options
 def run_locked_command(
@@ -95,12 +96,10 @@ def run_locked_command(
     Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started. CMD was
     not run: 75 if others held the lock, 69 if the store was the reason.
     """
-    if quiet or verbose:
-        logger.setLevel(logging.ERROR if quiet else logging.DEBUG)
     url, name = split_target(target)
     if skip_if_held and wait is None:
         wait = 0.0
-    narration = Narration(target, wait=wait, quiet=quiet)
+    level = logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO
     keep = checked_at_least(at_least)
     client = connect_to(
         url,
@@ -108,20 +107,20 @@ def run_locked_command(
         validity=validity,
         max_clock_skew=max_clock_skew,
         holder=holder_with_note(holder, note),
-        events=narration.hear,
     )
 
     async def run() -> int:
         await refuse_hudi_table(client, name, target)
         return await run_under(
-            client, client.lock(name), command, target=target, wait=wait, at_least=keep, narration=narration
+            client, client.lock(name), command, target=target, wait=wait, at_least=keep, level=level
         )
 
     try:
         return asyncio.run(run())
     except AcquireTimeoutError as error:
         skip = skip_if_held and error.reason is None
-        tell(f"{target}: CMD was {'skipped' if skip else 'not run'}: {error}")
+        if verbose or not skip:  # cron mails all that is printed, and a skip is no news
+            tell(f"{target}: CMD was {'skipped' if skip else 'not run'}: {error}")
         return DONE if skip else exit_code(error)
 
 
@@ -135,7 +134,7 @@ async def run_under(
     at_least: float = 0.0,
     ready: Callable[[Lease], Awaitable[None]] | None = None,
     finish: Callable[[Lease], Awaitable[None]] | None = None,
-    narration: Narration | None = None,
+    level: int = logging.INFO,
 ) -> int:
     """Run a command while holding a lock of ``client``, which is closed, and return its exit code.
 
@@ -148,13 +147,12 @@ async def run_under(
         at_least: Seconds from the command's start for which the lock stays held, even if it ends earlier.
         ready: Awaited with the lease before the command is started; a signal cancels it.
         finish: Awaited with the lease after the command has ended, before the client releases it.
-        narration: Says what the wait is for, if it hears the events of ``client``.
+        level: Least level of what is printed of the log ``asynclock``.
     """
-    narration = narration or Narration(target, wait=wait, quiet=True)
-    with _Signals() as signals:
+    with _Printed(level, once=wait == 0) as printed, _Signals() as signals:
         async with client:
-            async with narration.of_the_wait():
-                lease = await signals.interrupt(lock.acquire(timeout=wait))
+            lease = await signals.interrupt(lock.acquire(timeout=wait))
+            printed.once = False
             if lease is None:
                 return SIGNALLED + signals.interrupted
             # Released by the client as it is closed, within the time that an exit may take.
@@ -164,6 +162,39 @@ async def run_under(
             if finish is not None:
                 await finish(lease)
         return _code_after_release(client, lease, code)
+
+
+class _Printed(logging.Filter):
+    """Chooses what is printed of the log ``asynclock``: what this command says itself is left out.
+
+    Args:
+        level: The least level.
+
+    Attributes:
+        once: One try is under way: nothing is waited for, and the exit code and its line say how it ends.
+    """
+
+    def __init__(self, level: int, *, once: bool) -> None:
+        super().__init__()
+        self.once = once
+        self._level = level
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to print a record."""
+        kind = getattr(record, "asynclock.event", None)
+        if self.once:
+            return record.levelno >= logging.ERROR or kind in {"acquired", "adopted"}
+        return record.levelno == logging.DEBUG or kind not in _OURS
+
+    def __enter__(self) -> Self:
+        self._before = logger.level
+        logger.setLevel(self._level)
+        logger.addFilter(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logger.removeFilter(self)
+        logger.setLevel(self._before)
 
 
 def _code_after_release(client: LockClient, lease: Lease, code: int) -> int:

@@ -228,6 +228,7 @@ class Acquisition:
                 seen.record.epoch,
                 seen.record.holder or "",
                 remaining=verdict.remaining,
+                limit=self._limit(),
             )
         return verdict
 
@@ -236,7 +237,14 @@ class Acquisition:
         self.error = error
         if not isinstance(error, PreconditionFailedError):
             detail, reason = str(error), type(error).__name__
-            self._objects.events.emit("acquire_failed", self._key, self._owner, detail=detail, reason=reason)
+            self._objects.events.emit(
+                "acquire_failed", self._key, self._owner, None, detail, reason=reason, limit=self._limit()
+            )
+
+    def _limit(self) -> float | None:
+        """Return seconds until it gives up, 0 if it tries only once; None: it does not."""
+        left = self._until - self._loop.time()
+        return 0.0 if self._once else None if left == math.inf else max(0.0, left)
 
     def _unavailable(self, detail: str) -> BackendError:
         return BackendUnavailableError(backend="store", operation="acquire", key=self._key, detail=detail)

@@ -161,7 +161,8 @@ class HeldLock:
         began = self._objects.clock.monotonic()
         error = await self._renew_once()
         if error is not None and self.phase is Phase.HELD:
-            self._emit("renewal_failed", str(error), reason=type(error).__name__, since=began)
+            reason, left = type(error).__name__, max(0.0, self._left())
+            self._emit("renewal_failed", str(error), reason=reason, since=began, remaining=left)
         return error
 
     async def _renew_once(self) -> BackendError | None:

@@ -8,7 +8,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from asynclock.backend import Absent
 from asynclock.clock import ClockReading, StoreTime
@@ -21,6 +21,7 @@ from asynclock.errors import (
     PreconditionFailedError,
     UnsupportedBackendError,
 )
+from asynclock.events import SILENCE
 from asynclock.inflight import InFlight
 from asynclock.portal import current_task
 from asynclock.protocol.decisions import Seen, next_token, next_token_without_dates, promise
@@ -92,7 +93,8 @@ class LockObjects:
         self._next_write: dict[str, float] = {}
         self._no_context = Context()  # one for each: no two threads can be in the same at once
         # Weak: a request whose loop was closed by force is collected, and the lease in its frame with it.
-        self._expiries: WeakSet[Callable[[], object]] = WeakSet()
+        self._expiries: WeakKeyDictionary[Callable[[], object], tuple[str, float]] = WeakKeyDictionary()
+        """What ends each request under way; its key, and at what loop time it was sent."""
 
     def close(self, error: ConfigError) -> None:
         """Send nothing more, and end what is under way: its outcome is unknown."""
@@ -254,9 +256,19 @@ class LockObjects:
             task.cancel()
             expired = True  # after it: an interrupt in between must not make an outside cancellation ours
 
+        timer: asyncio.TimerHandle
+
+        def notice() -> None:
+            nonlocal timer
+            timer = loop.call_at(began + limit, expire, context=self._no_context)
+            self.events.watch(self._expiries.values, began + SILENCE)
+
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        at, act = (began + limit, expire) if limit <= SILENCE else (began + SILENCE, notice)
         # In place of asyncio.timeout, whose timer keeps a copy of the context long after its end.
-        timer = asyncio.get_running_loop().call_later(limit, expire, context=self._no_context)
-        self._expiries.add(expire)
+        timer = loop.call_at(at, act, context=self._no_context)
+        self._expiries[expire] = key, began
         try:
             return await call
         except (BackendError, ConfigError):
@@ -271,7 +283,7 @@ class LockObjects:
             detail = f"unexpected {type(error).__name__}"
         finally:
             timer.cancel()
-            self._expiries.discard(expire)
+            self._expiries.pop(expire, None)
             if expired:
                 task.uncancel()
         if expired:

@@ -240,9 +240,13 @@ class Lock:
             try:
                 with self.hold(timeout=timeout) as lease:
                     return work(lease)
-            except LeaseLostError:
+            except LeaseLostError as error:
                 if lease is None or lease.lost is None:
+                    self.twin.note_leader(error, lease)
                     raise
+            except Exception as error:
+                self.twin.note_leader(error, lease)
+                raise
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Lock cannot be pickled; connect again in the other process")

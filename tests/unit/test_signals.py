@@ -114,7 +114,7 @@ def test_a_signal_that_ends_the_process_is_in_its_log(tmp_path: Path) -> None:
     outcome, _, errors = signalled(program, tmp_path, signal.SIGTERM)
 
     assert outcome == -signal.SIGTERM
-    assert "lost orders.json" in errors
+    assert "orders: the lease was lost" in errors
 
 
 def test_an_ignored_signal_stays_ignored_and_releases_nothing(tmp_path: Path) -> None:
