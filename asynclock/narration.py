@@ -115,7 +115,7 @@ class Narrator:
 
     def _hear_renewal_failed(self, event: Event, now: float) -> None:
         self._silent.forget(event.url, now)
-        self._renewing.detail = event.detail
+        self._renewing.detail = _without_key(event.detail)
         if self._renewing.note(event.url, _cause(event), now):
             which = _which(event.url, self._renewing.locks)
             lasted = self._renewing.lasted(now)
@@ -476,5 +476,10 @@ def _which(url: str, locks: Sized) -> str:
 
 def _cause(event: Event) -> str:
     """Return the part of a failure's reason that stays the same: no key, and no word with a digit."""
-    detail = event.detail.partition(" failed: ")[2] or event.detail
-    return " ".join(word for word in detail.split() if not any(each.isdigit() for each in word))
+    words = _without_key(event.detail).split()
+    return " ".join(word for word in words if not any(each.isdigit() for each in word))
+
+
+def _without_key(detail: str) -> str:
+    """Return what an error of the store says after its operation and its key."""
+    return detail.partition(" failed: ")[2] or detail

@@ -85,6 +85,7 @@ class Acquisition:
         self._reason = ""
         self._claim = Claim(self._objects, self._key) if given is None else given.claim
         self._held: HeldLock | None = None
+        self._undated = False  # no Date was usable in the last round
         self.error: BackendError | None = None  # why the last round failed, if not because of others
 
     async def run(self) -> HeldLock | None:
@@ -298,8 +299,14 @@ class Acquisition:
                 "no answer had a Date that this machine's clock, or three others, agree with; "
                 "check the clocks of both, and what may strip the Date header off"
             )
-            self._note_failure(self._unavailable(detail))
+            error = self._unavailable(detail)
+            if self._undated or self._once:
+                self._note_failure(error)
+            else:
+                self.error = error  # one such answer is no news: a busy machine reads a good one too late
+            self._undated = True
             return None
+        self._undated = False
         record = LockRecord(
             expired=False,
             valid_until_ms=valid_until,
