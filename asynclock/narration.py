@@ -475,8 +475,11 @@ def _which(url: str, locks: Sized) -> str:
 
 
 def _cause(event: Event) -> str:
-    """Return the part of a failure's reason that stays the same: no key, and no word with a digit."""
-    words = _without_key(event.detail).split()
+    """Return the part of a failure's reason that stays the same, whichever request had it and when."""
+    detail = _without_key(event.detail)
+    for written in ("nothing was written", "it may have been written"):
+        detail = detail.replace(f"; {written}", "")
+    words = detail.split()
     return " ".join(word for word in words if not any(each.isdigit() for each in word))
 
 

@@ -1,0 +1,234 @@
+"""Each kind of fault, on a server, is said once and then rarely, with the lock and the reason.
+
+To add a kind, add a ``Row``: what is asked, and the words that the sentence must have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import uuid
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pytest
+
+import asynclock
+from asynclock import LeaseSettings
+from asynclock.testing.proxy import TapProxy, Wire
+from tests.faults.test_answers import gcs_body, s3_body
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from asynclock.lease import Lease
+    from tests.laboratory.servers import Server
+
+    Servers: TypeAlias = "Mapping[str, Server]"
+    Place: TypeAlias = "Callable[[Servers, Path], AbstractAsyncContextManager[tuple[str, dict[str, Any]]]]"
+
+SETTINGS: Final = LeaseSettings(validity=20.0, max_clock_skew=1.0, poll_interval=0.1)
+"""A round each tenth of a second, so that a flood is seen soon."""
+WATCHED: Final = 1.0
+"""Seconds for which nothing more may be said after the first sentence."""
+DEADLINE: Final = 20.0
+ALWAYS: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of fault.
+
+    Attributes:
+        name: Of the test.
+        place: Opens the place with the fault, given real servers and an empty folder; gives URL and options.
+        says: What the sentence has in it.
+        passes: The client goes on trying; else the call ends with this very sentence.
+    """
+
+    name: str
+    place: Place
+    says: tuple[str, ...]
+    passes: bool = True
+
+
+def answered(cloud: str, status: int, body: bytes = b"", **headers: str) -> Place:
+    """Return a real server behind a proxy that answers everything so."""
+
+    @asynccontextmanager
+    async def place(servers: Servers, _: Path) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        real = servers[cloud]
+        async with TapProxy(real.endpoint) as proxy:
+            proxy.inject(Wire.ANSWER, times=ALWAYS, status=status, headers=headers, body=body)
+            yield real.url, real.through(proxy.url)
+
+    return place
+
+
+def broken(cloud: str, fault: Wire) -> Place:
+    """Return a real server behind a proxy that spoils every request so."""
+
+    @asynccontextmanager
+    async def place(servers: Servers, _: Path) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        real = servers[cloud]
+        async with TapProxy(real.endpoint) as proxy:
+            proxy.inject(fault, times=ALWAYS, seconds=DEADLINE)
+            yield real.url, real.through(proxy.url)
+
+    return place
+
+
+def nobody(cloud: str) -> Place:
+    """Return a port at which nobody listens."""
+
+    @asynccontextmanager
+    async def place(servers: Servers, _: Path) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        real = servers[cloud]
+        yield real.url, real.through(f"http://127.0.0.1:{port}")
+
+    return place
+
+
+def folder(prepare: Callable[[Path], object]) -> Place:
+    """Return a folder in which something is wrong."""
+
+    @asynccontextmanager
+    async def place(_: Servers, path: Path) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        prepare(path)
+        yield f"file://{path}/locks", {}
+
+    return place
+
+
+ROWS: Final = [
+    Row("nobody listens, S3", nobody("s3"), ("cannot connect",)),
+    Row("nobody listens, Cloud Storage", nobody("gcs"), ("cannot connect",)),
+    Row("nobody listens, Azure", nobody("azure"), ("cannot connect",)),
+    Row("throttled", answered("s3", 429, s3_body("SlowDown")), ("SlowDown",)),
+    Row("unavailable, S3", answered("s3", 503, s3_body("SlowDown")), ("SlowDown",)),
+    Row("unavailable, Cloud Storage", answered("gcs", 503, gcs_body("backendError")), ("503",)),
+    Row("unavailable, Azure", answered("azure", 503, **{"x-ms-error-code": "ServerBusy"}), ("ServerBusy",)),
+    Row("a bad gateway", answered("s3", 502, b"<html>bad gateway</html>"), ("502",)),
+    Row("cut off", broken("s3", Wire.CUT_BEFORE), ()),
+    Row("silent", broken("s3", Wire.SWALLOW), ("no answer from the store for 2 s",)),
+    Row(
+        "a wrong key, S3", answered("s3", 403, s3_body("InvalidAccessKeyId")), ("InvalidAccessKeyId",), False
+    ),
+    Row("no permission, Cloud Storage", answered("gcs", 403, gcs_body("forbidden")), ("forbidden",), False),
+    Row("no bucket", answered("s3", 404, s3_body("NoSuchBucket")), ("NoSuchBucket",), False),
+    Row(
+        "a file in place of the folder", folder(lambda path: (path / "locks").touch()), ("Not a dir",), False
+    ),
+]
+
+
+class Log:
+    """What the log ``asynclock`` says of one lock on level INFO and above."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.warnings: list[str] = []
+        self.notes: list[str] = []
+
+    def note(self, record: logging.LogRecord) -> bool:
+        """Take a record."""
+        if self._name in (line := record.getMessage()):
+            (self.notes if record.levelno == logging.INFO else self.warnings).append(line)
+        return True
+
+    async def until_warned(self) -> None:
+        """Wait for the first warning."""
+        async with asyncio.timeout(DEADLINE):
+            while not self.warnings:  # noqa: ASYNC110  a log tells nobody
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def servers(minio: Server, fake_gcs: Server, azurite: Server) -> Servers:
+    """Return a real server for each cloud."""
+    return {"s3": minio, "gcs": fake_gcs, "azure": azurite}
+
+
+@pytest.fixture
+def name() -> str:
+    """Return a name that no other test uses."""
+    return f"narrated-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def log(name: str) -> Iterator[Log]:
+    """Return the log of that lock."""
+    log, logger = Log(name), logging.getLogger("asynclock")
+    logger.addFilter(log.note)
+    logger.setLevel(logging.INFO)
+    yield log
+    logger.setLevel(logging.NOTSET)
+    logger.removeFilter(log.note)
+
+
+async def nothing(_: Lease) -> None:
+    """Do no work."""
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+async def test_a_fault_is_said_once_and_then_rarely(
+    row: Row, name: str, log: Log, servers: Servers, tmp_path: Path
+) -> None:
+    """A leader that does not get its lock: one warning with the URL of the lock and the reason."""
+    async with (
+        row.place(servers, tmp_path) as (url, options),
+        asynclock.connect(url, settings=SETTINGS, **options) as client,
+    ):
+        leading = asyncio.create_task(client.lock(name).lead(nothing))
+        await log.until_warned()
+        await asyncio.sleep(WATCHED)
+        ended = leading.done()
+        leading.cancel()
+        await asyncio.wait([leading])
+
+    (line,) = log.warnings
+    assert line.startswith(f"{url}/{name}: ")
+    assert [words for words in row.says if words not in line] == []
+    assert ended is not row.passes
+    assert ("trying again" in line or "no answer" in line) is row.passes
+    assert log.notes == []
+
+
+async def test_a_fault_while_a_lock_is_held_is_said_once(name: str, log: Log, minio: Server) -> None:
+    """Failing renewals are one warning, which says when the lease is lost; then one line that it works."""
+    async with (
+        TapProxy(minio.endpoint) as proxy,
+        asynclock.connect(minio.url, settings=SETTINGS, **minio.through(proxy.url)) as client,
+        client.lock(name).hold() as lease,
+    ):
+        proxy.inject(Wire.ANSWER, times=9, status=503, body=s3_body("SlowDown"))
+        while not log.notes:
+            with contextlib.suppress(asynclock.BackendError):
+                await lease.confirm()
+
+    (line,) = log.warnings
+    assert f"{minio.url}/{name}: a renewal failed: " in line
+    assert "SlowDown" in line
+    assert "; unless one succeeds, the lease will be lost in " in line
+    assert ["renewed again, after " in note for note in log.notes] == [True]
+
+
+async def test_the_end_of_a_fault_is_said_once(name: str, log: Log, minio: Server) -> None:
+    """A store that answers again is one line, and the lock is acquired."""
+    async with (
+        TapProxy(minio.endpoint) as proxy,
+        asynclock.connect(minio.url, settings=SETTINGS, **minio.through(proxy.url)) as client,
+    ):
+        proxy.inject(Wire.ANSWER, times=4, status=503, body=s3_body("SlowDown"))
+        async with client.lock(name).hold(timeout=DEADLINE):
+            pass
+
+    assert len(log.warnings) == 1
+    assert ["the store answers again, after " in note for note in log.notes] == [True]
