@@ -13,6 +13,7 @@ import anyio
 
 from asynclock import shutdown
 from asynclock._mutex import Mutex
+from asynclock._patched import refuse_patched
 from asynclock._secrets import clean_url
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
@@ -74,7 +75,8 @@ def connect(
         backend_options: Options of the backend: ``BackendOptions``; see ``docs/backends``.
 
     Raises:
-        ConfigError: The URL, an option or a setting is wrong.
+        ConfigError: The URL, an option or a setting is wrong, or gevent or eventlet has monkey-patched
+            threads or sockets.
         BackendNotInstalledError: The backend's package is missing.
     """
     return LockClient(
@@ -116,6 +118,7 @@ class LockClient:
         if settings is not None and not isinstance(settings, LeaseSettings):
             raise ConfigError(setting="settings", value=settings, reason="must be a LeaseSettings")
         split_url(url)
+        refuse_patched()
         self.url = url.rstrip("/") if not url.endswith("://") else url
         self.settings = settings or LeaseSettings()
         self.backend = backend
@@ -350,6 +353,7 @@ class LockClient:
             return self._loop
         here = running_loop()
         if self._loop is None:
+            refuse_patched()
             self._loop = here
         elif self._loop is not here:
             raise ConfigError(

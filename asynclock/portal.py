@@ -8,15 +8,19 @@ So cleaning up is never cut short, and no lock is left behind.
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
+import logging
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
 
+from asynclock._patched import refuse_patched
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,6 +30,11 @@ T = TypeVar("T")
 Start: TypeAlias = "Callable[[], Coroutine[Any, Any, T]]"
 Undo: TypeAlias = "Callable[[T], Coroutine[Any, Any, object]]"
 THREAD_NAME: Final = "asynclock-host"
+_START_BOUND: Final = 30.0
+"""Seconds in which a new thread has to report; no caller waits longer for it."""
+# Bound here: a library that patches the module later must not swap the lock that a caller waits on.
+_new_lock: Final = _thread.allocate_lock
+_log: Final = logging.getLogger("asynclock")
 _NO_LOOP: Final = (
     "asynclock needs asyncio, and this thread runs no asyncio event loop. Under trio, call asynclock.sync in "
     "a thread (trio.to_thread.run_sync); without an event loop, use asynclock.sync"
@@ -216,15 +225,31 @@ class Call(Generic[T]):
     def block(self) -> None:
         """Begin from a thread without a loop, and block until the end."""
         # A plain lock: an exception raised while it is acquired leaves nothing half done.
-        ended = threading.Lock()
+        ended = _new_lock()
         ended.acquire()
         self._on_end = ended.release
         self.begin_alone()
         ended.acquire()
 
     def begin_alone(self) -> None:
-        """Begin from any thread, and do not wait."""
+        """Begin from any thread, and do not wait.
+
+        Raises:
+            RuntimeError: The loop is closed.
+            ConfigError: The host's thread has died.
+        """
+        if Host.owns(self._loop):
+            _calls[self] = None
+        if self._loop in _deaths:
+            _calls.pop(self, None)
+            raise _deaths[self._loop].with_traceback(None)
         self._loop.call_soon_threadsafe(self._begin)
+
+    def fail(self, error: BaseException) -> None:
+        """End with ``error``: nobody runs the loop any more."""
+        if not self._ended:
+            self._error = error
+            self._end(None)
 
     def _begin(self) -> asyncio.Task[None]:
         self._task = task = self._loop.create_task(self._run())
@@ -242,7 +267,8 @@ class Call(Generic[T]):
             if isinstance(error, SystemExit | KeyboardInterrupt):
                 self._loop.call_soon(_raise, error)  # ends the loop, even if the caller is gone
 
-    def _end(self, _: asyncio.Task[None]) -> None:
+    def _end(self, _: asyncio.Task[None] | None) -> None:
+        _calls.pop(self, None)
         # Dropped here, not in the caller's thread, where an interrupt during a finalizer would be lost.
         self._task = None
         self._ended = True
@@ -265,13 +291,17 @@ class Call(Generic[T]):
         finally:
             del error  # its traceback refers to this frame
 
+    def runs_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether that is its loop."""
+        return self._loop is loop
+
     def abort(self) -> Call[None]:
         """Return the call that cancels this one, waits for its end and undoes its result."""
         return Call(self._loop, self._abort)
 
     def abandon(self) -> None:
         """Abort without waiting: the caller is gone."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed as well
+        with contextlib.suppress(RuntimeError, ConfigError):  # the loop is closed as well
             self.abort().begin_alone()
 
     async def _abort(self) -> None:
@@ -297,27 +327,78 @@ def _raise(error: BaseException) -> NoReturn:
     raise error
 
 
-class Host:
-    """The loop thread of this process."""
+_calls: Final[dict[Call[Any], None]] = {}
+"""The calls from other threads and loops that the host has not ended yet."""
+_deaths: Final[dict[asyncio.AbstractEventLoop, ConfigError]] = {}
+"""By the loop of each host whose thread has died: what its callers get."""
 
+
+class Host:
+    """The loop thread of this process.
+
+    A signal handler may call while the thread that it interrupted is here. So no lock is taken but in new
+    threads, which no handler interrupts: each caller that finds no host starts a thread, and waits only for
+    that one. The first of these threads becomes the host, any other ends.
+    """
+
+    on_death: Callable[[asyncio.AbstractEventLoop, str], object] | None = None
+    """Called in the dying thread with its loop and the reason."""
     _current: Host | None = None
-    _mutex = threading.Lock()
+    _starting = _new_lock()
 
     def __init__(self) -> None:
         from asynclock.backends._offload import LoopExecutor  # noqa: PLC0415  a twentieth of the import
 
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(LoopExecutor(f"{THREAD_NAME}-calls"))
-        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
-        self._thread.start()
 
     @classmethod
     def get(cls) -> Host:
-        """Return the host of this process; the first call starts it, and it runs until the process ends."""
-        with cls._mutex:
-            if cls._current is None:
-                cls._current = cls()
-            return cls._current
+        """Return the host of this process; the first call starts it, and it runs until the process ends.
+
+        Raises:
+            ConfigError: gevent or eventlet has patched threads or sockets.
+            RuntimeError: No thread or no event loop could be started.
+        """
+        return cls._current or cls._start()
+
+    @classmethod
+    def _start(cls) -> Host:
+        refuse_patched()
+        try:
+            # In this thread: another one would wait for an import that a signal handler has interrupted.
+            import asynclock.backends._offload  # noqa: F401, PLC0415  as in __init__
+        except ImportError as error:
+            raise RuntimeError(
+                "a signal handler called asynclock in the middle of its import; import it, and connect, "
+                "before you set the handler"
+            ) from error
+        found: list[Host] = []
+        failed: list[BaseException] = []
+        told = _new_lock()
+        told.acquire()
+
+        def run() -> None:
+            try:
+                with cls._starting:
+                    host, mine = cls._current, cls._current is None
+                    if host is None:
+                        host = cls._current = cls()
+                found.append(host)
+            except BaseException as error:  # noqa: BLE001  raised in the thread that waits
+                failed.append(error)
+                return
+            finally:
+                told.release()
+            if mine:
+                host.run()
+
+        # Not threading.Thread: it has a lock that a signal handler may have interrupted, too.
+        _thread.start_new_thread(run, ())
+        if not told.acquire(timeout=_START_BOUND) or failed:
+            why = failed[0] if failed else TimeoutError(f"it did not begin within {_START_BOUND:.0f} s")
+            raise RuntimeError(f"asynclock could not start its thread: {why}") from why
+        return found[0]
 
     @classmethod
     def owns(cls, loop: asyncio.AbstractEventLoop) -> bool:
@@ -327,15 +408,48 @@ class Host:
     @classmethod
     def forget(cls) -> None:
         """Forget the parent's host, whose thread does not run in a forked child."""
-        cls._mutex = threading.Lock()
+        cls._starting = _new_lock()
         cls._current = None
+        _calls.clear()
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        while not self.loop.is_closed():
-            # A SystemExit in a user's callback ends run_forever, but this loop must go on renewing leases.
-            with contextlib.suppress(SystemExit, KeyboardInterrupt):
-                self.loop.run_forever()
+    def run(self) -> None:
+        """Run the loop in this thread, until the process ends or the loop fails."""
+        death: BaseException = RuntimeError("its event loop was closed")
+        try:
+            _begin_thread()
+            asyncio.set_event_loop(self.loop)
+            while not self.loop.is_closed():
+                # A SystemExit in a user's callback ends run_forever, but this loop goes on renewing leases.
+                with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                    self.loop.run_forever()
+        except BaseException as error:  # noqa: BLE001  passed on to all callers
+            death = error
+        self._die(death)
+
+    def _die(self, death: BaseException) -> None:
+        """Let every caller know, and the next one start another host."""
+        reason = f"asynclock's thread has died ({type(death).__name__}: {death})"
+        error = ConfigError(
+            setting="client", value=THREAD_NAME, reason=f"{reason}, and nothing is renewed; connect again"
+        )
+        _deaths[self.loop] = error
+        if Host._current is self:
+            Host._current = None
+        _log.critical("%s; its leases are lost", reason)
+        if Host.on_death is not None:
+            Host.on_death(self.loop, reason)
+        for call in list(_calls):
+            if call.runs_on(self.loop):
+                call.fail(error)
+
+
+def _begin_thread() -> None:
+    """Give this thread its name, and what debuggers and coverage give to each."""
+    threading.current_thread().name = THREAD_NAME
+    if (trace := threading.gettrace()) is not None:
+        sys.settrace(trace)
+    if (profile := threading.getprofile()) is not None:
+        sys.setprofile(profile)
 
 
 os.register_at_fork(after_in_child=Host.forget)

@@ -13,6 +13,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from asynclock._patched import refuse_patched
 from asynclock.backend import Absent, Stored, Written
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
@@ -100,10 +101,12 @@ async def probe(url: str, **backend_options: Unpack[BackendOptions]) -> ProbeRep
         backend_options: Options of the backend: ``BackendOptions``; see ``docs/backends``.
 
     Raises:
-        ConfigError: The URL or an option is wrong; nothing was written.
+        ConfigError: The URL or an option is wrong, or gevent or eventlet has monkey-patched threads or
+            sockets; nothing was written.
         BackendNotInstalledError: The backend's package is missing.
     """
     running_loop()
+    refuse_patched()
     backend = open_backend(url, **backend_options)
     try:
         return await probe_backend(backend, url=url)

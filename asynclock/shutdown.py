@@ -11,7 +11,9 @@ import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from weakref import WeakSet
+from weakref import ref
+
+from asynclock.portal import Host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -60,12 +62,31 @@ class Releasing(Protocol):
         ...
 
 
-_clients: Final[WeakSet[Releasing]] = WeakSet()
+_clients: Final[dict[ref[Releasing], None]] = {}
+"""Not a ``WeakSet``, which cannot be read while another thread, or who was interrupted, adds to it."""
 
 
 def register(client: Releasing) -> None:
     """Release the leases of ``client`` when this process ends, and give them up in a forked child."""
-    _clients.add(client)
+    _clients[ref(client, _forget)] = None
+
+
+def _forget(gone: ref[Releasing]) -> None:
+    _clients.pop(gone, None)
+
+
+def _living() -> list[Releasing]:
+    return [client for each in list(_clients) if (client := each()) is not None]
+
+
+def _lose_all_on(loop: asyncio.AbstractEventLoop, reason: str) -> None:
+    """End what the clients of a loop hold, since nobody will run it again."""
+    for client in _living():
+        if client.loop is loop:
+            client.abandon(reason)
+
+
+Host.on_death = _lose_all_on
 
 
 def install_signal_handlers() -> None:
@@ -103,7 +124,7 @@ class _Handler:
         finally:
             # After all releases: this thread may hold the lock of the log handler that it was interrupted in.
             _wait(_start(lambda client: client.report(), apart_from=here), least=_REPORT_BOUND)
-        if here is None or not (ours := [client for client in list(_clients) if client.loop is here]):
+        if here is None or not (ours := [client for client in _living() if client.loop is here]):
             self._chain(number, frame)
             return
 
@@ -141,7 +162,7 @@ def _start(
 ) -> list[tuple[Future[None], float]]:
     """Start a call of all clients whose loop is running, but not of those on one loop, the caller's own."""
     started = []
-    for client in list(_clients):
+    for client in _living():
         loop = client.loop
         if loop is not None and loop.is_running() and loop is not apart_from:
             call = what(client)
@@ -168,7 +189,7 @@ def _wait(started: list[tuple[Future[None], float]], *, least: float = 0.0) -> N
 @atexit.register
 def _release_at_exit() -> None:
     elsewhere = _start(lambda client: client.release_all())
-    for client in list(_clients):
+    for client in _living():
         loop = client.loop
         if loop is None or loop.is_running():
             continue
@@ -183,7 +204,7 @@ def _release_at_exit() -> None:
 
 def _after_fork_in_child() -> None:
     _kept.clear()
-    for client in list(_clients):
+    for client in _living():
         client.abandon(_FORKED)
 
 

@@ -326,7 +326,7 @@ def set_modified(descriptor: int, now: int, after: int) -> os.stat_result:
 # Descriptors of the open side files. A forked child inherits copies of them. If the parent were killed before
 # it unlocks, such a copy would keep the lock held, so the child closes its copies at once.
 _side_files: Final[set[int]] = set()
-_fork_lock: Final = threading.Lock()
+_fork_lock: Final = threading.RLock()  # a signal handler may fork in the middle of a fork
 
 
 def _close_in_child() -> None:

@@ -32,17 +32,12 @@ class _Store:
 
 
 _named: Final[dict[str, _Store]] = {}
-_named_mutex: Final = threading.Lock()
 
 
 def _store(name: str) -> _Store:
     if not name:
         return _Store()
-    with _named_mutex:
-        store = _named.get(name)
-        if store is None:
-            store = _named[name] = _Store()
-        return store
+    return _named.get(name) or _named.setdefault(name, _Store())  # in one step, for signal handlers
 
 
 class MemoryBackend:

@@ -6,9 +6,8 @@ the two would wait for each other until one times out. Locks of other processes 
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Final
-from weakref import WeakSet
+from weakref import ref
 
 from asynclock.errors import ConfigError
 from asynclock.hudi.paths import TablePath
@@ -16,14 +15,17 @@ from asynclock.hudi.paths import TablePath
 if TYPE_CHECKING:
     from asynclock.protocol.held import HeldLock
 
-_mutex: Final = threading.Lock()
-_held: Final[dict[str, WeakSet[HeldLock]]] = {}
+_tables: Final[dict[ref[HeldLock], str]] = {}
+"""The identity of its table, by lock. No mutex: a signal handler may interrupt what uses this."""
 
 
 def add(table: TablePath, held: HeldLock) -> None:
     """Note that a lease holds a table's lock; it need not be removed when the lease ends."""
-    with _mutex:
-        _held.setdefault(table.identity, WeakSet()).add(held)
+    _tables[ref(held, _forget)] = table.identity
+
+
+def _forget(gone: ref[HeldLock]) -> None:
+    _tables.pop(gone, None)
 
 
 def held_here(base_path: str) -> bool:
@@ -32,9 +34,8 @@ def held_here(base_path: str) -> bool:
         table = TablePath.parse(base_path)
     except ConfigError:
         return False  # no lock can exist for such a path
-    with _mutex:
-        locks = list(_held.get(table.identity, ()))
-    return any(held.remaining() > 0 for held in locks)
+    locks = [found() for found, identity in list(_tables.items()) if identity == table.identity]
+    return any(held is not None and held.remaining() > 0 for held in locks)
 
 
 def refuse_if_held(base_path: str) -> None:

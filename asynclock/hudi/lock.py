@@ -14,9 +14,8 @@ Source: Apache Hudi RFC-91 with its update of November 2025, ``StorageBasedLockP
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from asynclock.client import connect
 from asynclock.errors import (
@@ -116,8 +115,8 @@ class TableLock:
         self._options = options
         self._wait = options.wait if timeout is None else timeout
         self._fencing = fencing
-        self._mutex = threading.Lock()
-        self._opened: OpenedTable | None = None
+        # Holds one at most. Each change is one operation of a dict: a signal handler may come in between.
+        self._opened: dict[Literal["table"], OpenedTable] = {}
         self._lease: Lease | None = None
         self._hold: Hold | None = None
         self._depth = 0
@@ -240,7 +239,7 @@ class TableLock:
             ConfigError: There is no such Hudi table.
             BackendError: It could not be read.
         """
-        was_closed = self._opened is None
+        was_closed = not self._opened
         opened = self._open()
         client = opened.client
         try:
@@ -261,8 +260,7 @@ class TableLock:
 
     async def aclose(self) -> None:
         """Release what is held and close the connections; a later call opens them again."""
-        with self._mutex:
-            opened, self._opened = self._opened, None
+        opened = self._opened.pop("table", None)
         lease, self._lease = self._lease, None
         try:
             if lease is not None and lease.held:
@@ -272,10 +270,11 @@ class TableLock:
                 await opened.aclose()
 
     def _open(self) -> OpenedTable:
-        with self._mutex:
-            if self._opened is None:
-                self._opened = OpenedTable(self._table, self._options, fencing=self._fencing)
-            return self._opened
+        if (opened := self._opened.get("table")) is not None:
+            return opened
+        return self._opened.setdefault(
+            "table", OpenedTable(self._table, self._options, fencing=self._fencing)
+        )
 
     async def _ready(self) -> OpenedTable:
         """Open the client; the first time, check that the table exists."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import asynclock
 import asynclock.client
 import asynclock.lease
 import asynclock.lock
+from asynclock._patched import refuse_patched
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.lock import checked_at_least, checked_timeout, warn_of_unused
 from asynclock.portal import Host, block_on
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from asynclock.status import LockStatus
 
 T = TypeVar("T")
+_ENDS: Final = frozenset({"Lease.release", "LockClient.aclose"})
+"""What is tried all the same once threads are patched: the host may have begun before."""
 
 
 def block(
@@ -47,8 +50,11 @@ def block(
 
     Raises:
         RuntimeError: This thread runs an event loop, which waiting would block.
+        ConfigError: gevent or eventlet has patched threads or sockets.
     """
     refuse_loop(name, "await")
+    if name not in _ENDS:
+        refuse_patched()  # perhaps since the client was made
     return block_on(Host.get().loop, start, undo)
 
 
@@ -91,8 +97,8 @@ def connect(
     """Return a client of the locks under ``url``; no I/O. For the arguments see ``asynclock.connect``.
 
     Raises:
-        ConfigError: The URL, an option or a setting is wrong, or ``renewal`` is not ``"thread"``:
-            a thread that blocks has no loop to renew on.
+        ConfigError: The URL, an option or a setting is wrong, gevent or eventlet has monkey-patched threads
+            or sockets, or ``renewal`` is not ``"thread"``: a thread that blocks has no loop to renew on.
         BackendNotInstalledError: The backend's package is missing.
     """
     if renewal != "thread":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Final
 
 try:
@@ -53,7 +52,6 @@ class OpenTelemetry:
         self._add = {each.name: _adder(meter, each) for each in INSTRUMENTS}
         self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
         self._holds: dict[str, Span] = {}
-        self._mutex = threading.Lock()
 
     def __call__(self, event: Event) -> None:
         """Add an event."""
@@ -71,13 +69,11 @@ class OpenTelemetry:
             span.end(end_time=now)
         if event.kind in {"acquired", "adopted"}:
             hold = self._tracer.start_span("asynclock.hold", start_time=now, attributes=event.fields())
-            with self._mutex:
-                self._holds[event.owner] = hold
+            self._holds[event.owner] = hold
         elif event.kind in _NOTED and (noted := self._holds.get(event.owner)) is not None:
             noted.add_event(f"asynclock.{event.kind}", event.fields(), timestamp=now)
         elif event.kind in {"lost", "released", "release_unconfirmed"}:
-            with self._mutex:
-                ended = self._holds.pop(event.owner, None)
+            ended = self._holds.pop(event.owner, None)
             if ended is not None:
                 ended.set_attributes(event.fields())
                 if event.kind != "released":

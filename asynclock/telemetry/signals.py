@@ -6,7 +6,6 @@ names that OpenTelemetry's rules make of them, so that one dashboard serves both
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -148,7 +147,7 @@ INSTRUMENTS: Final = (
 
 
 class Signals:
-    """What events add to the metrics; from any thread.
+    """What events add to the metrics; from any thread, and without a mutex that a signal could interrupt.
 
     Args:
         names: Whether metrics have the lock's name as an attribute. Each name is a time series of its own
@@ -159,8 +158,7 @@ class Signals:
     def __init__(self, *, names: bool | Callable[[str], str] = False) -> None:
         self._names = names
         self._known: set[str] = set()
-        self._held: set[str] = set()
-        self._mutex = threading.Lock()
+        self._held: dict[str, object] = {}
 
     @property
     def common(self) -> tuple[str, ...]:
@@ -170,13 +168,11 @@ class Signals:
     def measure(self, event: Event) -> list[Measurement]:
         """Return what an event adds."""
         name = self._name(event.name)
-        with self._mutex:
-            began = event.kind in {"acquired", "adopted"} and event.owner not in self._held
-            ended = event.kind in {"lost", "released", "release_unconfirmed"} and event.owner in self._held
-            if began:
-                self._held.add(event.owner)
-            elif ended:
-                self._held.discard(event.owner)
+        began = ended = False
+        if event.kind in {"acquired", "adopted"}:
+            began = self._held.setdefault(event.owner, mark := object()) is mark
+        elif event.kind in {"lost", "released", "release_unconfirmed"}:
+            ended = self._held.pop(event.owner, None) is not None
         found = _BY_KIND[event.kind](event) if event.kind in _BY_KIND else []
         found += _of_hold(event, began=began, ended=ended)
         return [Measurement(each.instrument, each.value, name | each.attributes) for each in found]
@@ -185,11 +181,10 @@ class Signals:
         if self._names is False:
             return {}
         shown = name if self._names is True else str(self._names(name))
-        with self._mutex:
-            if shown not in self._known:
-                if len(self._known) >= MOST_NAMES:
-                    return {LOCK_NAME: OTHER}
-                self._known.add(shown)
+        if shown not in self._known:
+            if len(self._known) >= MOST_NAMES:
+                return {LOCK_NAME: OTHER}
+            self._known.add(shown)
         return {LOCK_NAME: shown}
 
 

@@ -225,17 +225,19 @@ async def test_the_first_call_does_not_wait_for_the_thread(monkeypatch: pytest.M
     """A host whose thread has not come to its loop yet takes calls, and runs them when it has."""
 
     class SlowHost(Host):
-        def _run(self) -> None:
+        def run(self) -> None:
             time.sleep(0.1)
             self.loop.run_forever()
 
     host = SlowHost()
     monkeypatch.setattr(Host, "_current", host)
+    thread = threading.Thread(target=host.run)
+    thread.start()
     async with asynclock.connect("memory://") as client, client.lock("orders").hold() as lease:
         assert lease.held
 
     host.loop.call_soon_threadsafe(host.loop.stop)
-    await asyncio.to_thread(host._thread.join)
+    await asyncio.to_thread(thread.join)
     host.loop.close()
 
 

@@ -1,0 +1,174 @@
+"""A signal handler may use asynclock wherever it has interrupted asynclock: nothing waits for itself."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asynclock import sync
+from asynclock.events import Event
+from asynclock.hudi import held_tables
+from asynclock.hudi.paths import TablePath
+from asynclock.portal import Host
+from asynclock.telemetry.signals import Signals
+from tests.unit.loops import SOON
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from asynclock.events import Kind
+
+
+class Interrupted(threading.Thread):
+    """Runs ``act``, and ``handle`` in the middle of it: at its step number ``at``, as a handler would.
+
+    Python runs a handler between two bytecodes of the main thread, which goes on only once it has returned.
+    Here a trace function does that, in a thread that a test can give up.
+    """
+
+    def __init__(self, act: Callable[[], object], handle: Callable[[], object], at: int) -> None:
+        super().__init__(daemon=True)
+        self._act, self._handle, self._at = act, handle, at
+        self.steps = 0
+        self.where = ""
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """See ``threading.Thread.run``."""
+        sys.settrace(self._trace)
+        try:
+            self._act()
+        except BaseException as error:  # noqa: BLE001  shown by the test
+            self.error = error
+        finally:
+            sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:  # noqa: ANN401  as settrace has it
+        if "/asynclock/" not in frame.f_code.co_filename and frame.f_code.co_name != "start":
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self.steps += 1
+            if self.steps == self._at:
+                self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+                self._handle()
+        return self._trace
+
+
+def at_each_step(
+    prepare: Callable[[], Callable[[], object]], handle: Callable[[], object], *, every: int = 1
+) -> int:
+    """Interrupt what ``prepare`` returns at its first step, at its second, and so on; return how many."""
+    at = 1
+    while True:
+        run = Interrupted(prepare(), handle, at)
+        run.start()
+        run.join(SOON)
+        assert not run.is_alive(), f"it hangs after a handler ran in {run.where}"
+        assert run.error is None, f"{run.error!r} after a handler ran in {run.where}"
+        if run.steps < at:
+            return at
+        at += every
+
+
+@pytest.fixture
+def no_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Return what forgets the host, as in a process that has not used asynclock yet."""
+    before, made = Host._current, []
+
+    def forget() -> None:
+        if Host._current is not None and Host._current is not before:
+            made.append(Host._current)
+        monkeypatch.setattr(Host, "_current", None)
+
+    yield forget
+    forget()
+    for host in made:
+        host.loop.call_soon_threadsafe(host.loop.stop)
+    monkeypatch.setattr(Host, "_current", before)
+
+
+def test_a_handler_may_use_asynclock_while_its_thread_starts(no_host: Callable[[], None]) -> None:
+    """Wherever the first call of a process is interrupted, the handler's own call works, and so does it."""
+    client = sync.connect("memory://first")
+    seen: list[str] = []
+
+    def prepare() -> Callable[[], object]:
+        no_host()
+        return Host.get
+
+    def handle() -> None:
+        with sync.connect("memory://first") as other:
+            seen.append(other.lock("orders").status().state)
+
+    assert at_each_step(prepare, handle) > 20
+    assert set(seen) == {"absent"}
+    del client
+
+
+def test_a_handler_may_connect_in_the_middle_of_connect() -> None:
+    """Both get a client, of the same named store too."""
+    numbers = iter(range(100_000))
+    name = ""
+
+    def prepare() -> Callable[[], object]:
+        nonlocal name
+        name = f"memory://within-{next(numbers)}"
+        return lambda: sync.connect(name).lock("orders").status()
+
+    def handle() -> None:
+        with sync.connect(name) as other, other.lock("orders").hold(timeout=SOON) as lease:
+            assert lease.held
+
+    assert at_each_step(prepare, handle, every=23) > 20
+
+
+def test_a_handler_may_look_at_the_metrics_in_the_middle_of_an_event() -> None:
+    """The host, which waits for nobody, counts on while the thread that reads was interrupted."""
+    signals = Signals(names=True)
+    owners = iter(range(100_000))
+
+    def act() -> None:
+        owner = str(next(owners))
+        counted = [signals.measure(_event(kind, owner)) for kind in ("acquired", "released")]
+        assert [len(each) for each in counted] == [2, 2]
+
+    def handle() -> None:
+        _elsewhere(lambda: signals.measure(_event("acquired", "another")))
+
+    assert at_each_step(lambda: act, handle) > 20
+
+
+def test_a_handler_may_ask_for_held_tables_in_the_middle_of_that() -> None:
+    """And so may the host, which notes a lock meanwhile."""
+    table = TablePath.parse("s3a://bucket/orders")
+
+    def note() -> None:
+        held_tables.add(table, _Held())  # type: ignore[arg-type]
+
+    at_each_step(lambda: lambda: held_tables.held_here("s3a://bucket/orders"), lambda: _elsewhere(note))
+    assert not held_tables.held_here("s3a://bucket/orders")
+
+
+class _Held:
+    """As much of a held lock as is asked for."""
+
+    def remaining(self) -> float:
+        """See ``HeldLock.remaining``."""
+        return 1.0
+
+
+def _event(kind: Kind, owner: str) -> Event:
+    return Event(kind=kind, key="orders.json", owner=owner, fencing_token=1, duration=1.0)
+
+
+def _elsewhere(call: Callable[[], object]) -> None:
+    """Run a call in another thread, and wait for it, as a handler waits for the host."""
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(SOON)
+    assert not thread.is_alive()
