@@ -25,7 +25,7 @@ from asynclock.inflight import InFlight
 from asynclock.lock import Lock
 from asynclock.names import SUFFIX, checked_name, is_name
 from asynclock.narration import Narrator
-from asynclock.portal import Host, run_on, running_loop, runs, uninterrupted
+from asynclock.portal import Host, prepare, run_on, running_loop, runs, uninterrupted
 from asynclock.protocol.objects import LockObjects
 from asynclock.protocol.renewal import Renewals
 from asynclock.protocol.timing import Timing
@@ -139,6 +139,8 @@ class LockClient:
             holder=_checked_holder(holder),
             in_flight=InFlight(self),
         )
+        if renewal == "thread":
+            prepare()
         self._renewal = renewal
         self._reopen = reopen
         self._in_flight = self._objects.in_flight

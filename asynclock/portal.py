@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -25,6 +24,8 @@ from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from asynclock.backends._offload import LoopExecutor
 
 T = TypeVar("T")
 Start: TypeAlias = "Callable[[], Coroutine[Any, Any, T]]"
@@ -336,9 +337,9 @@ _deaths: Final[dict[asyncio.AbstractEventLoop, ConfigError]] = {}
 class Host:
     """The loop thread of this process.
 
-    A signal handler may call while the thread that it interrupted is here. So no lock is taken but in new
-    threads, which no handler interrupts: each caller that finds no host starts a thread, and waits only for
-    that one. The first of these threads becomes the host, any other ends.
+    A signal handler may call while the thread that it interrupted is here. So no lock is taken but in short
+    threads, which no handler interrupts: each caller that finds no host starts one, and waits only for that.
+    The first of them starts the host.
     """
 
     on_death: Callable[[asyncio.AbstractEventLoop, str], object] | None = None
@@ -347,10 +348,8 @@ class Host:
     _starting = _new_lock()
 
     def __init__(self) -> None:
-        from asynclock.backends._offload import LoopExecutor  # noqa: PLC0415  a twentieth of the import
-
         self.loop = asyncio.new_event_loop()
-        self.loop.set_default_executor(LoopExecutor(f"{THREAD_NAME}-calls"))
+        self.loop.set_default_executor(prepare()(f"{THREAD_NAME}-calls"))
 
     @classmethod
     def get(cls) -> Host:
@@ -365,14 +364,7 @@ class Host:
     @classmethod
     def _start(cls) -> Host:
         refuse_patched()
-        try:
-            # In this thread: another one would wait for an import that a signal handler has interrupted.
-            import asynclock.backends._offload  # noqa: F401, PLC0415  as in __init__
-        except ImportError as error:
-            raise RuntimeError(
-                "a signal handler called asynclock in the middle of its import; import it, and connect, "
-                "before you set the handler"
-            ) from error
+        prepare()  # in this thread: another one would wait for an import that a handler has interrupted
         found: list[Host] = []
         failed: list[BaseException] = []
         told = _new_lock()
@@ -381,19 +373,17 @@ class Host:
         def run() -> None:
             try:
                 with cls._starting:
-                    host, mine = cls._current, cls._current is None
-                    if host is None:
-                        host = cls._current = cls()
-                found.append(host)
+                    if cls._current is None:
+                        host = cls()
+                        threading.Thread(target=host.run, name=THREAD_NAME, daemon=True).start()
+                        cls._current = host
+                    found.append(cls._current)
             except BaseException as error:  # noqa: BLE001  raised in the thread that waits
                 failed.append(error)
-                return
             finally:
                 told.release()
-            if mine:
-                host.run()
 
-        # Not threading.Thread: it has a lock that a signal handler may have interrupted, too.
+        # Not threading.Thread here: it takes locks of its own, in which a handler may have come.
         _thread.start_new_thread(run, ())
         if not told.acquire(timeout=_START_BOUND) or failed:
             why = failed[0] if failed else TimeoutError(f"it did not begin within {_START_BOUND:.0f} s")
@@ -416,7 +406,6 @@ class Host:
         """Run the loop in this thread, until the process ends or the loop fails."""
         death: BaseException = RuntimeError("its event loop was closed")
         try:
-            _begin_thread()
             asyncio.set_event_loop(self.loop)
             while not self.loop.is_closed():
                 # A SystemExit in a user's callback ends run_forever, but this loop goes on renewing leases.
@@ -443,13 +432,19 @@ class Host:
                 call.fail(error)
 
 
-def _begin_thread() -> None:
-    """Give this thread its name, and what debuggers and coverage give to each."""
-    threading.current_thread().name = THREAD_NAME
-    if (trace := threading.gettrace()) is not None:
-        sys.settrace(trace)
-    if (profile := threading.getprofile()) is not None:
-        sys.setprofile(profile)
+def prepare() -> type[LoopExecutor]:
+    """Import what the host needs, and return its executor; called early, by ``connect``.
+
+    Raises:
+        RuntimeError: A signal handler calls in the middle of this import.
+    """
+    try:
+        from asynclock.backends._offload import LoopExecutor  # noqa: PLC0415  a twentieth of the import
+    except ImportError as error:
+        raise RuntimeError(
+            "a signal handler called asynclock in the middle of its import; connect before you set a handler"
+        ) from error
+    return LoopExecutor
 
 
 os.register_at_fork(after_in_child=Host.forget)

@@ -53,6 +53,10 @@ def _built_in(scheme: str) -> Callable[..., Any]:
         found: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), factory)
     except ImportError as error:
         raise BackendNotInstalledError(scheme=scheme, extra=module) from error
+    except AttributeError as error:  # as far as it has come
+        raise RuntimeError(
+            f"a signal handler opened {scheme}:// within its import; connect before you set a handler"
+        ) from error
     return found
 
 

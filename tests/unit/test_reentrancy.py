@@ -12,9 +12,9 @@ from asynclock import sync
 from asynclock.events import Event
 from asynclock.hudi import held_tables
 from asynclock.hudi.paths import TablePath
-from asynclock.portal import Host
+from asynclock.portal import Host, _deaths
 from asynclock.telemetry.signals import Signals
-from tests.unit.loops import SOON
+from tests.unit.loops import SOON, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,7 +88,9 @@ def no_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     yield forget
     forget()
     for host in made:
+        monkeypatch.setattr(host.loop, "is_closed", lambda: True)  # else it is run again
         host.loop.call_soon_threadsafe(host.loop.stop)
+    assert eventually(lambda: all(host.loop in _deaths for host in made))
     monkeypatch.setattr(Host, "_current", before)
 
 
