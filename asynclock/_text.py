@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import time
 from typing import Final
 
 MAX_SHOWN: Final = 256
@@ -25,3 +26,10 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else printable(each) for each in text)
+
+
+def clock(epoch: float) -> str:
+    """Return a time of day in this machine's time zone, with the date if that is not today."""
+    moment = time.localtime(epoch)
+    today = moment[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", moment)

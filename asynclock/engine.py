@@ -131,7 +131,7 @@ class LockEngine:
             head = self._held.head
             status = own_status(self.name, self.url, head.record, head.version)
         elif self._known.last is not None:
-            status = seen_status(self.name, self.url, *self._known.last)
+            status = seen_status(self.name, self.url, *self._known.last, self._objects.timing)
         reason = None if error is None or isinstance(error, PreconditionFailedError) else str(error)
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status, reason=reason)
 
@@ -193,10 +193,11 @@ class LockEngine:
         try:
             seen = await self._objects.read(self.key)
         except RecordCorruptError as corrupt:
-            return corrupt_status(self.name, self.url, corrupt.version), None
+            return corrupt_status(self.name, self.url, corrupt.version, corrupt.reason), None
         self._known.observation.note(seen)
-        verdict = judge(seen, self._known.observation, self._objects.timing)
-        return seen_status(self.name, self.url, seen, verdict), seen.record
+        timing = self._objects.timing
+        verdict = judge(seen, self._known.observation, timing)
+        return seen_status(self.name, self.url, seen, verdict, timing), seen.record
 
     async def prunable(self, older_than: float) -> str | None:
         """Read the lock once; return its version if that may be deleted (rule 22), else None."""

@@ -29,7 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from asynclock._secrets import HIDDEN, clean_message, clean_text, clean_value, is_secret
-from asynclock._text import printable
+from asynclock._text import clock, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,15 @@ if TYPE_CHECKING:
 def _name(key: str) -> str:
     """Return the name of the lock whose object is ``key``: what commands and ``LockClient.lock`` take."""
     return key.removesuffix(".json")
+
+
+def _holder(status: Any) -> str:  # noqa: ANN401  LockStatus is defined above this layer
+    """Return who holds a lock; a kept one has no holder any more, only a time."""
+    if not status.kept:
+        return f"holder {printable(status.holder or status.owner)}"
+    if status.store_time is None or status.remaining is None:
+        return "kept by at_least"
+    return f"kept until {clock(status.store_time + status.remaining)}"
 
 
 class AsyncLockError(Exception):
@@ -148,8 +157,7 @@ class AcquireTimeoutError(AsyncLockError, TimeoutError):
     ) -> None:
         held = "" if reason is None else f": {reason}"
         if status is not None and status.state in {"held", "expired"}:
-            who = status.holder or status.owner
-            held += f"; last seen {status.state}, holder {printable(who)}"
+            held += f"; last seen {status.state}, {_holder(status)}"
         super().__init__(
             f"lock {_name(key)!r} was not acquired within {timeout:g} s{held}",
             key=key,

@@ -64,7 +64,8 @@ class Event:
         fencing_token: Its token, in microseconds; None where it has none.
         detail: Explanation for people; may be empty. Of ``waiting``: the holder, in its own words. Of
             ``release_pending``: what the store has said so far.
-        reason: One of few words, or the name of an error's class; may be empty. Of ``acquired``: ``takeover``
+        reason: One of few words, or the name of an error's class; may be empty. Of ``waiting``: ``kept`` (by
+            ``at_least``, after its holder has ended). Of ``acquired``: ``takeover``
             (the holder before neither released nor renewed it) or ``handover`` (from another waiter of this
             client). Of ``renewed`` and ``released``: ``read_back`` (the answer was lost; reading showed that
             the write had landed). Of ``released``: ``handover``. Of ``not_acquired``: after one try

@@ -27,6 +27,7 @@ MAX_EPOCH_AHEAD: Final = 86_400.0
 _MAX_DIGITS: Final = 20
 _HUDI_FIELDS: Final = ("expired", "validUntil", "owner")
 _OUR_FIELDS: Final = ("nonce", "epoch", "leaseMs", "holder")
+_KEPT: Final = "kept"
 _NONCE: Final = r"[0-9a-f]{32}"
 
 
@@ -41,6 +42,8 @@ class LockRecord(NamedTuple):
         epoch: The fencing token, in microseconds; None in a Hudi record.
         lease_ms: Validity of the writer, in milliseconds; None in a Hudi record.
         holder: ``host:pid:program`` or the user's text; None in a Hudi record.
+        is_kept: Its holder has released it, and it is held until its time is up (rule 21). Only for people:
+            nothing is decided by it, and readers that do not know the field ignore it.
     """
 
     expired: bool
@@ -50,6 +53,7 @@ class LockRecord(NamedTuple):
     epoch: int | None = None
     lease_ms: int | None = None
     holder: str | None = None
+    is_kept: bool = False
 
     @property
     def is_ours(self) -> bool:
@@ -70,6 +74,8 @@ class LockRecord(NamedTuple):
                 "leaseMs": self.lease_ms,
                 "holder": self.holder,
             }
+            if self.is_kept:
+                fields[_KEPT] = True
         return orjson.dumps(fields)
 
     def released(self, *, nonce: str | None) -> LockRecord:
@@ -80,12 +86,12 @@ class LockRecord(NamedTuple):
         """
         if nonce is None or not self.is_ours:
             return LockRecord(expired=True, valid_until_ms=self.valid_until_ms, owner=self.owner)
-        return self._replace(expired=True, nonce=nonce)
+        return self._replace(expired=True, nonce=nonce, is_kept=False)
 
     def kept(self, *, nonce: str, valid_until_ms: int, seconds: float) -> LockRecord:
         """Return the record that keeps the lock held after its release, believed by nobody (rule 21)."""
         lease_ms = min(max(math.ceil(seconds * 1000), MIN_LEASE_MS), MAX_LEASE_MS)
-        return self._replace(nonce=nonce, valid_until_ms=valid_until_ms, lease_ms=lease_ms)
+        return self._replace(nonce=nonce, valid_until_ms=valid_until_ms, lease_ms=lease_ms, is_kept=True)
 
 
 def parse_record(
@@ -158,6 +164,7 @@ def _our_fields(fields: dict[str, Any]) -> dict[str, Any]:
         "epoch": _integer(fields, "epoch"),
         "lease_ms": lease_ms,
         "holder": _text(fields, "holder"),
+        "is_kept": _KEPT in fields and fields[_KEPT] is True,
     }
 
 

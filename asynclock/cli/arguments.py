@@ -84,4 +84,7 @@ def break_options(function: F) -> F:
     return yes(click.option("--force", is_flag=True, help="Break a live or corrupt lock too.")(function))
 
 
+check_option = click.option("--check", is_flag=True, help="For scripts: exit with 1 if it is held, 0 if not.")
+"""The exit code tells whether a lock is held."""
+
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")

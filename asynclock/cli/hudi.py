@@ -13,6 +13,7 @@ import click
 from asynclock.cli.arguments import (
     backend_option,
     break_options,
+    check_option,
     json_option,
     store_options,
     table_argument,
@@ -20,9 +21,9 @@ from asynclock.cli.arguments import (
 )
 from asynclock.cli.audit import audit_command
 from asynclock.cli.durations import duration
-from asynclock.cli.exit_codes import CORRUPT, DONE, exit_code
+from asynclock.cli.exit_codes import exit_code
 from asynclock.cli.groups import CommandGroup
-from asynclock.cli.locks import break_by_hand
+from asynclock.cli.locks import break_by_hand, status_code
 from asynclock.cli.output import print_json, print_status, tell
 from asynclock.cli.run import run_under
 from asynclock.cli.run_words import CMD, RunCommand
@@ -43,19 +44,23 @@ hudi_group.add_command(audit_command)
 
 @hudi_group.command("status", short_help="Show the lock of TABLE.")
 @table_argument
+@check_option
 @backend_option
 @json_option
-def hudi_status_command(table: str, options: dict[str, object], *, as_json: bool) -> int:
-    """Show the lock of TABLE, such as s3a://bucket/warehouse/orders. Exit code 65 if it is corrupt."""
+def hudi_status_command(table: str, options: dict[str, object], *, check: bool, as_json: bool) -> int:
+    """Show the lock of TABLE, such as s3a://bucket/warehouse/orders.
+
+    Exit code 65 if it is corrupt. With --check also 1 if it is held; 0 says that it can be taken now.
+    """
     status = asyncio.run(_read(table, options))
     if as_json:
         print_json(status)
     else:
-        print_status(status)
-        sys.stdout.write(f"  table       version {status.table_version}\n")
+        print_status(status, break_command=f"asynclock hudi break {table}")
+        sys.stdout.write(f"  {'table':<14}version {status.table_version}\n")
         if status.warning is not None:
             tell(f"warning: {status.warning}")
-    return CORRUPT if status.state == "corrupt" else DONE
+    return status_code(status, check=check)
 
 
 @hudi_group.command("freeze", short_help="Run CMD while no writer can commit to TABLE.", cls=RunCommand)

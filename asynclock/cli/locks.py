@@ -11,8 +11,17 @@ import click
 
 from asynclock._text import printable
 from asynclock.backend import Absent
-from asynclock.cli.arguments import break_options, json_option, store_options, target_argument, url_argument
+from asynclock.cli.arguments import (
+    break_options,
+    check_option,
+    json_option,
+    store_options,
+    target_argument,
+    url_argument,
+)
+from asynclock.cli.durations import spoken
 from asynclock.cli.exit_codes import CORRUPT, DONE, NO
+from asynclock.cli.lock_words import holder_cell, overdue_words
 from asynclock.cli.output import print_json, print_list, print_status, tell
 from asynclock.cli.target import connect_to, refuse_hudi_table, split_target
 from asynclock.errors import AccessDeniedError, LockChangedError, RecordCorruptError
@@ -29,19 +38,32 @@ _SHOWN_BYTES: Final = 120
 
 @click.command("status")
 @target_argument
+@check_option
 @store_options
 @json_option
 def status_command(
-    target: str, options: dict[str, object], max_clock_skew: float | None, *, as_json: bool
+    target: str, options: dict[str, object], max_clock_skew: float | None, *, check: bool, as_json: bool
 ) -> int:
-    """Show one lock: whether it is free, and who holds it.
+    """Show one lock: whether it is free, who holds it, since when, and whether the holder lives.
 
-    absent: no object is there, so the lock was never taken, or the URL or the name is another. Exit code
-    65 if it is corrupt.
+    States: absent (no object is there, so the lock was never taken, or the URL or the name is another), free,
+    held, expired (not released, but others may take it) and corrupt. All times are by the store's clock.
+
+    Exit code 65 if it is corrupt. With --check also 1 if it is held; 0 says that it can be taken now.
     """
     status = asyncio.run(_read(target, options, max_clock_skew))
-    (print_json if as_json else print_status)(status)
-    return CORRUPT if status.state == "corrupt" else DONE
+    if as_json:
+        print_json(status)
+    else:
+        print_status(status, break_command=f"asynclock break {target}")
+    return status_code(status, check=check)
+
+
+def status_code(status: LockStatus, *, check: bool) -> int:
+    """Return the exit code that tells the state of a lock."""
+    if status.state == "corrupt":
+        return CORRUPT
+    return NO if check and status.state == "held" else DONE
 
 
 async def _read(target: str, options: dict[str, object], max_clock_skew: float | None) -> LockStatus:
@@ -137,7 +159,8 @@ def break_by_hand(
         if seen.state == "corrupt" and (refusal := _refusal(target, seen, options, force=force)):
             tell(f"{refusal}; nothing was written")
             return CORRUPT
-        tell("The old holder may act until its next renewal or its deadline.")
+        if not seen.kept:
+            tell("The old holder may act until its next renewal or its deadline.")
         if seen.state == "held" and not force:
             tell("Only --force breaks a live lock.")
             raise LockChangedError(key=f"{name}.json", expected=seen.version, status=seen)
@@ -207,5 +230,11 @@ def _described(status: LockStatus) -> str:
     if status.state == "corrupt":
         return f"{status.url} is corrupt: who holds it is unknown."
     who = printable(status.holder or status.owner)
-    left = "" if status.remaining is None else f", {status.remaining:.0f} s left"
-    return f"{status.url} is {status.state}, holder {who}{left}."
+    if status.kept:
+        return f"{status.url} is {holder_cell(status)}; nobody works under it."
+    words = f"{status.url} is {status.state}, holder {who}"
+    if status.state == "held" and status.remaining is not None:
+        words += f", free in {spoken(status.remaining)}"
+    if (overdue := overdue_words(status)) is not None:
+        words += f"; {overdue}"
+    return f"{words}."

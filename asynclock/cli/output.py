@@ -9,8 +9,8 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from asynclock._secrets import clean_message
-from asynclock._text import printable
-from asynclock.cli.table import COLOURS, LOCKS, fitted_table, seconds
+from asynclock.cli.lock_words import facts
+from asynclock.cli.table import LOCKS, fitted_table, state_style
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,23 +30,13 @@ def print_json(record: DataclassInstance) -> None:
     sys.stdout.flush()
 
 
-def print_status(status: LockStatus) -> None:
-    """Print one lock, one line per known fact."""
+def print_status(status: LockStatus, *, break_command: str) -> None:
+    """Print one lock, one line per known fact; ``break_command`` breaks it."""
     from rich.text import Text  # noqa: PLC0415  lets other commands start faster
 
-    lines = [Text.assemble((f"{status.name}: ", "bold"), (status.state, COLOURS[status.state]))]
-    if status.state == "absent":
-        lines.append(Text("  no object is there: it was never taken, or the URL or the name is another"))
-    last = "last " if status.state == "free" else ""
-    facts = {
-        "url": status.url,
-        f"{last}holder": status.holder,
-        f"{last}owner": status.owner,
-        "token": status.fencing_token,
-        "remaining": seconds(status.remaining),
-        "last write": None if status.age is None else f"{seconds(status.age)} ago",
-    }
-    lines += [Text(f"  {name:<12}{printable(value)}") for name, value in facts.items() if value is not None]
+    lines = [Text.assemble((f"{status.name}: ", "bold"), (status.state, state_style(status)))]
+    for name, words in facts(status, break_command=break_command):
+        lines.append(Text(f"  {name:<14}{words}"))
     terminal = console()
     for line in lines:
         terminal.print(line, soft_wrap=True)

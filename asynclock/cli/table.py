@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from asynclock._text import printable
+from asynclock.cli.lock_words import free_in_cell, holder_cell, is_overdue, last_write_cell, since_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-COLOURS: Final = {
+_COLOURS: Final = {
     "absent": "magenta",
     "free": "green",
     "held": "yellow",
@@ -46,13 +46,19 @@ class Column(Generic[T]):
     style: Callable[[T], str] = lambda _: ""
 
 
+def state_style(status: LockStatus) -> str:
+    """Return the colour of a lock's state."""
+    return "red" if is_overdue(status) else _COLOURS[status.state]
+
+
 LOCKS: Final[tuple[Column[LockStatus], ...]] = (
     Column("name", lambda status: status.name, 0),
-    Column("state", lambda status: status.state, 1, style=lambda status: COLOURS[status.state]),
-    Column("remaining", lambda status: seconds(status.remaining) or "-", 3),
-    Column("last write", lambda status: "-" if status.age is None else f"{seconds(status.age)} ago", 4),
-    Column("token", lambda status: "-" if status.fencing_token is None else str(status.fencing_token), 5),
-    Column("holder", lambda status: "-" if status.holder is None else printable(status.holder), 2, least=12),
+    Column("state", lambda status: status.state, 1, style=state_style),
+    Column("since", since_cell, 5),
+    Column("last write", last_write_cell, 4),
+    Column("free in", free_in_cell, 3),
+    Column("token", lambda status: "-" if status.fencing_token is None else str(status.fencing_token), 6),
+    Column("holder", holder_cell, 2, least=12),
 )
 
 
@@ -79,11 +85,6 @@ def fitted_table(columns: Sequence[Column[T]], rows: Sequence[T], width: int) ->
     for number, row in enumerate(rows):
         table.add_row(*(Text(texts[column.title][number], style=column.style(row)) for column in shown))
     return table
-
-
-def seconds(value: float | None) -> str | None:
-    """Return seconds with their unit; None for None."""
-    return None if value is None else f"{value:.1f} s"
 
 
 def _widths(columns: Sequence[Column[Any]], texts: dict[str, list[str]], width: int) -> dict[str, int]:

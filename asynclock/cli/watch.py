@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 import click
 
 from asynclock._secrets import clean_message
-from asynclock._text import printable
 from asynclock.cli.arguments import json_option, store_options, url_argument
 from asynclock.cli.durations import duration
 from asynclock.cli.exit_codes import DONE, SIGNALLED
+from asynclock.cli.lock_words import holder_cell, is_overdue, overdue_words
 from asynclock.cli.output import console, print_json, tell
 from asynclock.cli.table import LOCKS, fitted_table
 from asynclock.cli.target import connect_to, refuse_hudi_table
@@ -46,7 +46,7 @@ def watch_command(
     """Show all locks under URL as they change, until Ctrl-C.
 
     On a terminal a table; else, or with --json, a line for each lock and for each change of its state or its
-    owner. Each look costs one listing and a read of each lock.
+    owner, and if its holder is probably dead. Each look costs one listing and a read of each lock.
     """
     if not _LEAST_INTERVAL <= interval < math.inf:
         raise ConfigError(setting="interval", value=interval, reason=f"must be {_LEAST_INTERVAL} s or more")
@@ -116,7 +116,7 @@ class _Lines:
             tell(f"{name}: its object was deleted")
         for name, status in found.items():
             before = self._known.get(name)
-            if before is None or (before.state, before.owner) != (status.state, status.owner):
+            if before is None or _told(before) != _told(status):
                 self._print(status)
         self._known = found
 
@@ -133,9 +133,14 @@ class _Lines:
             print_json(status)
             return
         clock = time.strftime("%Y-%m-%d %H:%M:%S")
-        holder = "-" if status.holder is None else printable(status.holder)
-        sys.stdout.write(f"{clock} {status.name} {status.state} {holder}\n")
+        overdue = f"; {overdue_words(status)}" if is_overdue(status) else ""
+        sys.stdout.write(f"{clock} {status.name} {status.state} {holder_cell(status)}{overdue}\n")
         sys.stdout.flush()
+
+
+def _told(status: LockStatus) -> tuple[object, ...]:
+    """Return what a line tells of a lock; a renewal changes none of it."""
+    return status.state, status.owner, status.kept, is_overdue(status)
 
 
 class _Screen:

@@ -52,13 +52,13 @@ class TableLockStatus(LockStatus):
 
     Attributes:
         table_version: ``hoodie.table.version``, or None if it was not found.
-        since_ms: When the holder acquired the lock, in epoch ms by its own clock. Taken from its
-            audit file, since the lock file does not contain it; None without one.
+        since_ms: When the holder acquired the lock, in epoch ms: from its audit file, by its own clock, if
+            there is one; else of a record of asynclock as in ``LockStatus``. None for a Hudi writer without
+            an audit file, since its lock file does not contain the time.
         warning: Why the holder may go on after it has lost the lock, or None.
     """
 
     table_version: int | None
-    since_ms: int | None
     warning: str | None
 
 
@@ -251,10 +251,12 @@ class TableLock:
         warning = _warning(status, properties)
         if warning is not None:
             logger.warning("%s: %s", self.base_path, warning)
+        known = {field.name: getattr(status, field.name) for field in fields(LockStatus)}
+        if since is not None:
+            known["since_ms"] = since
         return TableLockStatus(
-            **{field.name: getattr(status, field.name) for field in fields(LockStatus)},
+            **known,
             table_version=properties.version,
-            since_ms=since,
             warning=warning,
         )
 

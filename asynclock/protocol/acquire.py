@@ -228,6 +228,7 @@ class Acquisition:
                 seen.record.owner,
                 seen.record.epoch,
                 seen.record.holder or "",
+                reason="kept" if seen.record.is_kept else "",
                 remaining=verdict.remaining,
                 limit=self._limit(),
             )

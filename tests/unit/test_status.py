@@ -104,6 +104,7 @@ async def test_a_corrupt_object_is_shown_as_corrupt(world: World) -> None:
         status = await client.lock("orders").status()
 
     assert (status.state, status.version, status.owner) == ("corrupt", version, None)
+    assert status.reason == "not JSON"
 
 
 @in_virtual_time
@@ -198,3 +199,104 @@ async def test_a_date_without_a_witness_makes_no_record_corrupt(world: World) ->
     world.put(hudi_record(world.now + 9 * DAYS))
     async with world.client(wall_error=1000.0) as client:
         assert (await client.lock("orders").status()).state == "held"
+
+
+@in_virtual_time
+async def test_the_time_of_acquisition_survives_renewals(world: World) -> None:
+    """``since_ms`` is the store's time at which the lock was acquired, for as long as it is held."""
+    async with world.client() as holder, world.client() as other:
+        began = world.now
+        async with holder.lock("orders").hold():
+            await asyncio.sleep(100.0)
+            status = await other.lock("orders").status()
+            assert status.store_time == pytest.approx(world.now, abs=0.05)
+        freed = await other.lock("orders").status()
+
+    assert status.since_ms is not None
+    assert status.since_ms / 1000 == pytest.approx(began, abs=0.05)
+    assert (status.validity, status.kept, freed.since_ms) == (SETTINGS.validity, False, None)
+
+
+@in_virtual_time
+async def test_a_holder_that_renews_misses_nothing(world: World) -> None:
+    """However often it is looked at, a live holder is never called overdue."""
+    async with world.client() as holder, world.client() as other, holder.lock("orders").hold():
+        missed = set()
+        for _ in range(200):
+            await asyncio.sleep(0.37)
+            missed.add((await other.lock("orders").status()).missed_renewals)
+
+    assert missed == {0}
+
+
+@pytest.mark.parametrize("kind", ["ours", "Hudi"])
+@pytest.mark.parametrize(("after", "missed"), [(1.0, 0), (2.0, 0), (7.0, 4), (9.5, 7)])
+def test_renewals_that_a_dead_holder_missed_are_counted(
+    world: World, kind: str, after: float, missed: int
+) -> None:
+    """One is due in each tenth of the validity; the skew of the store and half a pause are granted."""
+
+    async def story() -> None:
+        async with world.client() as client:
+            valid_until = world.now + 10 + 1
+            world.put(our_record(valid_until=valid_until) if kind == "ours" else hudi_record(valid_until - 1))
+            await asyncio.sleep(after)
+            status = await client.lock("orders").status()
+
+        assert status.state == "held"
+        assert status.missed_renewals is not None
+        assert missed - 1 <= status.missed_renewals <= missed + 1
+        assert (status.missed_renewals > 0) == (missed > 0)
+
+    world.loop.run_until_complete(story())
+
+
+@in_virtual_time
+async def test_a_kept_lock_says_so_and_is_free_after_its_time(world: World) -> None:
+    """While ``at_least`` keeps it, it is held and kept, with no renewal due; then free, and never expired."""
+    async with world.client() as client, world.client() as other:
+        async with client.lock("orders").hold(at_least=60.0):
+            pass
+        until, states = world.now + 60.0, set()
+        status = await other.lock("orders").status()
+        while world.now < until + 20.0:
+            await asyncio.sleep(0.5)
+            look = await other.lock("orders").status()
+            states.add((look.state, look.kept))
+        assert [each.state for each in await other.list()] == ["free"]
+
+    assert (status.state, status.kept, status.missed_renewals) == ("held", True, None)
+    assert status.remaining is not None
+    assert status.store_time is not None
+    assert status.store_time + status.remaining == pytest.approx(until, abs=1.5)
+    assert states == {("held", True), ("free", False)}
+
+
+@in_virtual_time
+async def test_the_next_holder_of_a_kept_lock_is_an_ordinary_one(world: World) -> None:
+    """The mark of a kept lock ends with it: by the next acquisition, and by a break."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        async with lock.hold(at_least=5.0):
+            pass
+        async with lock.hold():
+            held = await lock.status()
+        async with lock.hold(at_least=500.0):
+            pass
+        broken = await lock.break_lock(await lock.status(), force=True)
+
+    assert (held.state, held.kept) == ("held", False)
+    assert (broken.state, broken.kept, world.record().is_kept) == ("free", False, False)
+
+
+@in_virtual_time
+async def test_who_waits_for_a_kept_lock_is_told_no_dead_holder(world: World) -> None:
+    """The error of a timeout says until when it is kept, and the event of the wait that it is."""
+    async with world.client(holder="host:4711:job") as client, world.client() as other:
+        async with client.lock("orders").hold(at_least=60.0):
+            pass
+        with pytest.raises(asynclock.AcquireTimeoutError, match="last seen held, kept until ") as caught:
+            await other.lock("orders").acquire(timeout=0)
+
+    assert "4711" not in str(caught.value)
+    assert [event.reason for event in world.events if event.kind == "waiting"] == ["kept"]
