@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-import threading
 import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from asynclock import _reserve
 from asynclock._mutex import Mutex
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.events import logger
@@ -146,22 +146,19 @@ class Lease:
     def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Call ``callback(loss)`` once when the lease is lost, at once if it has been.
 
-        It runs on a thread of its own, so it may block; what it raises is logged.
+        It runs on a thread of its own, so it may block; what it raises is logged. If the process can
+        start no thread then, it runs after the callbacks that came before it.
         """
 
         def run(loss: LeaseLostError) -> None:
             try:
                 callback(loss)
-            except Exception:  # noqa: BLE001  the user's: logged, and nobody is there to catch it
-                logger.exception("an on_lost callback of %s failed", loss.key)
+            except BaseException:  # noqa: BLE001  the user's: logged, and nobody is there to catch it
+                with suppress(BaseException):  # of a handler or a filter of the user
+                    logger.exception("an on_lost callback of %s failed", loss.key)
 
-        def start(loss: LeaseLostError) -> None:
-            threading.Thread(target=run, args=(loss,), name="asynclock-on-lost", daemon=True).start()
-
-        if (lost := self.lost) is not None:
-            start(lost)  # even if the lease's loop is blocked or gone
-        else:
-            self.watch(start)
+        _reserve.on_lost.prepare()
+        self._held.on_lost(lambda loss: _reserve.on_lost.run(lambda: run(loss)))
 
     def watch(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Like ``on_lost``, but on the lease's loop: the callback must not block."""
@@ -184,9 +181,9 @@ class Lease:
 
     def __del__(self) -> None:
         if self._held.phase is Phase.HELD:
+            self.let_go()  # first: the warning may raise
             text = f"the lease on {self.name!r} was dropped before it was released; it is released now"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
-            self.let_go()
 
     async def __aenter__(self) -> Self:
         self.enter()

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -36,6 +37,7 @@ _START_BOUND: Final = 30.0
 # Bound here: a library that patches the module later must not swap the lock that a caller waits on.
 _new_lock: Final = _thread.allocate_lock
 _log: Final = logging.getLogger("asynclock")
+_ANYIO_LOOP: Final = "anyio._backends._asyncio"
 _NO_LOOP: Final = (
     "asynclock needs asyncio, and this thread runs no asyncio event loop. Under trio, call asynclock.sync in "
     "a thread (trio.to_thread.run_sync); without an event loop, use asynclock.sync"
@@ -319,9 +321,14 @@ class Call(Generic[T]):
 async def _outlast(ended: asyncio.Future[None]) -> None:
     """Wait for ``ended``, ignoring cancellations."""
     while not ended.done():
-        # The shield is for anyio, where a cancelled scope cancels again and again until it is left.
-        with contextlib.suppress(asyncio.CancelledError), anyio.CancelScope(shield=True):
+        with contextlib.suppress(asyncio.CancelledError), _shielded():
             await asyncio.shield(ended)
+
+
+def _shielded() -> contextlib.AbstractContextManager[object]:
+    """Keep the cancelled scopes of anyio off, which cancel again and again until they are left."""
+    # Without its loop there is no scope around us. To load it now may fail: files may have run out.
+    return anyio.CancelScope(shield=True) if _ANYIO_LOOP in sys.modules else contextlib.nullcontext()
 
 
 def _raise(error: BaseException) -> NoReturn:

@@ -80,6 +80,10 @@ class HeldLock:
         self._renewal: asyncio.Task[BackendError | None] | None = None
         self._kept_until = -math.inf
         self._handed_out = False
+        self._unreported: LeaseLostError | None = None
+        self._on_lost: tuple[Callable[[LeaseLostError], object], ...] = ()
+        # Those to be called once the mutex is free.
+        self._told_next: tuple[Callable[[LeaseLostError], object], ...] = ()
 
     # Belief: any thread.
 
@@ -89,7 +93,10 @@ class HeldLock:
         if self.phase is _HELD and (left := self._left()) > 0:
             return left
         with self._mutex:
-            return self._believed()
+            left = self._believed()
+        if self._unreported is not None:
+            self._tell()
+        return left
 
     def _believed(self) -> float:
         """Like ``remaining``; the mutex is held."""
@@ -112,13 +119,14 @@ class HeldLock:
         ``loss`` says why it is released, if its holder did not ask for that: it is lost to the holder.
         """
         with self._mutex:
-            if self._believed() <= 0:
-                return False
-            if loss is None:
+            held = self._believed() > 0
+            if held and loss is None:
                 self.phase = Phase.RELEASING
-            else:
-                self._lose(self._error(LeaseLostError, loss))
-        return True
+            elif held:
+                self._lose(self._error(LeaseLostError, loss or ""))
+        if self._unreported is not None:
+            self._tell()
+        return held
 
     def abandon(self, reason: str) -> None:
         """End belief without a write and without reporting it: in a forked child."""
@@ -126,11 +134,38 @@ class HeldLock:
         if self.phase is Phase.HELD:
             self.lost, self.phase = self._error(LeaseLostError, reason), Phase.LOST
 
+    def on_lost(self, tell: Callable[[LeaseLostError], object]) -> None:
+        """Call ``tell`` once at a loss, in the thread that finds it; at once if it is lost. From any thread.
+
+        It must neither block nor raise. It needs no event loop: that of the client may be blocked or closed.
+        """
+        self.remaining()  # the first look after the deadline makes the loss final
+        with self._mutex:
+            if (lost := self.lost) is None:
+                self._on_lost += (tell,)
+        if lost is not None:
+            tell(lost)
+
     def _lose(self, error: LeaseLostError) -> None:
-        """Make the loss of a lock that was held final; the mutex is held."""
-        self.lost, self.phase = error, Phase.LOST
+        """Make the loss of a lock that was held final; the mutex is held. Call ``_tell`` after that."""
+        self._note_lost(error)
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._after_loss, error)
+            self._loop.call_soon_threadsafe(self.report_loss)
+
+    def _note_lost(self, error: LeaseLostError) -> None:
+        self.lost, self.phase, self._unreported = error, Phase.LOST, error
+        self._told_next, self._on_lost = self._on_lost, ()
+
+    def _tell(self) -> None:
+        """Call who waits for a loss, if one was found; and report it, if the loop that would is closed."""
+        lost = self.lost
+        if lost is not None and self._told_next:
+            with self._mutex:
+                tellers, self._told_next = self._told_next, ()
+            for tell in tellers:
+                tell(lost)
+        if self._unreported is not None and self._loop.is_closed():
+            self.report_loss()
 
     def _error(self, kind: Callable[..., LeaseLostError], reason: str, **fields: Any) -> LeaseLostError:  # noqa: ANN401
         return kind(key=self.key, owner=self.owner, fencing_token=self.fencing_token, reason=reason, **fields)
@@ -318,16 +353,23 @@ class HeldLock:
             if self.phase in _ENDED:
                 return
             fields = {"new_owner": by.owner, "new_token": by.token}
-            self.lost, self.phase = self._error(LeaseTakenOverError, by.reason, **fields), Phase.LOST
-        self._after_loss(self.lost)
+            self._note_lost(self._error(LeaseTakenOverError, by.reason, **fields))
+        self.report_loss()
 
     # The end.
 
-    def _after_loss(self, error: LeaseLostError) -> None:
-        self._emit_end("lost", error.reason, reason=type(error).__name__)
-        if self._renewal is not None and isinstance(error, LeaseExpiredError):
-            self._in_flight.spawn(self._clean_up(self._renewal))
+    def report_loss(self) -> None:
+        """End it and report its loss, once; on the client's loop, or anywhere if that is closed."""
+        error, self._unreported = self._unreported, None
+        if error is None:
+            return
+        # The end comes first: a report runs what others wrote.
         self._end()
+        self._tell()
+        renewal = self._renewal
+        if renewal is not None and isinstance(error, LeaseExpiredError) and not self._loop.is_closed():
+            self._in_flight.spawn(self._clean_up(renewal))
+        self._emit_end("lost", error.reason, reason=type(error).__name__)
 
     async def _clean_up(self, renewal: asyncio.Task[BackendError | None]) -> None:
         """Free the lock after its deadline if a renewal may still land, or has landed late (rule 3)."""
@@ -338,10 +380,10 @@ class HeldLock:
             self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
     def _released(self, kind: Kind, detail: str = "", reason: str = "") -> None:
-        self._emit_end(kind, detail, reason=reason)
         if self.phase is not Phase.LOST:
             self.phase = Phase.RELEASED
             self._end()
+        self._emit_end(kind, detail, reason=reason)
 
     def _end(self) -> None:
         if not self.ended.done():

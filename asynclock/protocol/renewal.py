@@ -119,6 +119,7 @@ class Renewals:
     def _look_at(self, held: HeldLock) -> None:
         if (remaining := held.remaining()) <= 0:
             self.discard(held)
+            held.report_loss()  # an interrupt may have cut off who found it
             return
         if held.body_loop is not None and held.body_loop.is_closed():
             # Its body will never go on, and never release. First, as a fork gives up only what is renewed:

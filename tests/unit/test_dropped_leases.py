@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -60,6 +60,31 @@ def test_a_dropped_blocking_lease_is_released_with_a_warning() -> None:
         client.lock("orders").acquire()
 
     assert free_within(client_of("dropped-sync"), WITHIN)
+
+
+def refuse(*_: object, **__: object) -> None:
+    """Show a warning as a program does in which showing one fails."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("action", ["error", "always"])
+@pytest.mark.parametrize("renewal", ["thread", "loop"])
+async def test_a_dropped_lease_is_released_although_its_warning_raises(
+    monkeypatch: pytest.MonkeyPatch, action: Literal["error", "always"], renewal: Literal["thread", "loop"]
+) -> None:
+    """It is let go first: with ``-W error``, and where Ctrl-C comes while the warning is shown."""
+    url = f"memory://raises-{action}-{renewal}"
+    monkeypatch.setattr(warnings, "showwarning", refuse)
+    with warnings.catch_warnings():
+        warnings.simplefilter(action)
+        async with asynclock.connect(url, settings=SETTINGS, renewal=renewal) as client:
+            lease: asynclock.Lease | None = await client.lock("orders").acquire()
+            del lease
+            gc.collect()
+
+            async with asynclock.connect(url, settings=SETTINGS) as other:
+                await (await other.lock("orders").acquire(timeout=10.0)).release()
 
 
 @pytest.mark.parametrize("end", ["release", "lose"])

@@ -20,12 +20,16 @@ from asynclock import (
     LeaseSettings,
     LeaseTakenOverError,
     LockClient,
+    _reserve,
     sync,
 )
 from asynclock.testing.clocks import ManualClock
 from tests.unit.kit import KEY, World, clock_of, in_virtual_time, our_record, until_lost
+from tests.unit.programs import run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from asynclock.lease import Lease
 
 
@@ -236,3 +240,111 @@ async def test_what_on_lost_raises_is_logged(caplog: pytest.LogCaptureFixture) -
 
     assert "on_lost callback" in caplog.text
     assert "ZeroDivisionError" in caplog.text
+
+
+def no_thread(_: threading.Thread) -> None:
+    """Do as the start of a thread does where the process may have no more of them."""
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("until", ["the registration", "the loss"])
+async def test_on_lost_runs_where_no_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, until: str
+) -> None:
+    """One is in reserve; if there never was one, the callback runs in the thread that finds the loss."""
+    called: list[str] = []
+    reserve = _reserve.Reserve("reserve")
+    monkeypatch.setattr(_reserve, "on_lost", reserve)
+    async with asynclock.connect("memory://") as client:
+        lease = await client.lock("orders").acquire()
+        with monkeypatch.context() as patch:
+            if until == "the registration":
+                patch.setattr(threading.Thread, "start", no_thread)
+            for _ in range(3):
+                lease.on_lost(lambda _: called.append(threading.current_thread().name))
+            patch.setattr(threading.Thread, "start", no_thread)
+            lose(client, lease)
+            while len(called) < 3:
+                await asyncio.sleep(0.01)
+            with pytest.raises(LeaseLostError):
+                await lease.release()
+
+    assert set(called) == {"asynclock-host" if until == "the registration" else "reserve"}
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, ZeroDivisionError])
+async def test_whatever_on_lost_raises_the_next_callback_runs_in_the_reserve(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """The only thread that is left survives it."""
+    called = threading.Event()
+
+    def fail(_: LeaseLostError) -> None:
+        raise error
+
+    async with asynclock.connect("memory://") as client:
+        lease = await client.lock("orders").acquire()
+        lease.on_lost(fail)
+        lease.on_lost(lambda _: called.set())
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", no_thread)
+            lose(client, lease)
+            while not called.is_set():
+                await asyncio.sleep(0.01)
+
+
+def test_a_loss_on_a_closed_loop_is_told_by_whoever_finds_it() -> None:
+    """With ``renewal="loop"``: ``on_lost`` runs and the event is sent, though the loop that would is gone."""
+    told: list[str] = []
+    called = threading.Event()
+    clock = ManualClock(wall=time.time())
+    client = asynclock.connect(
+        "memory://", renewal="loop", clock=clock, events=lambda event: told.append(event.kind)
+    )
+    loop = asyncio.new_event_loop()
+    lease = loop.run_until_complete(client.lock("orders").acquire())
+    lease.on_lost(lambda _: called.set())
+    loop.close()
+    clock.advance(1000.0)
+
+    assert not lease.held
+    assert called.wait(5)
+    assert not lease.held
+    assert told == ["acquired", "lost"]
+
+
+EXHAUSTED = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+settings = LeaseSettings(validity=2.0, max_clock_skew=0.0)
+told = threading.Event()
+
+async def main():
+    async with asynclock.connect(url, settings=settings) as client:
+        taken = []
+        try:
+            async with client.lock("orders").hold() as lease:
+                lease.on_lost(lambda _: told.set())
+                try:
+                    while True:
+                        taken.append(os.open("/dev/null", os.O_RDONLY))
+                except OSError:
+                    pass
+                await asyncio.sleep(20)
+        except asynclock.LeaseExpiredError:
+            print("cancelled")
+        print("told", told.wait(5))
+        for each in taken:
+            os.close(each)
+        await (await client.lock("orders").acquire(timeout=10)).release()
+        print("acquired again")
+
+asyncio.run(main())
+"""
+
+
+def test_a_loss_while_no_file_can_be_opened_reaches_everybody(tmp_path: Path) -> None:
+    """The body is cancelled, ``on_lost`` runs, and the client can take the lock again afterwards."""
+    outcome, output, errors = run(EXHAUSTED, tmp_path)
+
+    assert (outcome, output.splitlines()) == (0, ["cancelled", "told True", "acquired again"]), errors
