@@ -17,6 +17,7 @@ from asynclock.errors import (
 from asynclock.protocol.acquire import Acquisition, Knowledge, is_transient
 from asynclock.protocol.decisions import judge, may_prune
 from asynclock.protocol.objects import Attempt
+from asynclock.protocol.refusals import Refusals, Shown
 from asynclock.protocol.waiting import WaitQueue
 from asynclock.record import LockRecord
 from asynclock.status import corrupt_status, own_status, seen_status
@@ -132,7 +133,8 @@ class LockEngine:
             status = own_status(self.name, self.url, head.record, head.version)
         elif self._known.last is not None:
             status = seen_status(self.name, self.url, *self._known.last, self._objects.timing)
-        reason = None if error is None or isinstance(error, PreconditionFailedError) else str(error)
+        contended = isinstance(error, PreconditionFailedError) and not self._known.refusals.count
+        reason = None if error is None or contended else str(error)
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status, reason=reason)
 
     def stand_back(self, until: float) -> None:
@@ -220,11 +222,19 @@ class LockEngine:
         else:
             broken = record.released(nonce=self._objects.fresh_nonce())
         attempt = Attempt(broken, status.version, self._objects.now())
-        with self._in_flight.until_closed():
-            error = await self._objects.write(self.key, attempt)
-        after, found = await self._read()
-        if error is None or found == broken:
-            return after
-        if after.version == status.version:
-            raise error
-        raise LockChangedError(key=self.key, expected=status.version, status=after) from error
+        refusals = Refusals()
+        while True:
+            with self._in_flight.until_closed():
+                error = await self._objects.write(self.key, attempt)
+            after, found = await self._read()
+            if error is None or found == broken:
+                return after
+            if after.version != status.version:
+                raise LockChangedError(key=self.key, expected=status.version, status=after) from error
+            if not isinstance(error, PreconditionFailedError):
+                raise error
+            shown = Shown(status.version, None)
+            refusals.note(shown, shown)
+            if refusals.final:
+                raise refusals.error(error, url=self._objects.events.url)
+            await asyncio.sleep(self._objects.jittered(self._objects.timing.poll_interval))

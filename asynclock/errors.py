@@ -354,6 +354,10 @@ class AccessDeniedError(BackendError):
 
 
 class UnsupportedBackendError(BackendError):
-    """The store or bucket cannot hold a lock: it ignores conditions, sends no Dates, or retains objects."""
+    """The store or bucket cannot hold a lock, or what is before it changes too much.
+
+    It ignores conditions, refuses to write over what it shows, sends no Dates, or retains objects. To test
+    it, run ``asynclock doctor URL``.
+    """
 
     _written = "no"

@@ -180,7 +180,7 @@ class Events:
     ) -> None:
         self.narrator = narrator
         self._listener = listener
-        self._url = clean_url(url)
+        self.url = clean_url(url)
         self._validity = validity
         self._clock = clock or SystemClock()
         self._holds_back = False
@@ -215,7 +215,7 @@ class Events:
                 remaining=remaining,
                 limit=limit,
                 time=self._clock.wall(),
-                url=printable(f"{self._url}/{name}", limit=LONGEST_TEXT),
+                url=printable(f"{self.url}/{name}", limit=LONGEST_TEXT),
                 validity=self._validity,
             )
             if self._holds_back:

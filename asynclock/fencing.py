@@ -15,6 +15,7 @@ from asynclock.errors import (
     RecordCorruptError,
     StaleTokenError,
 )
+from asynclock.protocol.refusals import Refusals, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +78,7 @@ class FencedObject:
             ConfigError: The body is too large; nothing was written.
             LeaseLostError: The lease is lost; nothing was written.
             StaleTokenError: A newer holder has written; nothing was written.
+            UnsupportedBackendError: The store has refused three times to write over what it goes on showing.
             BackendError: The store did not answer; it may have been written.
         """
         return await self.update(lambda _: body, lease=lease)
@@ -92,6 +94,7 @@ class FencedObject:
             ConfigError: The body is too large; nothing was written.
             LeaseLostError: The lease is lost; nothing was written.
             StaleTokenError: A newer holder has written; nothing was written.
+            UnsupportedBackendError: The store has refused three times to write over what it goes on showing.
             BackendError: The store did not answer; it may have been written.
         """
         return await self._client.run(lambda: self._in_turn(change, lease))
@@ -116,6 +119,7 @@ class FencedObject:
     async def _update(self, change: Callable[[bytes | None], bytes], lease: Lease) -> FencedValue:
         token = lease.fencing_token
         attempted: set[bytes] = set()
+        refusals = Refusals()
         before = await self._read()
         error: BackendError | None = None
         for _ in range(_ROUNDS):
@@ -143,6 +147,11 @@ class FencedObject:
                 and after.body in attempted
             ):
                 return after  # one of our attempts landed
+            if isinstance(error, PreconditionFailedError) and refusals.note(_shown(before), _shown(after)):
+                error = refusals.error(error, url=self._client.url)
+                if refusals.final:
+                    raise error
+                await asyncio.sleep(_PAUSE)
             # The next attempt is conditional on exactly this version, so an earlier attempt that
             # lands meanwhile is noticed and not applied twice.
             before = after
@@ -164,3 +173,7 @@ class FencedObject:
             operation, put = "put_if_match", backend.put_if_match(self.key, data, before.version)
         written = await self._client.request(operation, self.key, put)
         return FencedValue(body, token, written.version)
+
+
+def _shown(value: FencedValue | None) -> Shown:
+    return Shown(None, None) if value is None else Shown(value.version, None)

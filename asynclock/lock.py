@@ -94,6 +94,7 @@ class Lock:
             AcquireTimeoutError: Others held it until the timeout; the attempt has been cleaned up.
             RecordCorruptError: The object is no lock record; nothing was written.
             AccessDeniedError: The store refused; nothing was written.
+            UnsupportedBackendError: The store does not keep its conditions; nothing was written.
             ConfigError: The timeout or ``at_least`` is negative, the client is closed, or the backend
                 cannot be opened with its options; nothing was written.
         """

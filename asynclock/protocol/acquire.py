@@ -17,6 +17,7 @@ from asynclock.protocol.claim import Claim
 from asynclock.protocol.decisions import Observation, Seen, Verdict, displaced, judge
 from asynclock.protocol.held import HeldLock
 from asynclock.protocol.objects import Attempt
+from asynclock.protocol.refusals import Refusals, Shown
 from asynclock.protocol.waiting import Fairness
 from asynclock.record import LockRecord
 
@@ -44,6 +45,8 @@ class Knowledge:
         self.fairness = Fairness(objects.timing)
         # Our own last release, if nothing newer was seen: it lets us acquire in one request.
         self.freed: Attempt | None = None
+        # They belong to the client, so that several short acquisitions reach three too.
+        self.refusals = Refusals()
         # What was seen last and what it meant, for the status in a timeout.
         self.last: tuple[Seen, Verdict] | None = None
 
@@ -97,7 +100,8 @@ class Acquisition:
         Raises:
             RecordCorruptError: The object is no lock record; nothing was written.
             AccessDeniedError: The store refused; nothing was written.
-            UnsupportedBackendError: This store cannot give a safe token; nothing was written.
+            UnsupportedBackendError: This store cannot give a safe token, or refuses to write over what it
+                shows; nothing was written.
             BackendError: With ``once``, the store did not answer.
         """
         began = self._loop.time()
@@ -173,15 +177,35 @@ class Acquisition:
         error = await self._claim.write(attempt, timeout=self._request_limit())
         if error is None:
             await self._take(attempt, "acquired")
+        elif isinstance(error, PreconditionFailedError):
+            self.error = error  # told of only if nobody else has written
         else:
             self._note_failure(error)
         back = seen if self._held is not None else await self._read_and_adopt()
-        if self._held is None and self._claim.open_on(back.version):
+        refused = self._held is None and self._still_shows(error, seen, back)
+        if self._held is None and (refused or self._claim.open_on(back.version)):
             # Unchanged: the attempt may still land. Write again on the same base.
             if self._once and self.error is not None:
                 raise self.error
-            return self._until_next_look(self._timing.poll_interval / 4), back
+            often = refused and self._known.refusals.count > 1
+            return self._until_next_look(self._timing.poll_interval / (1 if often else 4)), back
         return 0.0, back
+
+    def _still_shows(self, error: BackendError | None, seen: Seen, back: Seen) -> bool:
+        """Note a write over ``seen``; return whether it was refused and ``back`` shows the same (rule 23).
+
+        Raises:
+            UnsupportedBackendError: It has done so three times in a row.
+        """
+        refusals = self._known.refusals
+        base, shown = Shown(seen.version, seen.record), Shown(back.version, back.record)
+        if not isinstance(error, PreconditionFailedError) or not refusals.note(base, shown):
+            return False
+        told = refusals.error(error, url=self._objects.events.url)
+        if refusals.final:
+            raise told
+        self._note_failure(told)
+        return True
 
     def _reason_on(self, seen: Seen) -> str:
         """Name what an acquisition over ``seen`` is, for its event."""
@@ -235,13 +259,12 @@ class Acquisition:
         return verdict
 
     def _note_failure(self, error: BackendError) -> None:
-        """Keep the failure of a round for the cause of a timeout, and report it unless others came first."""
+        """Keep the failure of a round for the cause of a timeout, and report it."""
         self.error = error
-        if not isinstance(error, PreconditionFailedError):
-            detail, reason = str(error), type(error).__name__
-            self._objects.events.emit(
-                "acquire_failed", self._key, self._owner, None, detail, reason=reason, limit=self._limit()
-            )
+        detail, reason = str(error), type(error).__name__
+        self._objects.events.emit(
+            "acquire_failed", self._key, self._owner, None, detail, reason=reason, limit=self._limit()
+        )
 
     def _limit(self) -> float | None:
         """Return seconds until it gives up, 0 if it tries only once; None: it does not."""
@@ -333,6 +356,7 @@ class Acquisition:
         left = self._timing.belief - self._objects.now().elapsed(attempt.sent)
         if left > 0:
             attempt.spent, self._kind, self._known.last = True, kind, None
+            self._known.refusals.count = 0
             held = self._held = HeldLock(objects=self._objects, key=self._key, landed=attempt)
             if left <= self._timing.renew_interval:
                 await held.renew()

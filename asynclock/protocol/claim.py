@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 from asynclock.protocol.decisions import Displaced, displaced
 from asynclock.protocol.objects import Attempt
+from asynclock.protocol.refusals import Refusals, Shown
 
 if TYPE_CHECKING:
     from asynclock.protocol.decisions import Seen
@@ -24,6 +25,7 @@ class Claim:
 
     Attributes:
         doubtful: A write may have freed or taken over the lock unseen: another's record proves no loss.
+        refusal: Why the store does not let it be freed, though it shows no other write; else None (rule 23).
     """
 
     def __init__(self, objects: LockObjects, key: str, *landed: Attempt) -> None:
@@ -32,6 +34,7 @@ class Claim:
         self._by_nonce: dict[str | None, Attempt] = {each.record.nonce: each for each in landed}
         self._freeing: list[str | None] = []
         self.doubtful = False
+        self.refusal: BackendError | None = None
 
     async def write(self, attempt: Attempt, *, timeout: float) -> BackendError | None:
         """Like ``LockObjects.write``, and remember the attempt, unless nothing was written."""
@@ -95,13 +98,16 @@ class Claim:
         Until ``kept_until``, by the boot clock, the record is not free but a live one that promises what is
         left of that time. Nobody believes in it and nobody renews it (rule 21).
 
+        It ends as soon as the store has refused three such writes over what it goes on showing (rule 23).
+
         Returns:
-            The write that freed the lock; or what stands in its place; or None if the store did not say.
+            The write that freed the lock; or what stands in its place; or None if the store did not say, or
+            only that it refuses (``refusal``).
         """
-        objects, loop = through or self._objects, asyncio.get_running_loop()
+        objects, loop, refusals = through or self._objects, asyncio.get_running_loop(), Refusals()
         until = loop.time() + objects.timing.clean_up_for
         pause = objects.timing.poll_interval / 4
-        while True:
+        while not refusals.final:
             try:
                 attempt, tried = tried or await self.try_to_free(head, kept_until, objects), None
                 if attempt.version is not None:
@@ -115,6 +121,7 @@ class Claim:
             else:
                 if seen.record is not None and self._has_freed(seen.record, head.record.owner):
                     return Attempt(seen.record, attempt.base, attempt.sent, seen.version, unseen=True)
+                self._note_refusal(refusals, attempt, head, seen)
                 if seen.version != attempt.base:
                     mine = self.recognise(seen)
                     if mine is None:
@@ -125,6 +132,13 @@ class Claim:
                 return None
             await asyncio.sleep(objects.jittered(pause))
             pause = min(pause * 2, objects.timing.renew_interval)
+        return None
+
+    def _note_refusal(self, refusals: Refusals, attempt: Attempt, head: Attempt, seen: Seen) -> None:
+        """Note what was seen after a write over ``head``, if that was refused (rule 23)."""
+        base = Shown(attempt.base, None if head.version is None else head.record)
+        if attempt.refused is not None and refusals.note(base, Shown(seen.version, seen.record)):
+            self.refusal = refusals.error(attempt.refused, url=self._objects.events.url)
 
     async def try_to_free(
         self, head: Attempt, kept_until: float = -math.inf, objects: LockObjects | None = None

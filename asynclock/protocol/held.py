@@ -15,11 +15,13 @@ from asynclock.errors import (
     LeaseExpiredError,
     LeaseLostError,
     LeaseTakenOverError,
+    PreconditionFailedError,
     RecordCorruptError,
 )
 from asynclock.protocol.claim import Claim
 from asynclock.protocol.decisions import Displaced, displaced
 from asynclock.protocol.objects import Attempt
+from asynclock.protocol.refusals import Refusals, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +80,7 @@ class HeldLock:
         self._sent = landed.sent
         self._began = landed.sent.monotonic
         self._renewal: asyncio.Task[BackendError | None] | None = None
+        self._refusals = Refusals()
         self._kept_until = -math.inf
         self._handed_out = False
         self._unreported: LeaseLostError | None = None
@@ -104,7 +107,10 @@ class HeldLock:
             return 0.0
         if (left := self._left()) > 0:
             return left
-        self._lose(self._error(LeaseExpiredError, "its deadline passed before a renewal was confirmed"))
+        reason = "its deadline passed before a renewal was confirmed"
+        if self._refusals.final:
+            reason += ": the store refuses them over the version that it shows; run asynclock doctor"
+        self._lose(self._error(LeaseExpiredError, reason))
         return 0.0
 
     def _left(self) -> float:
@@ -227,11 +233,15 @@ class HeldLock:
         if (left := self.remaining()) <= 0:
             return error
         seen = await self._objects.read(self.key, timeout=left)
+        base = Shown(self.head.version, self.head.record)
         mine = self.claim.recognise(seen)
         if mine is not None and mine is not self.head:
             self._extend(mine, reason="read_back")
             return None
         if seen.version == self.head.version:
+            if isinstance(error, PreconditionFailedError):
+                self._refusals.note(base, Shown(seen.version, seen.record))
+                return self._refusals.error(error, url=self._objects.events.url)
             return error  # unchanged: the attempt may still land
         self._taken_over(displaced(seen, self.owner))
         return None
@@ -250,6 +260,7 @@ class HeldLock:
             if (left := self._believed()) <= 0:
                 return
             self._sent = attempt.sent
+        self._refusals.count = 0
         self.until_settled()  # while there is a Date to tell by
         self._emit("renewed", reason=reason, since=attempt.sent.monotonic, remaining=left)
 
@@ -324,7 +335,8 @@ class HeldLock:
         elif freed is not None:
             self._released("released", f"kept for another {max(0.0, self._left_to_keep()):.0f} s")
         else:
-            self._released("release_unconfirmed", "the store did not answer")
+            detail = "the store did not answer" if self.claim.refusal is None else str(self.claim.refusal)
+            self._released("release_unconfirmed", detail)
 
     # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
 

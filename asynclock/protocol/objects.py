@@ -53,6 +53,7 @@ class Attempt:
         spent: It makes no lease: it renews one, or has made one, however that ended (rule 2).
         settled_at: Store time before which its token must not be handed out; None: at once.
         unseen: It may have landed without an answer that said so.
+        refused: The store's refusal of its condition, or None.
     """
 
     record: LockRecord
@@ -62,6 +63,7 @@ class Attempt:
     spent: bool = False
     settled_at: float | None = None
     unseen: bool = False
+    refused: BackendError | None = None
 
 
 class LockObjects:
@@ -226,8 +228,9 @@ class LockObjects:
                     backend=backend.name, operation=name, key=key, detail=str(error)
                 )
             except BackendError as error:
-                refused = isinstance(error, PreconditionFailedError)  # which is believed
-                attempt.unseen = error.written == "unknown" and not refused
+                if isinstance(error, PreconditionFailedError):  # which is believed
+                    attempt.refused = error
+                attempt.unseen = error.written == "unknown" and attempt.refused is None
                 return error
             attempt.version = written.version
             self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())

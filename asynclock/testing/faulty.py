@@ -53,6 +53,8 @@ class Fault(StrEnum):
     """S3's 409 ConditionalRequestConflict; nothing is written."""
     OWN_412 = "own-write-412"
     """Written, then refused as its own second copy: ``PreconditionFailedError``."""
+    REFUSED = "refused-412"
+    """Refused although its condition is met; nothing is written: ``PreconditionFailedError``."""
     THROTTLED = "throttled-429"
     """429; nothing is written."""
     UNAVAILABLE = "unavailable-503"
@@ -69,7 +71,7 @@ class Fault(StrEnum):
     """The object is deleted by somebody else just before the request."""
 
 
-ON_WRITES: Final = frozenset({Fault.LATE, Fault.DUPLICATE, Fault.CONFLICT, Fault.OWN_412})
+ON_WRITES: Final = frozenset({Fault.LATE, Fault.DUPLICATE, Fault.CONFLICT, Fault.OWN_412, Fault.REFUSED})
 """Faults that need a write; as a storm they pass reads by."""
 ON_READS: Final = frozenset({Fault.CORRUPT})
 """Faults that need a read."""
@@ -256,6 +258,10 @@ class FaultyBackend:
             raise self._unknown(operation, key, "the connection broke")
         elif fault is Fault.CONFLICT:
             raise self._unknown(operation, key, "409 ConditionalRequestConflict")
+        elif fault is Fault.REFUSED:
+            raise PreconditionFailedError(
+                backend=self.name, operation=operation, key=key, detail="412 precondition failed"
+            )
         elif fault is Fault.UNAVAILABLE:
             raise self._unknown(operation, key, "503 SlowDown")
         elif fault is Fault.THROTTLED:

@@ -256,6 +256,29 @@ def kept(rng: Random) -> Plan:
     )
 
 
+def refusals(rng: Random) -> Plan:
+    """A store that refuses what it has just shown, at times or most of the time; half are alone."""
+    clients = rng.choice((1, 1, 2, 3))
+    return Plan(
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng),
+        wall_errors=draw.walls(rng, clients),
+        users=1,
+        alone=clients == 1,
+        bodies=0.0,
+        signals=0.0,
+        deaths=0.0,
+        cancels=0.0,
+        holds=(0.02, 0.3),
+        faults={
+            Fault.REFUSED: rng.choice((0.1, 0.3, 0.6)),
+            Fault.REPLY_LOST: 0.03,
+            Fault.REQUEST_LOST: 0.03,
+            Fault.CONFLICT: 0.1,
+        },
+    )
+
+
 EDGE_SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "endings": endings,
     "closed-loops": closed_loops,
@@ -267,5 +290,6 @@ EDGE_SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "slow-waiter": slow_waiter,
     "shared-fence": shared_fence,
     "kept": kept,
+    "refusals": refusals,
 }
 """What takes part in a history at the edges, and what goes wrong in it."""

@@ -45,6 +45,8 @@ class Invariant(StrEnum):
     """No token that is handed out is later than the store's latest clock."""
     FAIR = "fair"
     """Nobody waits while others take turn after turn."""
+    REFUSALS = "refusals-are-told"
+    """A store is called broken for its refusals if, and only if, it refuses again and again what it shows."""
     NO_ERROR = "no-unexpected-error"
     """Only documented errors are raised, and none in the background."""
 

@@ -68,6 +68,7 @@ class Plan:
         fenced: Share of holds that write to the fenced object.
         shared: Share of these writes that two clients of one process make at the same time.
         impatience: Share of acquisitions with a timeout, or tried once.
+        alone: Nobody else writes: what is refused again and again has to be told.
         longest_wait: Lifetimes after which a waiting user counts as starved; None: never.
         slack: Seconds on top of ``takeover_bound``, where it does not hold as written.
     """
@@ -113,5 +114,6 @@ class Plan:
     fenced: float = 0.3
     shared: float = 0.0
     impatience: float = 1.0
+    alone: bool = False
     longest_wait: float | None = None
     slack: float = 0.0

@@ -6,7 +6,14 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock.errors import BackendError, ConfigError, LeaseLostError, RecordCorruptError, StaleTokenError
+from asynclock.errors import (
+    BackendError,
+    ConfigError,
+    LeaseLostError,
+    RecordCorruptError,
+    StaleTokenError,
+    UnsupportedBackendError,
+)
 from asynclock.fencing import FencedObject
 from asynclock.testing.clocks import VirtualClock
 from asynclock.testing.faulty import Fault
@@ -27,6 +34,10 @@ FORGOTTEN: Final = 0.2
 """Share of the leases that are dropped unreleased, by users whose loops are closed under them."""
 TOLD_WITHIN: Final = 1.0 + 1e-6
 """Seconds that the body of ``hold`` may run on after a loss: clocks are looked at once a second."""
+REFUSED: Final = 3
+"""Refusals of what still stands before a store may be called broken."""
+TOO_MANY: Final = 9
+"""Refusals of what still stands, those of the clean-up included, after which it has to be called broken."""
 
 
 class User:
@@ -91,6 +102,7 @@ class User:
             if (away := self.away_until - loop.time()) > 0:
                 await asyncio.sleep(away)
             self.waits_since = loop.time()
+            refused = self._backend.applied[Fault.REFUSED]
             try:
                 if plan.bodies and rng.random() < plan.bodies:
                     await self._hold_body(lock)
@@ -98,7 +110,9 @@ class User:
                 lease = await self._acquire(lock)
             except (TimeoutError, BackendError, RecordCorruptError, ConfigError) as error:
                 self._got_nothing(error)
+                self._check_refusals(refused, error)
                 continue
+            self._check_refusals(refused)
             self.check_wait()
             if lease is not None and plan.drops and rng.random() < FORGOTTEN:
                 run.checker.note(self.name, f"forgets owner={lease.owner[:8]}")
@@ -143,6 +157,17 @@ class User:
             self._run.unreadable(self.name, error)
         elif isinstance(error, ConfigError):
             self._machine.check_refusal(error)
+
+    def _check_refusals(self, before: int, error: Exception | None = None) -> None:
+        """Check that an acquisition has called the store broken for its refusals, or has not (rule 23)."""
+        refused = self._backend.applied[Fault.REFUSED]
+        if isinstance(error, UnsupportedBackendError):
+            if refused < REFUSED:
+                detail = f"{self.name} calls the store broken after {refused} refusals"
+                self._run.checker.violated(Invariant.REFUSALS, detail)
+        elif self._run.plan.alone and refused - before >= TOO_MANY:
+            detail = f"{self.name} goes on after {refused - before} refusals"
+            self._run.checker.violated(Invariant.REFUSALS, detail)
 
     def check_wait(self) -> None:
         """Check that a wait that ends now was not too long."""

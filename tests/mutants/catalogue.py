@@ -73,6 +73,8 @@ READ_AND_ADOPT: Final = f"{_ACQUISITION}._read_and_adopt"
 TAKE: Final = f"{_ACQUISITION}._take"
 ATTEMPT_ON: Final = f"{_ACQUISITION}._attempt_on"
 ROUND: Final = f"{_ACQUISITION}._round"
+REFUSED_FOR_GOOD: Final = "asynclock.protocol.refusals:Refusals.final"
+NOTE_REFUSAL: Final = "asynclock.protocol.refusals:Refusals.note"
 
 # Holding, renewing and releasing.
 _HELD: Final = "asynclock.protocol.held:HeldLock"
@@ -597,6 +599,38 @@ MUTANTS: Final = (
         "True",
         TOKEN,
         "hudi-turns",
+    ),
+    # Refusals of what is still shown (rule 23).
+    Mutant(
+        "count refusals over what others have written",
+        NOTE_REFUSAL,
+        "not $back.is_still($base)",
+        "False",
+        Invariant.REFUSALS,
+        "contention",
+        also=(
+            Change(
+                NOTE_REFUSAL,
+                "self.count = self.count + 1 if $base.is_still(self._base) else 1",
+                "self.count += 1",
+            ),
+        ),
+    ),
+    Mutant(
+        "call a store broken after one refusal",
+        REFUSED_FOR_GOOD,
+        "self.count >= REFUSALS",
+        "True",
+        Invariant.REFUSALS,
+        "refusals",
+    ),
+    Mutant(
+        "never call a store broken that refuses what it shows",
+        REFUSED_FOR_GOOD,
+        "self.count >= REFUSALS",
+        "False",
+        Invariant.REFUSALS,
+        "refusals",
     ),
     # Locks that are kept for a time (rule 21).
     Mutant(

@@ -48,6 +48,7 @@ def test_it_is_a_backend(faulty: FaultyBackend) -> None:
         (Fault.REQUEST_LOST, OutcomeUnknownError, False),
         (Fault.CONFLICT, OutcomeUnknownError, False),
         (Fault.OWN_412, PreconditionFailedError, True),
+        (Fault.REFUSED, PreconditionFailedError, False),
         (Fault.THROTTLED, BackendUnavailableError, False),
         (Fault.UNAVAILABLE, OutcomeUnknownError, False),
     ],

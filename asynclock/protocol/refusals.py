@@ -1,0 +1,94 @@
+"""Writes that the store refuses although nobody else has written (rule 23)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from asynclock._text import printable
+from asynclock.errors import PreconditionFailedError, UnsupportedBackendError
+
+if TYPE_CHECKING:
+    from asynclock.errors import BackendError
+
+REFUSALS: Final = 3
+"""So many refusals in a row over what the store goes on showing are no contention."""
+_COMPRESSED: Final = r'.*[-;](gzip|br|deflate|zstd|df)"?'
+_SHOWN: Final = 80
+
+
+class Shown(NamedTuple):
+    """What an object was when a write was based on it, or when it was read after that.
+
+    Attributes:
+        version: Its version; None: there was no object.
+        content: What tells two writes apart even if the version was changed on the way; None: unknown.
+    """
+
+    version: str | None
+    content: object
+
+    def is_still(self, base: Shown) -> bool:
+        """Whether this is what ``base`` was: no other write has come between."""
+        return self.version == base.version or (self.content is not None and self.content == base.content)
+
+
+class Refusals:
+    """Counts how often in a row writes of one object were refused over what the next read still showed.
+
+    Attributes:
+        count: How often; 0 after another object was shown.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._base = self._back = Shown(None, None)
+
+    @property
+    def final(self) -> bool:
+        """Whether there have been too many for contention."""
+        return self.count >= REFUSALS
+
+    def note(self, base: Shown, back: Shown) -> bool:
+        """Note a refused write on ``base`` and the read after it; return whether that showed the same."""
+        if not back.is_still(base):
+            self.count = 0
+            return False
+        self.count = self.count + 1 if base.is_still(self._base) else 1
+        self._base, self._back = base, back
+        return True
+
+    def error(self, refused: BackendError, *, url: str) -> BackendError:
+        """Return what to raise for the last refusal noted: no contention if it was the third in a row.
+
+        Args:
+            refused: The store's refusal.
+            url: Where the objects are.
+        """
+        times = "once" if self.count == 1 else f"{self.count} times in a row"
+        version = self._base.version
+        shown = "no object" if version is None else f"still {printable(version, limit=_SHOWN)}"
+        detail = (
+            f"refused {times} ({refused.detail}), but nobody else has written (reads show {shown}); "
+            f"run: asynclock doctor {url}; {_cause(version, self._back.version)}"
+        )
+        kind = UnsupportedBackendError if self.final else PreconditionFailedError
+        return kind(
+            backend=refused.backend,
+            operation=refused.operation,
+            key=refused.key,
+            detail=detail,
+            written="no",
+        )
+
+
+def _cause(base: str | None, back: str | None) -> str:
+    """Say what may be the reason, from the versions that a write was based on and that a read showed."""
+    if base is None:
+        return "a delete marker may refuse If-None-Match, or a cache or a node that lags behind answers reads"
+    if base.startswith("W/"):
+        return "the ETag is weak, so no If-Match matches it: something before the store has changed it"
+    if back != base or re.fullmatch(_COMPRESSED, base):
+        return "ETags are changed on the way, as by a proxy that compresses answers"
+    quoted = "the store may not match a quoted ETag (as older Ceph), or " if base.startswith('"') else ""
+    return f"{quoted}a proxy may change versions, or a cache or a node that lags behind answers reads"
