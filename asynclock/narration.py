@@ -135,13 +135,16 @@ class Narrator:
             wait.counted = True
             return
         wait.said = True
-        holder = held_by(
-            holder=event.detail,
-            owner=event.owner,
-            token=event.fencing_token,
-            remaining=event.remaining,
-            now=event.time,
-        )
+        if event.reason == "kept":
+            holder = _kept(event)
+        else:
+            holder = held_by(
+                holder=event.detail,
+                owner=event.owner,
+                token=event.fencing_token,
+                remaining=event.remaining,
+                now=event.time,
+            )
         self._say(logging.INFO, f"waiting for {event.url}, {holder}{_limit(event)}", event)
 
     def _wait_for(self, url: str, now: float) -> _Wait | None:
@@ -459,6 +462,13 @@ def _clock(at: float, now: float) -> str:
     here, today = time.localtime(at), time.localtime(now)
     same_day = here[:3] == today[:3]
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", here)
+
+
+def _kept(event: Event) -> str:
+    """Return until when ``at_least`` keeps a lock whose holder has ended."""
+    left = event.remaining
+    until = "" if left is None else f" until {_clock(event.time + left, event.time)} ({span(left)})"
+    return f"kept{until}, nobody works under it"
 
 
 def _limit(event: Event) -> str:

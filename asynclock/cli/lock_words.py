@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from asynclock._text import clock, printable
-from asynclock.cli.durations import spoken
+from asynclock.narration import span
 from asynclock.status import RENEWALS_PER_VALIDITY
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def free_in_cell(status: LockStatus) -> str:
         return "now"
     if status.state != "held":
         return "-"
-    return "?" if status.remaining is None else spoken(status.remaining)
+    return "?" if status.remaining is None else span(status.remaining)
 
 
 def last_write_cell(status: LockStatus) -> str:
@@ -54,7 +54,7 @@ def last_write_cell(status: LockStatus) -> str:
     if status.age is None:
         return "-"
     missed = f", {status.missed_renewals} missed" if status.state == "held" and status.missed_renewals else ""
-    return f"{spoken(status.age)} ago{missed}"
+    return f"{span(status.age)} ago{missed}"
 
 
 def since_cell(status: LockStatus) -> str:
@@ -62,7 +62,7 @@ def since_cell(status: LockStatus) -> str:
     if status.since_ms is None or status.state not in {"held", "expired"}:
         return "-"
     since = status.since_ms / 1000
-    return clock(since) if status.store_time is None else f"{spoken(status.store_time - since)} ago"
+    return clock(since) if status.store_time is None else f"{span(status.store_time - since)} ago"
 
 
 def overdue_words(status: LockStatus) -> str | None:
@@ -131,8 +131,8 @@ def _of_a_held_lock(status: LockStatus) -> Iterator[tuple[str, str]]:
     if status.age is not None:
         due = ""
         if status.validity is not None and status.state == "held":
-            due = f", due every {spoken(status.validity / RENEWALS_PER_VALIDITY)}"
-        yield "last renewal", f"{spoken(status.age)} ago{due}"
+            due = f", due every {span(status.validity / RENEWALS_PER_VALIDITY)}"
+        yield "last renewal", f"{span(status.age)} ago{due}"
     if (overdue := overdue_words(status)) is not None:
         yield "overdue", overdue
     if status.state == "held":
@@ -152,11 +152,11 @@ def _since(status: LockStatus) -> Iterator[tuple[str, str]]:
 
 
 def _ago(status: LockStatus, epoch: float) -> str:
-    ago = "" if status.store_time is None else f" ({spoken(status.store_time - epoch)} ago)"
+    ago = "" if status.store_time is None else f" ({span(status.store_time - epoch)} ago)"
     return clock(epoch) + ago
 
 
 def _until(status: LockStatus) -> str:
     if status.store_time is None or status.remaining is None:
         return _NO_TIMES
-    return f"{clock(status.store_time + status.remaining)} (in {spoken(status.remaining)})"
+    return f"{clock(status.store_time + status.remaining)} (in {span(status.remaining)})"

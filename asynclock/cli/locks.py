@@ -19,12 +19,12 @@ from asynclock.cli.arguments import (
     target_argument,
     url_argument,
 )
-from asynclock.cli.durations import spoken
 from asynclock.cli.exit_codes import CORRUPT, DONE, NO
 from asynclock.cli.lock_words import holder_cell, overdue_words
 from asynclock.cli.output import print_json, print_list, print_status, tell
 from asynclock.cli.target import connect_to, refuse_hudi_table, split_target
 from asynclock.errors import AccessDeniedError, LockChangedError, RecordCorruptError
+from asynclock.narration import span
 from asynclock.record import MAX_BODY, is_no_lock, parse_record
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _described(status: LockStatus) -> str:
         return f"{status.url} is {holder_cell(status)}; nobody works under it."
     words = f"{status.url} is {status.state}, holder {who}"
     if status.state == "held" and status.remaining is not None:
-        words += f", free in {spoken(status.remaining)}"
+        words += f", free in {span(status.remaining)}"
     if (overdue := overdue_words(status)) is not None:
         words += f"; {overdue}"
     return f"{words}."

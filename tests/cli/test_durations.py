@@ -8,7 +8,7 @@ import click
 import pytest
 
 from asynclock.cli.app import command
-from asynclock.cli.durations import REFUSED, duration, parse_duration, spoken
+from asynclock.cli.durations import REFUSED, duration, parse_duration
 from tests.cli.command import asynclock, locks
 
 if TYPE_CHECKING:
@@ -105,25 +105,3 @@ def test_the_option_of_a_store_that_is_a_time_is_a_duration_too(target: str) -> 
 
     assert refused.returncode == 2
     assert f"min_write_interval='...': {REFUSED}" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (0.04, "0.0 s"),
-        (3.84, "3.8 s"),
-        (9.96, "10 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min"),
-        (298.2, "4 min 58 s"),
-        (2580, "43 min"),
-        (3599, "1 h"),
-        (11_100, "3 h 5 min"),
-        (100_000, "27 h 47 min"),
-        (400_000, "5 days"),
-        (-3, "0.0 s"),
-    ],
-)
-def test_a_duration_is_said_as_people_say_it(seconds: float, said: str) -> None:
-    """Two units at most, and no more digits than matter."""
-    assert spoken(seconds) == said

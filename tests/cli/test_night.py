@@ -68,7 +68,7 @@ def test_a_live_holder_is_shown_with_since_and_last_renewal(folder: Path, target
     assert lines["holder"] == "db3:4711:backup"
     assert re.fullmatch(rf"{CLOCK} \(43 min ago\)", lines["since"])
     assert re.fullmatch(r"1[2-9] s ago, due every 30 s", lines["last renewal"])
-    assert re.fullmatch(rf"{CLOCK} \(in 4 min 4\d s\) unless it is renewed", lines["free at"])
+    assert re.fullmatch(rf"{CLOCK} \(in 5 min\) unless it is renewed", lines["free at"])
     assert "overdue" not in lines
 
 
@@ -99,7 +99,7 @@ def test_the_lock_of_a_dead_holder_says_since_when_it_is_free(folder: Path, targ
     lines = shown(target)
 
     assert lines["nightly"] == "expired"
-    assert re.fullmatch(rf"{CLOCK} \(1 h ago\)", lines["free since"])
+    assert re.fullmatch(rf"{CLOCK} \(60 min ago\)", lines["free since"])
     assert "overdue" not in lines
     assert re.search(r"nightly +expired .* now ", asynclock("list", f"file://{folder}").stdout)
 
@@ -112,6 +112,7 @@ def test_a_kept_lock_says_until_when_and_names_no_process(folder: Path, target: 
         asynclock("status", target).stdout,
         asynclock("list", f"file://{folder}").stdout,
         asynclock("run", target, "--wait", "0", "true").stderr,
+        asynclock("run", target, "--wait", "1", "true").stderr.partition("\n")[0],
         asynclock("break", target, "--yes").stderr,
     ]
 
@@ -215,7 +216,7 @@ def test_the_lock_of_a_hudi_writer_is_told_the_same_way() -> None:
     words = words_of(hudi(missed_renewals=3, since_ms=1_699_999_000_000))
 
     assert words["holder"] == "Hudi writer uuid"
-    assert words["last renewal"] == "1 min 40 s ago"
+    assert words["last renewal"] == "100 s ago"
     assert words["since"].endswith(" (17 min ago)")
     assert words["overdue"].startswith("3 renewals missed: the holder is probably dead; free at ")
     assert "token" not in words
@@ -237,7 +238,7 @@ def test_times_are_by_the_clock_of_the_store() -> None:
     words = words_of(hudi(store_time=1_000_000_000.0, since_ms=999_999_400_000))
 
     assert words["since"].endswith(" (10 min ago)")
-    assert words["free at"].endswith("(in 3 min 20 s) unless it is renewed")
+    assert words["free at"].endswith("(in 3 min) unless it is renewed")
     assert "2001-09-09" in words["free at"] or "2001-09-08" in words["free at"]
 
 
