@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.jvm import classes
-from asynclock.spark.source.files import frame_of, plain_path
+from asynclock.spark.source.files import frame_of, plain_path, plain_url
 from asynclock.spark.source.reading import FILE
 from asynclock.spark.spec.load import misplaced
 
@@ -110,6 +110,33 @@ class Checkpoint:
         """Return where a batch ends in its source, as Spark noted before it began; empty if that is gone."""
         text = self._files.read(f"{self._stream.checkpoint}/offsets/{batch_id}")
         return "" if text is None else text.splitlines()[-1]
+
+    def due(self, batch_id: int) -> list[tuple[str, int]] | None:
+        """Return the files of a batch: URL, and modification time in microseconds when they were listed.
+
+        Spark leaves out a file that has vanished since, without a word.
+
+        Returns:
+            None if the checkpoint does not say it, and for a topic.
+        """
+        if self._stream.kafka is not None:
+            return None
+        ends = [self.offset(number) for number in (batch_id - 1, batch_id) if number >= 0]
+        if not all(ends):
+            return None
+        *before, last = [int(json.loads(end)["logOffset"]) for end in ends]
+        files: list[tuple[str, int]] = []
+        for entry in range(before[0] + 1 if before else 0, last + 1):
+            log = f"{self._stream.checkpoint}/sources/0/{entry}"
+            text = self._files.read(log)
+            if text is None:
+                text = self._files.read(f"{log}.compact")  # with all earlier entries
+            if text is None:
+                return None
+            mine = f'"batchId":{entry}}}'
+            found = [json.loads(line) for line in text.splitlines() if line.endswith(mine)]
+            files += [(plain_url(one["path"]), one["timestamp"] * 1000) for one in found]
+        return files
 
     def first_offset(self) -> str:
         """Return where the first batch begins in its topic; empty if there is none yet."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.jvm import classes
@@ -17,7 +18,7 @@ from asynclock.spark.jvm import classes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
 
 
 _LOCAL: Final = re.compile("^file:/+")
@@ -72,6 +73,14 @@ def source_files(spark: SparkSession, source: str) -> list[SourceFile]:
         for status in statuses
         if not status.isDirectory() and not status.getPath().getName().startswith(("_", "."))
     ]
+
+
+def listed(spark: SparkSession, files: Sequence[tuple[str, int]]) -> DataFrame:
+    """Return a frame of some files, spread over the tasks: ``file`` and ``modified``, in microseconds."""
+    jvm: Any = classes(spark)
+    urls, times = [url for url, _ in files], [time for _, time in files]
+    frame = jvm.io.asynclock.source.SourceFiles.listed(spark._jsparkSession, urls, times)  # noqa: SLF001
+    return DataFrame(frame, spark)
 
 
 def frame_of(spark: SparkSession, rows: Sequence[Sequence[object]], schema: str) -> DataFrame:

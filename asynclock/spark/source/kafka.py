@@ -90,7 +90,7 @@ class TopicSource:
         return reader.option("subscribe", self._kafka.topic).load()
 
     @contextmanager
-    def settled(self, records: DataFrame) -> Iterator[DataFrame]:
+    def settled(self, records: DataFrame, due: object = None) -> Iterator[DataFrame]:  # noqa: ARG002  as of files
         """Yield the rows of records, read once and kept while the context lasts."""
         parsed = self.parse(records).persist()
         try:

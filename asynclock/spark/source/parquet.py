@@ -1,17 +1,20 @@
-"""Read parquet files, each by its own schema, with conversions that change no value."""
+"""Read parquet files, each by its own schema, with conversions that change no value.
+
+Spark reads a file if it can; ``io.asynclock.source.ParquetRows`` reads the others, and all files of a batch
+in which Spark met one that it cannot decode.
+"""
 
 from __future__ import annotations
 
 import re
 from functools import reduce
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.jvm import classes
-from asynclock.spark.source.files import frame_of, plain_path
+from asynclock.spark.source.files import frame_of, listed, plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +29,8 @@ _TAKES: Final[Mapping[str, tuple[str, ...]]] = {
     "boolean": ("boolean",),
     "int": (*_SMALL, "int32"),
     "bigint": _INTEGERS,
-    "float": ("float",),
-    "double": ("double", "float", *_SMALL, "int32", "uint32"),
+    "float": ("float", "float16"),
+    "double": ("double", "float", "float16", *_SMALL, "int32", "uint32"),
     "date": ("date",),
     "timestamp": tuple(f"timestamp({unit})" for unit in ("millis", "micros", "nanos", "int96")),
 }
@@ -36,8 +39,13 @@ _READ_AS: Final[Mapping[str, str]] = {
     "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
     "uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)",
     "timestamp(millis)": "timestamp", "timestamp(micros)": "timestamp", "timestamp(int96)": "timestamp",
-    "timestamp(nanos)": "bigint",
+    "timestamp(nanos)": "bigint", "float16": "float",
 }  # fmt: skip
+# What makes of the values of io.asynclock.source.ParquetRows those that Spark reads; else a cast does.
+_FROM_LIBRARY: Final[Mapping[str, str]] = {
+    "date": "date_from_unix_date({})",
+    **{f"timestamp({unit})": "timestamp_micros({})" for unit in ("millis", "micros", "int96")},
+}
 _DIGITS: Final[Mapping[str, int]] = {
     "int8": 3, "uint8": 3, "int16": 5, "uint16": 5, "int32": 10, "uint32": 10, "int64": 19, "uint64": 20,
 }  # fmt: skip
@@ -54,8 +62,7 @@ _OPTIONS: Final = {
 # What Hadoop takes for a pattern. Spark's own switch against patterns reads files twice where one has these.
 _PATTERN: Final = re.compile(r"[\[\]{}*?\\]")
 _NANOS: Final = "timestamp(nanos)"
-_ABSENT: Final = "absent"
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_NOTHING: Final = ("absent", "null")  # such a column is null in every row
 
 
 def rows(
@@ -63,7 +70,8 @@ def rows(
     types: Mapping[str, str],
     required: Sequence[str],
     footers: Sequence[Row],
-    damaged: Mapping[str, str] = _NONE,
+    *,
+    carefully: bool,
 ) -> DataFrame:
     """Return the rows of ``files`` in the columns of ``io.asynclock.source``, with their declared types.
 
@@ -72,39 +80,28 @@ def rows(
         types: The declared types by column.
         required: The columns that must not be null.
         footers: What ``footers`` has found in them.
-        damaged: What ``undecodable`` has found: the reasons by URL.
+        carefully: Read all files one by one and not by Spark, so that one that cannot be decoded is a bad
+            file and fails no task.
     """
     spark = files.sparkSession
-    good: dict[tuple[str, ...], list[str]] = {}
+    good: dict[tuple[bool, tuple[str, ...]], list[Row]] = {}
     bad: list[tuple[str, int, str]] = []
     for footer in footers:
-        reason = footer["reason"] or damaged.get(footer["file"])
-        reason = reason or _misfit(dict(zip(types, footer["types"], strict=True)), types)
+        reason = footer["reason"] or _misfit(dict(zip(types, footer["types"], strict=True)), types)
         if reason is None:
-            good.setdefault(tuple(footer["types"]), []).append(footer["path"])
+            by_spark = footer["for_spark"] and not carefully
+            good.setdefault((by_spark, tuple(footer["types"])), []).append(footer)
         else:
             bad.append((footer["file"], footer["modified"], reason))
-    frames = [
-        _read(spark, paths, dict(zip(types, kinds, strict=True)), types, required)
-        for kinds, paths in good.items()
-    ]
+    frames = []
+    for (by_spark, kinds), some in good.items():
+        found = dict(zip(types, kinds, strict=True))
+        present = {name: kind for name, kind in found.items() if kind not in _NOTHING}
+        read = _by_spark if by_spark else _by_library
+        frames.append(_checked(read(spark, some, present), present, types, required))
     if bad or not frames:
         frames.append(_bad_files(spark, bad, types))
     return reduce(DataFrame.unionByName, frames)
-
-
-def undecodable(files: DataFrame, types: Mapping[str, str], footers: Sequence[Row]) -> dict[str, str]:
-    """The files that cannot be decoded although all their bytes can be had: the reasons by URL.
-
-    Raises:
-        Py4JJavaError: A store does not give all bytes of a file, or the job was cancelled.
-    """
-    spark = files.sparkSession
-    jvm: Any = classes(spark)
-    good = [(one["file"],) for one in footers if not one["reason"]]
-    listed = frame_of(spark, good, "file string")
-    found = jvm.io.asynclock.source.SourceFiles.undecodable(listed._jdf, list(types))  # noqa: SLF001
-    return {row["file"]: row["reason"] for row in DataFrame(found, spark).collect()}
 
 
 def footers(
@@ -132,7 +129,7 @@ def footers(
 def converts(found: str, declared: str) -> bool:
     """Return whether every value of a file's type ``found`` is a value of the type ``declared``."""
     wanted = _DECIMAL.fullmatch(declared)
-    if found == _ABSENT:
+    if found in _NOTHING:
         return True
     if wanted is None:
         return found in _TAKES[declared]
@@ -151,44 +148,67 @@ def _misfit(found: Mapping[str, str], types: Mapping[str, str]) -> str | None:
     return f"{'; '.join(wrong)}; correct the file or the type in the spec" if wrong else None
 
 
-def _read(
-    spark: SparkSession,
-    paths: Sequence[str],
-    found: Mapping[str, str],
-    types: Mapping[str, str],
-    required: Sequence[str],
-) -> DataFrame:
-    absent = [name for name, kind in found.items() if kind == _ABSENT]
-    found = {name: kind for name, kind in found.items() if kind != _ABSENT}
+def _by_spark(spark: SparkSession, footers: Sequence[Row], found: Mapping[str, str]) -> DataFrame:
     schema = ", ".join(f"`{name}` {_READ_AS.get(kind, kind)}" for name, kind in found.items())
-    frame = (
-        spark.read.schema(schema)
-        .options(**_OPTIONS)
-        .parquet(*(_PATTERN.sub(r"\\\g<0>", path) for path in paths))
+    paths = (_PATTERN.sub(r"\\\g<0>", footer["path"]) for footer in footers)
+    frame = spark.read.schema(schema).options(**_OPTIONS).parquet(*paths)
+    metadata = F.col("_metadata")
+    return frame.select(
+        *found,
+        plain_path(metadata["file_path"]).alias("_asynclock_file"),
+        F.unix_micros(metadata["file_modification_time"]).alias("_asynclock_modified"),
+        metadata["row_index"].alias("_asynclock_row"),
+        F.lit(None).cast("string").alias("_asynclock_problem"),
     )
-    complaints = []
+
+
+def _by_library(spark: SparkSession, footers: Sequence[Row], found: Mapping[str, str]) -> DataFrame:
+    """Return the same as ``_by_spark``, and a row without a place for each file that cannot be decoded."""
+    files = listed(spark, [(footer["file"], footer["modified"]) for footer in footers])
+    jvm: Any = classes(spark)
+    rows = jvm.io.asynclock.source.SourceFiles.parquetRows(
+        files._jdf,  # noqa: SLF001
+        list(found),
+        list(found.values()),
+    )
+    values = []
+    for name, kind in found.items():
+        value = _FROM_LIBRARY.get(kind, f"CAST({{}} AS {_READ_AS.get(kind, kind)})").format(f"`{name}`")
+        values.append(F.expr(value).alias(name))
+    about = ("_asynclock_file", "_asynclock_modified", "_asynclock_row", "_asynclock_problem")
+    return DataFrame(rows, spark).select(*values, *about)
+
+
+def _checked(
+    frame: DataFrame, found: Mapping[str, str], types: Mapping[str, str], required: Sequence[str]
+) -> DataFrame:
+    absent = [name for name in types if name not in found]
+    complaints = [F.col("_asynclock_problem")]
+    complaints += [F.lit(f"{name} is missing") for name in absent if name in required]
     for name, kind in found.items():
         value = F.col(name)
         if name in required:
             missing = (value.isNull() | (value == "")) if kind == "string" else value.isNull()
             complaints.append(F.when(missing, F.lit(f"{name} is missing")))
         if kind == "string":
-            unreadable = ~_is_utf8(value, spark)
+            unreadable = ~_is_utf8(value, frame.sparkSession)
             complaints.append(F.when(unreadable, F.lit(f"{name} has bytes that are not utf-8")))
         if kind == _NANOS:
             reason = F.concat(F.lit(f"{name} has nanoseconds: "), value.cast("string"))
             complaints.append(F.when(value % 1000 != 0, reason))
     is_bad = F.coalesce(*complaints).isNotNull()
-    metadata = F.col("_metadata")
+    is_file = F.col("_asynclock_row").isNull()
+    said = F.when(is_file, F.col("_asynclock_problem")).otherwise(F.concat_ws("; ", *complaints))
+    record = F.to_json(F.struct(*found), {"ignoreNullFields": "false"})
     return frame.select(
         *(_converted(name, kind, types[name]).alias(name) for name, kind in found.items()),
         *(F.lit(None).cast(types[name]).alias(name) for name in absent),
-        plain_path(metadata["file_path"]).alias("_asynclock_file"),
-        F.unix_micros(metadata["file_modification_time"]).alias("_asynclock_modified"),
-        (metadata["row_index"] + 1).alias("_asynclock_line"),
-        metadata["row_index"].alias("_asynclock_row"),
-        F.when(is_bad, F.concat_ws("; ", *complaints)).alias("_asynclock_reason"),
-        F.when(is_bad, F.to_json(F.struct(*found), {"ignoreNullFields": "false"})).alias("_asynclock_record"),
+        "_asynclock_file",
+        "_asynclock_modified",
+        (F.col("_asynclock_row") + 1).alias("_asynclock_line"),
+        F.coalesce("_asynclock_row", F.lit(0)).alias("_asynclock_row"),
+        F.when(is_bad, said).alias("_asynclock_reason"),
+        F.when(is_bad & ~is_file, record).alias("_asynclock_record"),
     )
 
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
 from asynclock.spark.jvm import classes
 from asynclock.spark.source import parquet
-from asynclock.spark.source.files import plain_path
+from asynclock.spark.source.files import listed, plain_path
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.keys import refuse_unfit
 from asynclock.spark.spec.load import local_path, misplaced, missing_source
@@ -46,7 +46,6 @@ _BINARY_FILE: Final = "path string, modificationTime timestamp, length bigint, c
 _STORED: Final = {"date": "date_from_unix_date(`{}`)", "timestamp": "timestamp_micros(`{}`)"}
 # Without this Spark silently skips a new file that is a week older than the newest one it has seen.
 _FOR_EVER: Final = "1000000d"
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Source:
@@ -86,33 +85,37 @@ class Source:
         return _located(self._spark.read.format("binaryFile").load(self._stream.source))
 
     @contextmanager
-    def settled(self, files: DataFrame) -> Iterator[DataFrame]:
-        """Yield the rows of files, read once and kept while the context lasts; a bad file has no good row."""
-        parsed = self.parse(files).persist()
+    def settled(self, files: DataFrame, due: Sequence[tuple[str, int]] | None = None) -> Iterator[DataFrame]:
+        """Yield the rows of files, read once and kept while the context lasts; a bad file has no good row.
+
+        Args:
+            files: URL and modification time of each, as ``all`` and ``stream`` list them.
+            due: The same from the checkpoint; a file that has vanished since is in it alone, and is bad.
+        """
+        if due is not None:
+            files = listed(self._spark, due)
+        parsed, rows = self._settled(files)
         try:
-            try:
-                rows = settled(parsed)
-            except Py4JJavaError:
-                parsed.unpersist()
-                damaged = (
-                    parquet.undecodable(files, self._types, self._footers(files))
-                    if self._stream.format == "parquet"
-                    else {}
-                )
-                if not damaged:
-                    raise
-                parsed = self.parse(files, damaged).persist()
-                rows = settled(parsed)
             yield rows
         finally:
             parsed.unpersist()
 
-    def parse(self, files: DataFrame, damaged: Mapping[str, str] = _NONE) -> DataFrame:
+    def _settled(self, files: DataFrame) -> tuple[DataFrame, DataFrame]:
+        try:
+            return _persisted(self.parse(files))
+        except (Py4JJavaError, CapturedException):
+            if self._stream.format != "parquet":
+                raise
+        # Perhaps Spark cannot decode one file, and it does not say which. Reading them one by one tells, and
+        # meets what else was wrong once more.
+        return _persisted(self.parse(files, carefully=True))
+
+    def parse(self, files: DataFrame, *, carefully: bool = False) -> DataFrame:
         """Return the rows of files, each with its values or a reason; see ``settled``.
 
         Args:
             files: URL and modification time of each.
-            damaged: What else is known to be bad: the reasons by URL (parquet).
+            carefully: A parquet file that cannot be decoded costs no other, which takes longer.
 
         Returns:
             The key, partition and stream columns in their declared types, ``ARRIVAL``, ``FILE``, ``LINE``,
@@ -120,7 +123,7 @@ class Source:
             file.
         """
         if self._stream.format == "parquet":
-            rows = parquet.rows(files, self._types, self._required, self._footers(files), damaged)
+            rows = parquet.rows(files, self._types, self._required, self._footers(files), carefully=carefully)
         else:
             rows = self._texts(files)
         # A complete order for any number of tasks: by the age of the file, then by the place in it.
@@ -298,6 +301,16 @@ def bad_files(parsed: DataFrame) -> list[str]:
     # Not a filter: Spark skips the reading if it cannot match, so damage would show too late.
     found: Any = parsed.agg(F.count("*"), F.collect_set(F.when(is_bad, F.col(FILE)))).first()
     return list(found[1])
+
+
+def _persisted(parsed: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Read rows once; return what is kept, and of that what is ``settled``."""
+    parsed = parsed.persist()
+    try:
+        return parsed, settled(parsed)
+    except BaseException:
+        parsed.unpersist()
+        raise
 
 
 def settled(parsed: DataFrame) -> DataFrame:

@@ -332,7 +332,7 @@ class StreamWriter:
         waited, self._waited = self._waited, 0.0
         done = BatchReport(stream=self.name, batch_id=batch_id, skipped=True, reservation_seconds=waited)
         if not self._splice.committed(self.name, batch_id):
-            with self._source.settled(frame) as parsed:
+            with self._source.settled(frame, self._checkpoint.due(batch_id)) as parsed:
                 rows, bad = parsed.agg(F.count("*"), F.count(REASON)).collect()[0]
                 self._tell_unnamed_columns()
                 done = dataclasses.replace(done, rows=rows, quarantined=bad, skipped=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import struct
 import zlib
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, Final, cast
@@ -28,6 +29,8 @@ _COMPRESSED: Final[dict[str, type[gzip.GzipFile | bz2.BZ2File]]] = {
     ".gz": gzip.GzipFile,
     ".bz2": bz2.BZ2File,
 }
+_CHECKSUMS: Final = b"crc\0"
+_CHECKSUM_HEAD: Final = 8
 _OTHERS: Final = frozenset({".deflate", ".lz4", ".snappy"})
 
 
@@ -55,6 +58,7 @@ def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
         BadFileError: The file gives no rows; those that were yielded before do not count.
         ConfigError: It is compressed in a way that only Hadoop can read.
     """
+    _compare_with_checksum(path)
     if stream.format == "parquet":
         yield from parquet_records.rows(path, layout)
         return
@@ -66,6 +70,23 @@ def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
                 yield from csv_records.rows(file, layout, stream.csv or CsvDialect())
     except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
         raise BadFileError(f"it cannot be read to its end: {error}") from error
+
+
+def _compare_with_checksum(path: Path) -> None:
+    """Refuse a file that differs from the checksums that Hadoop keeps of the files it writes to a disk."""
+    kept = path.with_name(f".{path.name}.crc")
+    if not kept.is_file() or not path.stat().st_size:
+        return
+    content = kept.read_bytes()
+    if len(content) < _CHECKSUM_HEAD or not content.startswith(_CHECKSUMS):
+        return  # Hadoop goes by none, too
+    (size,) = struct.unpack_from(">i", content, len(_CHECKSUMS))
+    with path.open("rb") as file:
+        for (wanted,) in struct.iter_unpack(">I", content[_CHECKSUM_HEAD:]):
+            if zlib.crc32(file.read(size)) != wanted:
+                raise BadFileError(f"it differs from its checksum in {kept.name}")
+        if file.read(1):
+            raise BadFileError(f"it is longer than {kept.name} says")
 
 
 @contextmanager

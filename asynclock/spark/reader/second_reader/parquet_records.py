@@ -24,6 +24,7 @@ _SPARK: Final = b"org.apache.spark.version"  # no other writer's INT96 is known 
 _ROWS_AT_ONCE: Final = 4096
 _MICROS: Final = {"milliseconds": 1000, "microseconds": 1}
 _LONG: Final = 1 << 63
+_UNPACKABLE: Final = frozenset({"BROTLI", "LZO"})
 
 
 def rows(path: Path, layout: Layout) -> Iterator[Row]:
@@ -59,6 +60,8 @@ def _rows(path: Path, layout: Layout) -> Iterator[Row]:
         old = [name for name in names if leaves[name].physical_type == "INT96"]
         number = 0
         for batch, whole in zip(_batches(file, names), _batches(finer, old or names[:1]), strict=True):
+            if not number:
+                _check_readable(file, names)
             columns = [_plain(batch.column(name)) for name in names]
             for name in old:
                 place = names.index(name)
@@ -76,6 +79,20 @@ def _rows(path: Path, layout: Layout) -> Iterator[Row]:
                     yield Bad(number, str(error))
                 else:
                     yield layout.complete(number, [found.get(name) for name in layout.names])
+
+
+def _check_readable(file: pq.ParquetFile, names: Sequence[str]) -> None:
+    """Refuse what pyarrow reads and the stream's library does not.
+
+    Call it after a first batch: pyarrow ends the process if it is asked about a column that is encrypted.
+    """
+    places = [place for place in range(len(file.schema)) if file.schema.column(place).path in names]
+    for number in range(file.metadata.num_row_groups):
+        for chunk in map(file.metadata.row_group(number).column, places):
+            split = "BYTE_STREAM_SPLIT" in chunk.encodings and chunk.physical_type not in {"FLOAT", "DOUBLE"}
+            how = "encoded as BYTE_STREAM_SPLIT" if split else f"compressed by {chunk.compression}"
+            if split or chunk.compression in _UNPACKABLE:
+                raise BadFileError(f"its column {chunk.path_in_schema!r} is {how}, which is not read")
 
 
 def types(path: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
@@ -130,7 +147,12 @@ def _plain(column: pa.Array) -> list[Any]:
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
         kind = column.type
-    if pa.types.is_timestamp(kind):
+    if isinstance(kind, pa.BaseExtensionType):
+        column = column.storage
+        kind = column.type
+    if pa.types.is_float16(kind):
+        column = column.cast(pa.float32())
+    elif pa.types.is_timestamp(kind):
         column = column.cast(pa.int64())
     elif pa.types.is_date32(kind):
         column = column.cast(pa.int32())
@@ -146,6 +168,8 @@ def _converter(leaf: Any, kind: str) -> Callable[[Any], Any] | None:  # noqa: AN
     physical, logical = leaf.physical_type, json.loads(leaf.logical_type.to_json())
     name = logical.get("Type")
     bits = _integer_bits(physical, logical)
+    if name == "Null":
+        return type  # of no value: all are null
     if kind == "string":
         if name in {"String", "Enum", "JSON"}:
             return bytes.decode
@@ -156,9 +180,10 @@ def _converter(leaf: Any, kind: str) -> Callable[[Any], Any] | None:  # noqa: AN
         most = 31 if kind == "int" else 63
         return int if bits and bits <= most else None
     if kind == "float":
-        return float if physical == "FLOAT" else None
+        return float if physical == "FLOAT" or name == "Float16" else None
     if kind == "double":
-        return float if physical in {"FLOAT", "DOUBLE"} or (bits and bits <= 32) else None  # noqa: PLR2004
+        exact = physical in {"FLOAT", "DOUBLE"} or name == "Float16"
+        return float if exact or (bits and bits <= 32) else None  # noqa: PLR2004
     if kind == "date":
         return int if name == "Date" else None
     if kind == "timestamp":
@@ -195,7 +220,7 @@ def _of_nanoseconds(count: int) -> int:
 
 def _long(count: int) -> int:
     if not -_LONG <= count < _LONG:
-        raise ValueError("a timestamp is too far away")
+        raise ValueError("a timestamp is out of range")
     return count
 
 

@@ -8,12 +8,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.compress.CompressionCodec;
 import org.apache.hadoop.io.compress.CompressionCodecFactory;
 
-/**
- * The decompressed bytes of a file.
- *
- * <p>Tells apart what is wrong with the file, {@link BadFile}, from what is wrong with the store, an
- * {@link java.io.UncheckedIOException} that fails the task: a file must not be put aside for a network that was down.
- */
+/** The decompressed bytes of a file. */
 final class Bytes implements AutoCloseable {
 
   private final InputStream stream;
@@ -23,29 +18,16 @@ final class Bytes implements AutoCloseable {
   }
 
   static Bytes open(Path path, Configuration conf) throws IOException, BadFile {
-    InputStream raw = new Stored(path.getFileSystem(conf).open(path));
-    if (path.getName().endsWith(".zst")) { // Hadoop's own codec needs a library that few machines have
-      return new Bytes(new ZstdInputStream(raw));
-    }
-    CompressionCodec codec = new CompressionCodecFactory(conf).getCodec(path);
-    if (codec == null) {
-      return new Bytes(raw);
-    }
+    InputStream raw = Stored.open(path, conf);
     try {
-      return new Bytes(codec.createInputStream(raw));
-    } catch (IOException damaged) {
+      if (path.getName().endsWith(".zst")) { // Hadoop's own codec needs a library that few machines have
+        return new Bytes(new ZstdInputStream(raw));
+      }
+      CompressionCodec codec = new CompressionCodecFactory(conf).getCodec(path);
+      return new Bytes(codec == null ? raw : codec.createInputStream(raw));
+    } catch (IOException | RuntimeException | LinkageError damaged) { // a codec may lack its native library
       raw.close();
       throw unreadable(damaged);
-    }
-  }
-
-  /** Reads all bytes as they are stored. */
-  static void readThrough(Path path, Configuration conf) throws IOException {
-    try (InputStream raw = new Stored(path.getFileSystem(conf).open(path))) {
-      byte[] buffer = new byte[1 << 16];
-      while (raw.read(buffer) >= 0) {
-        continue;
-      }
     }
   }
 
@@ -53,7 +35,7 @@ final class Bytes implements AutoCloseable {
   int read(byte[] target, int offset, int length) throws BadFile {
     try {
       return stream.read(target, offset, length);
-    } catch (IOException | IndexOutOfBoundsException damaged) { // Hadoop's bzip2 trusts what it reads
+    } catch (IOException | RuntimeException | LinkageError damaged) { // Hadoop's bzip2 trusts what it reads
       throw unreadable(damaged);
     }
   }
@@ -63,8 +45,7 @@ final class Bytes implements AutoCloseable {
     stream.close();
   }
 
-  private static BadFile unreadable(Exception damaged) {
-    String detail = damaged.getMessage() == null ? damaged.getClass().getSimpleName() : damaged.getMessage();
-    return new BadFile("the file is truncated or damaged (" + detail + ")");
+  private static BadFile unreadable(Throwable damaged) {
+    return BadFile.of(damaged, "truncated or damaged");
   }
 }

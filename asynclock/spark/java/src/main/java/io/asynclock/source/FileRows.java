@@ -1,7 +1,6 @@
 package io.asynclock.source;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
 import org.apache.hadoop.conf.Configuration;
@@ -37,8 +36,7 @@ final class FileRows implements Iterator<Row> {
   }
 
   static Iterator<Row> of(
-      String file, long modified, Configuration conf, Dialect csv, Layout layout, UnnamedColumns unnamed)
-      throws IOException {
+      String file, long modified, Configuration conf, Dialect csv, Layout layout, UnnamedColumns unnamed) {
     FileRows rows = new FileRows(file, modified, layout);
     rows.task.<Void>addTaskCompletionListener(ended -> { rows.close(); return null; });
     rows.open(conf, csv, unnamed);
@@ -63,7 +61,7 @@ final class FileRows implements Iterator<Row> {
     return row;
   }
 
-  private void open(Configuration conf, Dialect csv, UnnamedColumns unnamed) throws IOException {
+  private void open(Configuration conf, Dialect csv, UnnamedColumns unnamed) {
     try {
       Bytes bytes = Bytes.open(SourceFiles.path(file), conf);
       if (csv == null) {
@@ -74,8 +72,8 @@ final class FileRows implements Iterator<Row> {
         unnamed.add(table.header(), layout.names);
         table.find(layout.names, layout.optional);
       }
-    } catch (BadFile bad) {
-      giveUp(bad);
+    } catch (IOException | RuntimeException error) {
+      giveUp(error);
     }
   }
 
@@ -89,14 +87,14 @@ final class FileRows implements Iterator<Row> {
       } else {
         close();
       }
-    } catch (BadFile bad) {
-      giveUp(bad);
+    } catch (IOException | RuntimeException error) {
+      giveUp(error);
     }
   }
 
-  private void giveUp(BadFile bad) {
+  private void giveUp(Exception error) {
     close();
-    next = layout.bad(bad.getMessage(), file, modified, null, 0L);
+    next = layout.bad(BadFile.of(error, "unreadable").getMessage(), file, modified, null, 0L);
   }
 
   private void close() {
@@ -106,8 +104,8 @@ final class FileRows implements Iterator<Row> {
       if (closed != null) {
         closed.close();
       }
-    } catch (IOException error) {
-      throw new UncheckedIOException(error);
+    } catch (IOException harmless) { // all that is needed has been read
+      return;
     }
   }
 }

@@ -6,35 +6,23 @@ import java.io.BufferedInputStream;
 import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.UncheckedIOException;
 import java.util.List;
-import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.Path;
-import org.apache.parquet.example.data.Group;
 import org.apache.parquet.format.DataPageHeaderV2;
 import org.apache.parquet.format.PageHeader;
 import org.apache.parquet.format.Util;
-import org.apache.parquet.hadoop.ParquetInputFormat;
-import org.apache.parquet.hadoop.ParquetReader;
-import org.apache.parquet.hadoop.api.ReadSupport;
-import org.apache.parquet.hadoop.example.GroupReadSupport;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.parquet.hadoop.metadata.CompressionCodecName;
 import org.apache.parquet.hadoop.metadata.ParquetMetadata;
-import org.apache.parquet.schema.MessageType;
-import org.apache.parquet.schema.Type;
-import org.apache.spark.TaskContext;
-import org.apache.spark.TaskKilledException;
 
 /**
  * The pages of a parquet file.
  *
  * <p>Their headers are looked at before Spark reads them, for it believes the sizes there: a wrong one lets its task
  * run for ever, or takes the memory of the whole process. Whatever else is wrong ends its task with an error; then
- * each file is decoded alone to find the one.
+ * the files are read by {@link ParquetRows}.
  */
 final class ParquetPages {
 
@@ -45,8 +33,8 @@ final class ParquetPages {
 
   /** Looks at the pages of the named columns. */
   static void check(Path path, Configuration conf, ParquetMetadata footer, List<String> names)
-      throws IOException, BadFile {
-    try (FSDataInputStream file = path.getFileSystem(conf).open(path)) {
+      throws IOException {
+    try (Stored file = Stored.open(path, conf)) {
       for (BlockMetaData block : footer.getBlocks()) {
         for (ColumnChunkMetaData chunk : block.getColumns()) {
           String[] column = chunk.getPath().toArray();
@@ -58,47 +46,22 @@ final class ParquetPages {
     }
   }
 
-  /** Decodes every value of the named columns. */
-  static void decode(Path path, Configuration conf, Set<String> names) throws IOException, BadFile {
-    try {
-      Configuration reading = new Configuration(conf);
-      List<Type> fields = ParquetFooter.read(path, conf).metadata().getFileMetaData().getSchema().getFields();
-      Type[] wanted = fields.stream().filter(field -> names.contains(field.getName())).toArray(Type[]::new);
-      reading.set(ReadSupport.PARQUET_READ_SCHEMA, new MessageType("wanted", wanted).toString());
-      reading.setBoolean(ParquetInputFormat.PAGE_VERIFY_CHECKSUM_ENABLED, true);
-      try (ParquetReader<Group> rows = ParquetReader.builder(new GroupReadSupport(), path).withConf(reading).build()) {
-        while (rows.read() != null) {
-          if (TaskContext.get().isInterrupted()) {
-            throw new TaskKilledException();
-          }
-        }
-      }
-    } catch (TaskKilledException killed) {
-      throw killed;
-    } catch (IOException | RuntimeException error) {
-      Bytes.readThrough(path, conf); // unless the store gives all bytes it is to blame
-      Throwable cause = error;
-      while (cause.getCause() != null) {
-        cause = cause.getCause();
-      }
-      throw new BadFile("the file is damaged (" + cause + ")");
-    }
-  }
-
   /** Whether the pages are what their headers say, and together no more than the footer says. */
-  private static boolean fit(FSDataInputStream file, ColumnChunkMetaData chunk) throws IOException {
+  private static boolean fit(Stored file, ColumnChunkMetaData chunk) throws IOException {
     long place = chunk.getStartingPos();
     long stored = 0;
     long size = 0;
     for (long values = 0; values < chunk.getValueCount(); ) {
+      if (place + stored < 0) {
+        return false;
+      }
       file.seek(place + stored);
-      Counted bytes = new Counted(new BufferedInputStream(new Stored(file), HEADER));
+      Counted bytes = new Counted(new BufferedInputStream(file, HEADER));
       PageHeader header;
       try {
         header = Util.readPageHeader(bytes);
-      } catch (UncheckedIOException store) {
-        throw store;
       } catch (IOException | RuntimeException damaged) {
+        BadFile.of(damaged, "damaged"); // unless the store is to blame
         return false;
       }
       stored += bytes.count + header.getCompressed_page_size();

@@ -9,7 +9,6 @@ import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.java.function.FlatMapFunction;
-import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
@@ -63,6 +62,16 @@ public final class SourceFiles {
     return files.flatMap(read, Encoders.row(layout.schema(FileRows.PLACE)));
   }
 
+  /** A frame of some files: URL and modification time (in microseconds) of each. */
+  public static Dataset<Row> listed(SparkSession session, List<String> urls, List<Number> modified) {
+    List<Row> files = new ArrayList<>();
+    for (int file = 0; file < urls.size(); file++) {
+      files.add(RowFactory.create(urls.get(file), modified.get(file).longValue()));
+    }
+    StructType schema = new StructType().add("file", DataTypes.StringType).add("modified", DataTypes.LongType);
+    return session.createDataset(files, Encoders.row(schema));
+  }
+
   /** What the reading of files in this session notes the columns in that the spec does not name. */
   public static UnnamedColumns unnamed(SparkSession session) {
     UnnamedColumns unnamed = new UnnamedColumns();
@@ -76,7 +85,7 @@ public final class SourceFiles {
     Path path = path(file);
     if (dialect == null) {
       try {
-        return ParquetFooter.read(path, conf).names();
+        return StoredParquet.names(StoredParquet.open(path, conf).footer());
       } catch (BadFile unreadable) {
         return List.of();
       }
@@ -84,7 +93,8 @@ public final class SourceFiles {
     Dialect csv = new Dialect(dialect);
     try (Bytes bytes = Bytes.open(path, conf)) {
       return new CsvRecords(new Characters(bytes, csv.encoding), csv, new boolean[0]).header();
-    } catch (BadFile unreadable) {
+    } catch (BadFile | RuntimeException unreadable) {
+      BadFile.of(unreadable, "unreadable"); // unless the store is to blame
       return List.of();
     }
   }
@@ -94,28 +104,34 @@ public final class SourceFiles {
    *
    * @param optional those that a file may lack
    * @param unnamed takes the names of other columns that the files have
-   * @return for each file its URL, its path, the types of the columns as {@link ParquetFooter} names them, and the
-   *     reason if it is a bad file
+   * @return for each file its URL, its path, the types of the columns as {@link ParquetFooter} names them,
+   *     whether Spark can read it, and the reason if it is a bad file
    */
   public static Dataset<Row> footers(
       Dataset<Row> files, List<String> names, List<String> optional, UnnamedColumns unnamed) throws Exception {
     SerializableConfiguration conf = configuration(files);
     List<String> wanted = List.copyOf(names);
     Set<String> mayLack = Set.copyOf(optional);
-    MapFunction<Row, Row> read =
+    FlatMapFunction<Row, Row> read =
         file -> {
           String[] types = null;
           String reason = null;
+          boolean forSpark = false;
           Path path = path(file.getString(0));
           try {
-            ParquetFooter footer = ParquetFooter.read(path, conf.value());
+            if (Stored.length(path, conf.value()) == 0) { // as an empty file of text, it has no rows
+              return List.<Row>of().iterator();
+            }
+            ParquetFooter footer = ParquetFooter.read(path, conf.value(), wanted);
             unnamed.add(footer.names(), wanted);
             types = footer.types(wanted, mayLack);
+            forSpark = footer.isForSpark(wanted);
             ParquetPages.check(path, conf.value(), footer.metadata(), wanted);
           } catch (BadFile bad) {
             reason = bad.getMessage();
           }
-          return RowFactory.create(file.getString(0), path.toString(), file.getLong(1), types, reason);
+          Object[] said = {file.getString(0), path.toString(), file.getLong(1), types, forSpark, reason};
+          return List.of(RowFactory.create(said)).iterator();
         };
     StructType schema =
         new StructType()
@@ -123,37 +139,33 @@ public final class SourceFiles {
             .add("path", DataTypes.StringType)
             .add("modified", DataTypes.LongType)
             .add("types", DataTypes.createArrayType(DataTypes.StringType))
+            .add("for_spark", DataTypes.BooleanType)
             .add("reason", DataTypes.StringType);
     List<Row> found = files.collectAsList();
     if (found.size() > FEW) {
-      return files.sparkSession().createDataset(found, files.encoder()).map(read, Encoders.row(schema));
+      return files.sparkSession().createDataset(found, files.encoder()).flatMap(read, Encoders.row(schema));
     }
     List<Row> footers = new ArrayList<>();
     for (Row file : found) {
-      footers.add(read.call(file));
+      read.call(file).forEachRemaining(footers::add);
     }
     return files.sparkSession().createDataset(footers, Encoders.row(schema));
   }
 
   /**
-   * Why parquet files cannot be decoded, for those that cannot; fails if a store does not give all bytes of one.
+   * The rows of parquet files of one kind, as {@link ParquetRows} has them.
    *
-   * @return for each damaged file its URL and the reason
+   * @param files URL and modification time (in microseconds) of each file
+   * @param names the columns that the files have and that are wanted
+   * @param types their types, as {@link ParquetFooter} names them
    */
-  public static Dataset<Row> undecodable(Dataset<Row> files, List<String> names) {
+  public static Dataset<Row> parquetRows(Dataset<Row> files, List<String> names, List<String> types) {
     SerializableConfiguration conf = configuration(files);
-    Set<String> wanted = Set.copyOf(names);
+    List<String> wanted = List.copyOf(names);
+    List<String> kinds = List.copyOf(types);
     FlatMapFunction<Row, Row> read =
-        file -> {
-          try {
-            ParquetPages.decode(path(file.getString(0)), conf.value(), wanted);
-            return List.<Row>of().iterator();
-          } catch (BadFile bad) {
-            return List.of(RowFactory.create(file.getString(0), bad.getMessage())).iterator();
-          }
-        };
-    StructType schema = new StructType().add("file", DataTypes.StringType).add("reason", DataTypes.StringType);
-    return files.flatMap(read, Encoders.row(schema));
+        file -> ParquetRows.of(file.getString(0), file.getLong(1), conf.value(), wanted, kinds);
+    return files.flatMap(read, Encoders.row(ParquetRows.schema(wanted, kinds)));
   }
 
   /** Whether the bytes of a binary column are UTF-8. */
