@@ -153,7 +153,7 @@ MUTANTS: Final = (
     Mutant(
         "nanoseconds of parquet are cut",
         Change(
-            _SPARK + "source.parquet:_read",
+            _SPARK + "source.parquet:_checked",
             "F.when($value % 1000 != 0, $reason)",
             "F.when($value.isNull() & $value.isNotNull(), $reason)",
         ),
@@ -193,9 +193,9 @@ MUTANTS: Final = (
     Mutant(
         "a damaged page ends the stream",
         Change(
-            _SPARK + "source.reading:Source.settled",
-            "self.parse($files, $damaged).persist()",
-            "self.parse($files).persist()",
+            _SPARK + "source.reading:Source._settled",
+            "self.parse($files, carefully=True)",
+            "self.parse($files)",
         ),
     ),
     Mutant(
