@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -32,8 +32,6 @@ T = TypeVar("T")
 Start: TypeAlias = "Callable[[], Coroutine[Any, Any, T]]"
 Undo: TypeAlias = "Callable[[T], Coroutine[Any, Any, object]]"
 THREAD_NAME: Final = "asynclock-host"
-_START_BOUND: Final = 30.0
-"""Seconds in which a new thread has to report; no caller waits longer for it."""
 # Bound here: a library that patches the module later must not swap the lock that a caller waits on.
 _new_lock: Final = _thread.allocate_lock
 _log: Final = logging.getLogger("asynclock")
@@ -345,18 +343,20 @@ class Host:
     """The loop thread of this process.
 
     A signal handler may call while the thread that it interrupted is here. So no lock is taken but in short
-    threads, which no handler interrupts: each caller that finds no host starts one, and waits only for that.
-    The first of them starts the host.
+    threads, which no handler interrupts, and nobody waits for them.
     """
 
     on_death: Callable[[asyncio.AbstractEventLoop, str], object] | None = None
     """Called in the dying thread with its loop and the reason."""
     _current: Host | None = None
-    _starting = _new_lock()
+    _made: ClassVar[dict[str, Host]] = {}
+    """Decides in one step which of several hosts that are made at once is the one."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(prepare()(f"{THREAD_NAME}-calls"))
+        self._mutex = _new_lock()
+        self._begun = False
 
     @classmethod
     def get(cls) -> Host:
@@ -364,38 +364,34 @@ class Host:
 
         Raises:
             ConfigError: gevent or eventlet has patched threads or sockets.
-            RuntimeError: No thread or no event loop could be started.
+            RuntimeError: No thread could be started.
         """
         return cls._current or cls._start()
 
     @classmethod
     def _start(cls) -> Host:
         refuse_patched()
-        prepare()  # in this thread: another one would wait for an import that a handler has interrupted
-        found: list[Host] = []
-        failed: list[BaseException] = []
-        told = _new_lock()
-        told.acquire()
-
-        def run() -> None:
-            try:
-                with cls._starting:
-                    if cls._current is None:
-                        host = cls()
-                        threading.Thread(target=host.run, name=THREAD_NAME, daemon=True).start()
-                        cls._current = host
-                    found.append(cls._current)
-            except BaseException as error:  # noqa: BLE001  raised in the thread that waits
-                failed.append(error)
-            finally:
-                told.release()
-
+        mine = cls()
+        host = cls._made.setdefault("host", mine)
+        if host is not mine:
+            mine.loop.close()
         # Not threading.Thread here: it takes locks of its own, in which a handler may have come.
-        _thread.start_new_thread(run, ())
-        if not told.acquire(timeout=_START_BOUND) or failed:
-            why = failed[0] if failed else TimeoutError(f"it did not begin within {_START_BOUND:.0f} s")
-            raise RuntimeError(f"asynclock could not start its thread: {why}") from why
-        return found[0]
+        _thread.start_new_thread(host.begin, ())
+        cls._current = host  # only now: who finds it does not start it
+        if host.loop in _deaths:
+            cls._current = None
+        return host
+
+    def begin(self) -> None:
+        """Start the thread, unless that was done; in a short thread of its own."""
+        with self._mutex:
+            if self._begun:
+                return
+            self._begun = True
+        try:
+            threading.Thread(target=self.run, name=THREAD_NAME, daemon=True).start()
+        except BaseException as error:  # noqa: BLE001  as if it had begun
+            self._die(error)
 
     @classmethod
     def owns(cls, loop: asyncio.AbstractEventLoop) -> bool:
@@ -405,7 +401,7 @@ class Host:
     @classmethod
     def forget(cls) -> None:
         """Forget the parent's host, whose thread does not run in a forked child."""
-        cls._starting = _new_lock()
+        cls._made.clear()
         cls._current = None
         _calls.clear()
 
@@ -429,6 +425,7 @@ class Host:
             setting="client", value=THREAD_NAME, reason=f"{reason}, and nothing is renewed; connect again"
         )
         _deaths[self.loop] = error
+        Host._made.clear()
         if Host._current is self:
             Host._current = None
         _log.critical("%s; its leases are lost", reason)

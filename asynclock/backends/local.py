@@ -20,6 +20,7 @@ import os
 import re
 import stat
 import time
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
@@ -40,13 +41,14 @@ from asynclock.errors import (
 )
 
 if TYPE_CHECKING:
-    import builtins
     from collections.abc import AsyncIterator, Iterator
 
 _THREADS: Final = 4
+_LISTED_AT_ONCE: Final = 256
 _ORPHAN_AGE: Final = 60.0
 """Temporary files of processes that no longer run are removed once they are this many seconds old."""
 _TEMPORARY: Final = re.compile(r"\..+\.([0-9a-f]+)-[0-9a-f]{12}\.tmp")
+_SIDE_FILE: Final = re.compile(r"\.(.+)\.lock", re.DOTALL)
 _NANO: Final = 1_000_000_000
 _ERRORS: Final[dict[int, type[BackendError]]] = {
     errno.EACCES: AccessDeniedError,
@@ -121,8 +123,10 @@ class LocalBackend:
 
     async def list(self, prefix: str) -> AsyncIterator[Entry]:
         """Yield the objects under ``prefix``; see ``Backend.list``."""
-        for entry in await self._workers.run(lambda: self._list(prefix)):
-            yield entry
+        entries = self._walk(prefix)
+        while some := await self._workers.run(lambda: tuple(islice(entries, _LISTED_AT_ONCE))):
+            for entry in some:
+                yield entry
 
     async def aclose(self) -> None:
         """End the backend's threads once the calls that are under way have run."""
@@ -228,7 +232,8 @@ class LocalBackend:
                     folder.remove(path.name)
                     folder.remove(_side_file(path.name))
 
-    def _list(self, prefix: str) -> builtins.list[Entry]:
+    def _walk(self, prefix: str) -> Iterator[Entry]:
+        """Yield the objects under ``prefix`` in the order of their keys, one folder at a time."""
         with self._errors("list", prefix):
             # Checked first, because touching a share whose server is gone blocks for ever.
             below = shared_below(self._root)
@@ -242,18 +247,7 @@ class LocalBackend:
                     key=prefix,
                     detail=f"the folder {self._root} does not exist; the first lock taken there makes it",
                 )
-            found = []
-            for folder, _, names in os.walk(self._root, onerror=_raise_unless_gone):
-                for name in names:
-                    path = Path(folder, name)
-                    key = path.relative_to(self._root).as_posix()
-                    if _is_ours(name) or not key.startswith(prefix):
-                        continue
-                    with contextlib.suppress(FileNotFoundError):
-                        status = path.lstat()
-                        if stat.S_ISREG(status.st_mode):
-                            found.append(Entry(key, status.st_size, status.st_mtime_ns / _NANO))
-            return sorted(found, key=lambda entry: entry.key)
+            yield from _entries(self._root, "", prefix)
 
     def _path(self, key: str) -> Path:
         if "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):
@@ -344,6 +338,38 @@ def _is_ours(name: str) -> bool:
     return name.startswith(".") and (name.endswith(".lock") or _TEMPORARY.fullmatch(name) is not None)
 
 
+def _entries(folder: Path, above: str, prefix: str) -> Iterator[Entry]:
+    """Yield the objects below a folder, whose keys begin with ``above``, in the order of their keys."""
+    found: dict[str, os.stat_result] = {}
+    for name in _names(folder):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            status = Path(folder, name).lstat()
+            # So that keys below a folder are in their place among those of files.
+            found[f"{above}{name}/" if stat.S_ISDIR(status.st_mode) else above + name] = status
+    for key, status in sorted(found.items()):
+        if key.endswith("/"):
+            if key.startswith(prefix) or prefix.startswith(key):
+                yield from _entries(folder / key[len(above) :], key, prefix)
+        elif stat.S_ISREG(status.st_mode) and key.startswith(prefix):
+            yield Entry(key, status.st_size, status.st_mtime_ns / _NANO)
+
+
+def _names(folder: Path) -> set[str]:
+    """Return the names of the objects and folders in a folder, each that is there all the time.
+
+    While another process replaces a file by a rename, a scan that takes more than one read of the kernel may
+    miss its name: POSIX promises only names that are neither added nor removed meanwhile. Those of side files
+    are like that. So each side file names an object, too.
+    """
+    try:
+        names = os.listdir(folder)  # noqa: PTH208  no Path for each of what may be very many names
+    except FileNotFoundError:
+        return set()
+    ours = {name for name in names if _is_ours(name)}
+    objects = {found[1] for name in ours if (found := _SIDE_FILE.fullmatch(name)) is not None}
+    return {*names} - ours | {name for name in objects if not _is_ours(name)}
+
+
 def _side_file(name: str) -> str:
     return f".{name}.lock"
 
@@ -370,8 +396,3 @@ def _alive(process: int) -> bool:
     except (OSError, OverflowError):
         return True
     return True
-
-
-def _raise_unless_gone(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error

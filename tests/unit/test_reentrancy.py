@@ -84,6 +84,7 @@ def no_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
         if Host._current is not None and Host._current is not before:
             made.append(Host._current)
         monkeypatch.setattr(Host, "_current", None)
+        monkeypatch.setattr(Host, "_made", {})
 
     yield forget
     forget()
