@@ -14,6 +14,7 @@ from asynclock.errors import (
     PreconditionFailedError,
     RecordCorruptError,
 )
+from asynclock.names import by_name
 from asynclock.protocol.acquire import Acquisition, Knowledge, is_transient
 from asynclock.protocol.decisions import judge, may_prune
 from asynclock.protocol.objects import Attempt
@@ -66,7 +67,7 @@ class LockEngine:
         try:
             return await self._acquire(timeout=timeout, once=once, fencing=fencing, asked_at=asked_at)
         except (Exception, asyncio.CancelledError) as error:
-            self._note_failure(asked_at, type(error).__name__, str(error))
+            self._note_failure(asked_at, type(error).__name__, by_name(str(error), self.key))
             raise
 
     def _note_failure(self, asked_at: float, reason: str, detail: str = "") -> None:
@@ -134,7 +135,7 @@ class LockEngine:
         elif self._known.last is not None:
             status = seen_status(self.name, self.url, *self._known.last, self._objects.timing)
         contended = isinstance(error, PreconditionFailedError) and not self._known.refusals.count
-        reason = None if error is None or contended else str(error)
+        reason = None if error is None or contended else by_name(str(error), self.key)
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status, reason=reason)
 
     def stand_back(self, until: float) -> None:

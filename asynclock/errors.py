@@ -325,7 +325,7 @@ class BackendError(AsyncLockError):
         self.written: Literal["no", "unknown"] = self._written if written is None else written
         outcome = "nothing was written" if self.written == "no" else "it may have been written"
         super().__init__(
-            f"{backend}: {operation} {key!r} failed: {detail}; {outcome}",
+            f"{backend}: {operation}{f' {key!r}' if key else ''} failed: {detail}; {outcome}",
             backend=backend,
             operation=operation,
             key=key,

@@ -40,6 +40,11 @@ def checked_name(name: str) -> str:
     raise ConfigError(setting="name", value=name, reason=reason)
 
 
+def by_name(text: str, key: str) -> str:
+    """Return a sentence about a lock's object with the name of the lock in place of the object's key."""
+    return text.replace(repr(key), repr(key.removesuffix(SUFFIX)))
+
+
 def is_name(text: str) -> bool:
     """Whether a lock can have that name."""
     return (

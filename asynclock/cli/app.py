@@ -32,7 +32,8 @@ from asynclock.cli.run import run_locked_command
 from asynclock.cli.show import show_command
 from asynclock.cli.timeline import timeline_command
 from asynclock.cli.watch import watch_command
-from asynclock.errors import AsyncLockError
+from asynclock.errors import AsyncLockError, RecordCorruptError
+from asynclock.names import SUFFIX, by_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +92,19 @@ pipeline_group.add_command(timeline_command)
 pipeline_group.add_command(report_command)
 
 
+def _sentence(error: AsyncLockError) -> str:
+    """Return what is told of an error: the name of a lock, not its object's key, and what to do here."""
+    key = str(getattr(error, "key", ""))
+    if not key.endswith(SUFFIX):
+        return str(error)
+    if isinstance(error, RecordCorruptError):
+        return (
+            f"lock {key.removesuffix(SUFFIX)!r} is corrupt ({error.reason}); nothing was written; find out "
+            "who wrote it; asynclock break shows its first bytes, and with --force replaces it by a free lock"
+        )
+    return by_name(str(error), key)
+
+
 def _without_secrets(complaint: str, words: Sequence[str]) -> str:
     """Return a complaint about a command line without the words in it that may be secrets."""
     for word in words:
@@ -132,7 +146,7 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return SIGNALLED + signal.SIGINT
     except AsyncLockError as error:
-        tell(str(error))
+        tell(_sentence(error))
         return exit_code(error)
     except OSError as error:
         if error.errno not in _OUTPUT_ERRORS or error.filename is not None:

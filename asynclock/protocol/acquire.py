@@ -13,6 +13,7 @@ from asynclock.errors import (
     PreconditionFailedError,
     UnsupportedBackendError,
 )
+from asynclock.names import by_name
 from asynclock.protocol.claim import Claim
 from asynclock.protocol.decisions import Observation, Seen, Verdict, displaced, judge
 from asynclock.protocol.held import HeldLock
@@ -261,7 +262,7 @@ class Acquisition:
     def _note_failure(self, error: BackendError) -> None:
         """Keep the failure of a round for the cause of a timeout, and report it."""
         self.error = error
-        detail, reason = str(error), type(error).__name__
+        detail, reason = by_name(str(error), self._key), type(error).__name__
         self._objects.events.emit(
             "acquire_failed", self._key, self._owner, None, detail, reason=reason, limit=self._limit()
         )

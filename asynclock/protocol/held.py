@@ -18,6 +18,7 @@ from asynclock.errors import (
     PreconditionFailedError,
     RecordCorruptError,
 )
+from asynclock.names import by_name
 from asynclock.protocol.claim import Claim
 from asynclock.protocol.decisions import Displaced, displaced
 from asynclock.protocol.objects import Attempt
@@ -203,7 +204,8 @@ class HeldLock:
         error = await self._renew_once()
         if error is not None and self.phase is Phase.HELD:
             reason, left = type(error).__name__, max(0.0, self._left())
-            self._emit("renewal_failed", str(error), reason=reason, since=began, remaining=left)
+            detail = by_name(str(error), self.key)
+            self._emit("renewal_failed", detail, reason=reason, since=began, remaining=left)
         return error
 
     async def _renew_once(self) -> BackendError | None:

@@ -173,11 +173,30 @@ def test_corrupt_lock_is_65(folder: Path, target: str, tmp_path: Path) -> None:
     ]
 
     assert codes == [65, 65, 65]
-    assert "nightly.json" in ran.stderr
+    assert "lock 'nightly' is corrupt (not JSON)" in ran.stderr
+    assert "asynclock break" in ran.stderr
     assert not (tmp_path / "ran").exists()
     assert (folder / "nightly.json").read_bytes() == b'{"expired":fal'
     assert asynclock("break", target, "--yes", "--force").returncode == 0
     assert asynclock("run", target, "--", "true").returncode == 0
+
+
+def test_lines_name_the_lock_and_not_its_object() -> None:
+    """Errors of the store, waits, time-outs and lists of what is lost say ``team/nightly``."""
+    place = "s3://bucket-x/locks"
+    options = ("endpoint_url=http://127.0.0.1:1", "allow_http=true", "region=x", "access_key_id=a")
+    words = [word for option in (*options, "secret_access_key=env:HOME") for word in ("-o", option)]
+
+    said = [
+        asynclock("status", f"{place}/team/nightly", *words).stderr,
+        asynclock("run", f"{place}/team/nightly", "--wait", "1", *words, "true").stderr,
+        asynclock("run", f"{place}/team/nightly", "-v", "--wait", "0", *words, "true").stderr,
+        asynclock("list", place, *words).stderr,
+    ]
+
+    assert all("failed: " in text and ".json" not in text for text in said)
+    assert all("nightly" in text for text in said[:3])
+    assert "''" not in said[3]
 
 
 def test_break_of_a_corrupt_object_needs_force(folder: Path, target: str) -> None:
