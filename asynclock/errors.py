@@ -287,8 +287,8 @@ class RecordCorruptError(AsyncLockError):
 
     def __init__(self, *, key: str, reason: str, version: str | None = None) -> None:
         super().__init__(
-            f"object {key!r} is corrupt ({reason}); nothing was written; find out who wrote it; "
-            "if it is a lock, break_lock() replaces it",
+            f"object {key!r} is corrupt ({reason}); nothing was written; find out who wrote it, or what "
+            "changed it on the way here; if it is a lock, break_lock() replaces it",
             key=key,
             reason=reason,
             version=version,
@@ -304,14 +304,21 @@ class BackendError(AsyncLockError):
         key: Key of the object.
         detail: What the store or the transport said, without secrets.
         written: ``"no"`` or ``"unknown"``.
+        transient: Whether the same call may succeed later with nothing changed but the store. Otherwise
+            nobody waits: an acquisition raises it at once. A lease that is held still lasts until its
+            deadline.
+        request_id: By what the provider's support finds the request; None: the answer had none, or
+            there was no answer.
     """
 
-    _fields = ("backend", "operation", "key", "detail", "written")
+    _fields = ("backend", "operation", "key", "detail", "written", "transient", "request_id")
     backend: str
     operation: str
     key: str
     detail: str
+    request_id: str | None
     _written: ClassVar[Literal["no", "unknown"]] = "unknown"
+    _transient: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -321,15 +328,21 @@ class BackendError(AsyncLockError):
         key: str,
         detail: str,
         written: Literal["no", "unknown"] | None = None,
+        transient: bool | None = None,
+        request_id: str | None = None,
     ) -> None:
         self.written: Literal["no", "unknown"] = self._written if written is None else written
+        self.transient = self._transient if transient is None else transient
         outcome = "nothing was written" if self.written == "no" else "it may have been written"
+        if request_id is not None:
+            outcome += f" (request id {printable(request_id)})"
         super().__init__(
             f"{backend}: {operation}{f' {key!r}' if key else ''} failed: {detail}; {outcome}",
             backend=backend,
             operation=operation,
             key=key,
             detail=detail,
+            request_id=request_id,
         )
 
 
@@ -342,22 +355,27 @@ class OutcomeUnknownError(BackendError):
 
 
 class BackendUnavailableError(BackendError):
-    """The store throttled (429), or the call failed before a byte was sent."""
+    """The store throttled (429), or the call failed before a byte was sent.
+
+    ``transient`` is False if no waiting helps, as with a certificate that is not trusted.
+    """
 
     _written = "no"
 
 
 class AccessDeniedError(BackendError):
-    """The store refused the credentials or the permission."""
+    """The store, or a proxy before it, refused the credentials or the permission; or there are none."""
 
     _written = "no"
+    _transient = False
 
 
 class UnsupportedBackendError(BackendError):
-    """The store or bucket cannot hold a lock, or what is before it changes too much.
+    """The store or bucket cannot hold a lock, as it is or as it is reached, and waiting does not help.
 
-    It ignores conditions, refuses to write over what it shows, sends no Dates, or retains objects. To test
-    it, run ``asynclock doctor URL``.
+    It ignores conditions, refuses to write over what it shows, sends no Dates, retains objects, is in
+    another region or does not exist. To test it, run ``asynclock doctor URL``.
     """
 
     _written = "no"
+    _transient = False

@@ -187,6 +187,7 @@ class TableLock:
             ConfigError: There is no such Hudi table.
             RecordCorruptError: The lock file is damaged; nothing was written.
             AccessDeniedError: The store denied access; nothing was written.
+            BackendError: No waiting helps; see ``BackendError.transient``.
         """
         wait = checked_timeout(timeout)
         if self._lease is not None and self._lease.held:
@@ -199,6 +200,8 @@ class TableLock:
         except AcquireTimeoutError:
             return False
         except _NO_ANSWER as error:
+            if not error.transient:
+                raise
             logger.info("%s: not acquired: %s", self.base_path, error)
             return False
         return self._lease is not None

@@ -7,11 +7,9 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import (
-    AccessDeniedError,
     BackendError,
     BackendUnavailableError,
     PreconditionFailedError,
-    UnsupportedBackendError,
 )
 from asynclock.names import by_name
 from asynclock.protocol.claim import Claim
@@ -410,4 +408,4 @@ class Acquisition:
 
 def is_transient(error: BackendError) -> bool:
     """Whether the same call may succeed later, with nothing changed but the store."""
-    return not isinstance(error, AccessDeniedError | UnsupportedBackendError)
+    return error.transient

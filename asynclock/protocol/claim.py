@@ -41,8 +41,9 @@ class Claim:
         self._by_nonce[attempt.record.nonce] = attempt
         try:
             return await self._objects.write(self._key, attempt, timeout=timeout)
-        except BackendError:
-            self._by_nonce.pop(attempt.record.nonce, None)
+        except BackendError as error:
+            if error.written == "no":
+                self._by_nonce.pop(attempt.record.nonce, None)
             raise
         finally:  # also where a delayed cancellation is raised
             self.doubtful |= attempt.unseen and not attempt.spent

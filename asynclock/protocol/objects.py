@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 from asynclock.backend import Absent
 from asynclock.clock import ClockReading, StoreTime
 from asynclock.errors import (
-    AccessDeniedError,
     BackendError,
     BackendUnavailableError,
     ConfigError,
@@ -208,7 +207,7 @@ class LockObjects:
             None if it landed, and has its version; else why the outcome is open: read back.
 
         Raises:
-            AccessDeniedError: Nothing was written; so with UnsupportedBackendError.
+            BackendError: No waiting helps, as with AccessDeniedError; ``written`` says whether it may stand.
         """
         body, backend = attempt.record.encode(), self._backend
         put: Coroutine[object, object, Written]
@@ -221,8 +220,6 @@ class LockObjects:
         with self.in_flight.protect():
             try:
                 written = await self.request(name, key, put, timeout)
-            except (AccessDeniedError, UnsupportedBackendError):
-                raise
             except ConfigError as error:
                 return BackendUnavailableError(
                     backend=backend.name, operation=name, key=key, detail=str(error)
@@ -231,6 +228,8 @@ class LockObjects:
                 if isinstance(error, PreconditionFailedError):  # which is believed
                     attempt.refused = error
                 attempt.unseen = error.written == "unknown" and attempt.refused is None
+                if not error.transient:
+                    raise
                 return error
             attempt.version = written.version
             self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())

@@ -67,7 +67,7 @@ _DEPTH: Final = 50  # causes may form a circle
 def is_passing(error: BaseException) -> bool:
     """Return whether the work that ended with ``error`` may succeed if it is simply repeated."""
     if isinstance(error, AsyncLockError):
-        return isinstance(error, (BackendUnavailableError, OutcomeUnknownError))
+        return isinstance(error, (BackendUnavailableError, OutcomeUnknownError)) and error.transient
     try:
         passing = conflict_of(error) is not None
         for cause in _causes(error):
