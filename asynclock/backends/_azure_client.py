@@ -5,32 +5,32 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
+import re
 import time
 from email.utils import formatdate, parsedate_to_datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, unquote
 
-import aiohttp
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.core.exceptions import ClientAuthenticationError
 from yarl import URL
 
 from asynclock.backend import Entry
+from asynclock.backends._answers import FAILURE, CredentialsError, Fault, FaultError, refusal
 from asynclock.backends._http import (
-    CONNECT_TIMEOUT,
-    FAILURE,
-    READ_TIMEOUT,
-    AnsweredError,
     SharedFetch,
     environment_proxy,
     read_capped,
     read_object,
-    without_resend,
+    read_page,
 )
 from asynclock.backends._resolver import Resolver
+from asynclock.backends._transport import Transport
 from asynclock.backends._xml import Page, error_code, parse_listing
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
     from xml.etree import ElementTree as ET
 
@@ -44,6 +44,9 @@ _FETCHED_BEFORE: Final = 300.0
 """Seconds before a token expires from which on the next one is fetched, as by the SDK."""
 _BETWEEN_FETCHES: Final = 10.0
 """Seconds at least between two fetches while the present token is valid."""
+_SERVER: Final = 500
+_LATER: Final = frozenset({408, 429})
+_SAID: Final = 4096
 _SIGNED: Final = (
     "content-encoding",
     "content-language",
@@ -68,17 +71,20 @@ class Answer(NamedTuple):
         code: The service's error code; empty: there was none.
         headers: Its headers.
         body: Its body; of a blob, the first ``MAX_BODY`` + 1 bytes at most.
+        https: Whether it came over https.
     """
 
     status: int
     code: str
     headers: Mapping[str, str]
     body: bytes
+    https: bool
 
     def check(self) -> None:
         """Raise ``AnsweredError`` if the status is not a success."""
         if self.status >= FAILURE:
-            raise AnsweredError(self.status, self.code)
+            url = "https:" if self.https else "http:"
+            raise refusal(url, self.status, self.code, headers=self.headers, body=self.body)
 
 
 class AzureClient:
@@ -87,25 +93,21 @@ class AzureClient:
     Args:
         account: The account and its credential. A token credential is not closed with this object.
         container: Name of the container.
+        tls: The certificates to trust; None: those of the machine.
         trust_env: Whether to use the proxies that the environment names.
     """
 
-    def __init__(self, account: Account, container: str, *, trust_env: bool) -> None:
+    def __init__(
+        self, account: Account, container: str, *, tls: ssl.SSLContext | None, trust_env: bool
+    ) -> None:
         self._url = f"{account.url}/{container}"
         self._credential = account.credential
         self._token: SharedCredential | None = None
         if account.credential is None or hasattr(account.credential, "get_token"):
             self._token = SharedCredential(account.credential)
-        self._proxy = environment_proxy(account.url) if trust_env else None
         self._resolver = Resolver()
-        self._timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
-        self._session = without_resend(
-            aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(resolver=self._resolver),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-            )
-        )
+        proxy = environment_proxy(account.url) if trust_env else None
+        self._transport = Transport(self._resolver, tls=tls, proxy=proxy)
 
     async def send(
         self,
@@ -137,7 +139,9 @@ class AzureClient:
         }
         parameters = "&".join(f"{name}={quote(value, safe='~')}" for name, value in (query or {}).items())
         if self._token is not None:
+            call.waits_since = time.monotonic()
             sent["authorization"] = f"Bearer {await self._token.get()}"
+            call.waits_since = None
         elif isinstance(self._credential, AzureNamedKeyCredential):
             sent["authorization"] = shared_key(
                 self._credential, method, url, query=query or {}, headers=sent, length=len(body or b"")
@@ -145,26 +149,18 @@ class AzureClient:
         elif isinstance(self._credential, AzureSasCredential):
             signature = self._credential.signature.removeprefix("?")
             parameters = f"{parameters}&{signature}" if parameters else signature
-        call.sent = True
-        async with self._session.request(
-            method,
-            URL(f"{url}?{parameters}" if parameters else url, encoded=True),
-            headers=sent,
-            data=body,
-            allow_redirects=False,
-            proxy=self._proxy,
-            timeout=self._timeout,
-        ) as answer:
-            if not blob:
-                found = await answer.read()
-            elif method == "GET" and answer.status < FAILURE:
-                found = await read_object(answer)
-            else:
+        url = f"{url}?{parameters}" if parameters else url
+        async with await self._transport.send(call, method, url, headers=sent, body=body) as answer:
+            if answer.status >= FAILURE:
                 found = await read_capped(answer)
+            elif not blob:
+                found = await read_page(answer)
+            else:
+                found = await (read_object(answer) if method == "GET" else read_capped(answer))
             code = answer.headers.get("x-ms-error-code")
             if code is None:
                 code = error_code(found) if answer.status >= FAILURE else ""
-            return Answer(answer.status, code, answer.headers, found)
+            return Answer(answer.status, code, answer.headers, found, url.startswith("https:"))
 
     async def aclose(self) -> None:
         """Close the connections and cancel a running fetch of a token."""
@@ -172,7 +168,7 @@ class AzureClient:
             if self._token is not None:
                 await self._token.aclose()
         finally:
-            await self._session.close()
+            await self._transport.aclose()
             await self._resolver.close()
 
 
@@ -244,7 +240,18 @@ class SharedCredential:
     async def _fetch(self) -> Sdk:
         credential: Sdk = self._credential or await asyncio.to_thread(_default_credential)
         self._credential = credential
-        self._last = await credential.get_token(_SCOPE)
+        try:
+            self._last = await credential.get_token(_SCOPE)
+        except ClientAuthenticationError as error:
+            status = error.status_code
+            if status is not None and (status >= _SERVER or status in _LATER):
+                raise
+            # Not what it says, which may contain a secret; Entra's number of an error contains none.
+            number = re.search(r"AADSTS[0-9]{4,8}", str(error.message)[:_SAID])
+            raise CredentialsError(
+                f"the credential gave no token ({number[0] if number else type(error).__name__}); "
+                "check its settings, or sign in again"
+            ) from None
         return self._last
 
 
@@ -254,17 +261,21 @@ def _default_credential() -> Sdk:
     return DefaultAzureCredential()
 
 
-def read_page(body: bytes) -> Page:
+def parse_page(body: bytes) -> Page:
     """Read the answer to List Blobs.
 
     Raises:
-        ValueError: It is not such an answer.
+        FaultError: It is not such an answer.
     """
     page = parse_listing(body, "EnumerationResults")
     blobs = page.find("{*}Blobs")
     if blobs is None:
-        raise ValueError("the listing has no blobs, not even none")
-    return Page([_entry(blob) for blob in blobs.iterfind("{*}Blob")], page.findtext("{*}NextMarker") or None)
+        raise FaultError(Fault.NO_LISTING, "it has no Blobs")
+    try:
+        entries = [_entry(blob) for blob in blobs.iterfind("{*}Blob")]
+    except ValueError:
+        raise FaultError(Fault.NO_LISTING, "an entry cannot be read") from None
+    return Page(entries, page.findtext("{*}NextMarker") or None)
 
 
 def _entry(blob: ET.Element) -> Entry:

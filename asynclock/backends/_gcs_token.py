@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+import aiohttp
+import jwt
 import orjson
 from gcloud.aio.auth import Token
 
+from asynclock._text import printable
+from asynclock.backends._answers import CredentialsError
 from asynclock.backends._http import SharedFetch
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
-    import aiohttp
+    from collections.abc import Iterator
 
 _ACCOUNT_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 _SCOPES: Final = ["https://www.googleapis.com/auth/devstorage.read_write"]
+_FETCH: Final = 10
+"""Seconds for one fetch of a token, as in the SDK."""
+_SAID: Final = 200
+_METADATA: Final = "metadata.google.internal"
 _STALE: Final = 0.5
 """After this share of a token's lifetime the next one is fetched, as in the SDK."""
 
@@ -63,8 +72,34 @@ def checked_token(given: object) -> AccessTokens | None:
 
 async def default_token(session: aiohttp.ClientSession) -> SharedToken:
     """Return a token made of the credentials that the SDK finds by itself."""
-    # In a thread, because it reads the file of credentials.
-    return SharedToken(await asyncio.to_thread(Token, session=session, scopes=_SCOPES))
+    with _explained():
+        # In a thread, because it reads the file of credentials.
+        return SharedToken(await asyncio.to_thread(Token, session=session, scopes=_SCOPES))
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Raise ``CredentialsError`` where the SDK cannot use the credentials that it found."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError):
+        raise CredentialsError(f"their file cannot be read; check {_ACCOUNT_FILE}") from None
+    except aiohttp.ClientConnectorDNSError as error:
+        if error.host != _METADATA:
+            raise
+        raise CredentialsError(
+            f"none were found: no {_ACCOUNT_FILE}, no sign-in by gcloud, and this is no machine of Google"
+        ) from None
+    except jwt.exceptions.PyJWTError:
+        raise CredentialsError(f"the private key cannot be used; check {_ACCOUNT_FILE}") from None
+    except KeyError as error:
+        missing = printable(error.args[0] if error.args else "", limit=64)
+        raise CredentialsError(f"a field is missing, {missing}; check {_ACCOUNT_FILE}") from None
+    except ValueError as error:
+        if type(error) is not ValueError or "invalid literal" in str(error):  # quotes what it was given
+            raise
+        # A sentence of the SDK, for example of a kind of credentials that it does not know.
+        raise CredentialsError(f"{printable(error, limit=_SAID)}; check {_ACCOUNT_FILE}") from None
 
 
 class SharedToken:
@@ -99,10 +134,12 @@ class SharedToken:
 
     async def _fetch(self) -> str | None:
         now = time.time()
-        await self._inner.acquire_access_token()
-        self._text = self._inner.access_token
-        self._expires_at = now + self._inner.access_token_duration
-        self._stale_at = now + self._inner.access_token_duration * _STALE
+        with _explained():
+            # Once: Token.acquire_access_token would try five times, for longer than a request may take.
+            fetched = await self._inner.refresh(timeout=_FETCH)
+        self._text = fetched.value
+        self._expires_at = now + fetched.expires_in
+        self._stale_at = now + fetched.expires_in * _STALE
         return self._text
 
 

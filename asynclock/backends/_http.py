@@ -8,17 +8,34 @@ a text of this package, nothing else.
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import ipaddress
 import logging
+import ssl
+import time
 from abc import ABC, abstractmethod
 from email.utils import mktime_tz, parsedate_tz
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from asynclock._text import printable
 from asynclock.backend import MAX_BODY
+from asynclock.backends._answers import (
+    FAULTS,
+    AnsweredError,
+    CredentialsError,
+    Fault,
+    FaultError,
+    Row,
+    clocks_differ,
+    is_web_page,
+    said,
+)
+from asynclock.backends._faults import find_fault, proxy_is_unused
 from asynclock.errors import (
     AccessDeniedError,
     AsyncLockError,
@@ -27,13 +44,14 @@ from asynclock.errors import (
     ConfigError,
     OutcomeUnknownError,
     PreconditionFailedError,
-    UnsupportedBackendError,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     import aiohttp
+
+    from asynclock.backends._answers import Answers
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -43,36 +61,17 @@ CONNECT_TIMEOUT: Final = 10.0
 """Seconds for a connection to be made. A lock ends its requests earlier if its lease is short."""
 READ_TIMEOUT: Final = 30.0
 """Seconds of silence after which a request ends. A lock ends its requests earlier if its lease is short."""
+TOTAL_TIMEOUT: Final = 60.0
+"""Seconds after which a request ends whatever comes, so that an answer that trickles ends too."""
+MAX_ANSWER: Final = 8 << 20
+"""Bytes of the longest answer: a page of a listing, which has 1,000 keys at most."""
 _READS: Final = frozenset({"get", "list"})
-FAILURE: Final = 300
-"""The lowest status that is not a success; redirects are included, since they are not followed."""
 _WHOLE: Final = 200
-_CODE_SHOWN: Final = 64
-_REDIRECT: Final = 3
-
-_BY_STATUS: Final[Mapping[int, type[BackendError]]] = {
-    400: UnsupportedBackendError,
-    401: AccessDeniedError,
-    403: AccessDeniedError,
-    404: UnsupportedBackendError,
-    405: UnsupportedBackendError,
-    412: PreconditionFailedError,
-    429: BackendUnavailableError,
-    501: UnsupportedBackendError,
-}
-
-
-class AnsweredError(Exception):
-    """An answer that is no success. It never leaves the backends.
-
-    Attributes:
-        status: Its HTTP status.
-        code: The provider's error code; empty: there was none.
-    """
-
-    def __init__(self, status: int, code: str) -> None:
-        super().__init__(status, code)
-        self.status, self.code = status, code
+_WAITED: Final = 0.5
+"""Seconds without credentials from which on a call that was cancelled tells of it."""
+_NO_NAME: Final = frozenset({Fault.NO_HOST, Fault.NO_NAME_SERVER})
+_PLAIN: Final = frozenset({"", "identity", "aws-chunked"})
+"""Values of ``Content-Encoding`` whose body is as it was written."""
 
 
 def without_resend(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
@@ -99,10 +98,10 @@ def without_resend(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
 @lru_cache(maxsize=64)
 def http_date(text: str) -> float | None:
     """Return an HTTP date as epoch seconds, or None if the text is no date."""
-    parsed = parsedate_tz(text)
     try:
+        parsed = parsedate_tz(text)
         return None if parsed is None else float(mktime_tz(parsed))
-    except (OverflowError, ValueError):
+    except (ArithmeticError, LookupError, TypeError, ValueError):
         return None
 
 
@@ -134,18 +133,67 @@ async def read_object(answer: aiohttp.ClientResponse) -> bytes:
     """Return the first ``MAX_BODY`` + 1 bytes at most of an object that was read.
 
     Raises:
-        ValueError: It may be a part of it: the status is not 200, or nothing says where the body ends.
+        FaultError: It may be a part of it, or something else: the status is not 200, nothing says where the
+            body ends, it is compressed, it is a web page.
     """
-    framed = "Content-Length" in answer.headers or "Transfer-Encoding" in answer.headers
+    headers = answer.headers
+    framed = "Content-Length" in headers or "Transfer-Encoding" in headers
     if answer.status != _WHOLE or not framed:
-        raise ValueError("the answer may be a part of the object")
-    return await read_capped(answer)
+        raise FaultError(Fault.PARTIAL, f"status {answer.status}" if framed else "it has no length")
+    refuse_compressed(headers)
+    body = await read_capped(answer)
+    refuse_web_page(headers, body)
+    return body
 
 
-async def read_capped(answer: aiohttp.ClientResponse) -> bytes:
-    """Return the first ``MAX_BODY`` + 1 bytes of a body at most; the connection of a longer one is closed."""
+def refuse_compressed(headers: Mapping[str, str]) -> None:
+    """Raise ``FaultError`` if a body is compressed: nothing asks for that, so it is not the store's."""
+    encoding = headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in _PLAIN:
+        raise FaultError(Fault.COMPRESSED, printable(encoding, limit=32))
+
+
+def refuse_web_page(headers: Mapping[str, str], body: bytes) -> None:
+    """Raise ``FaultError`` if the answer to a read or a write is a page for people, such as a sign-in."""
+    if headers.get("Content-Type", "").lstrip().lower().startswith("text/html") and is_web_page(body):
+        raise FaultError(Fault.WEB_PAGE, f"text/html, {len(body)} bytes")
+
+
+def refuse_changed(headers: Mapping[str, str], body: bytes) -> None:
+    """Raise ``FaultError`` if a whole object has not the MD5 checksum that the store sends beside it."""
+    said = headers.get("Content-MD5") or next(
+        (each.strip()[4:] for each in headers.get("x-goog-hash", "").split(",") if "md5=" in each[:6]), ""
+    )
+    if said and len(body) <= MAX_BODY and said != md5_of(body):
+        raise FaultError(Fault.CHANGED, f"{len(body)} bytes came, their checksum is another")
+
+
+def md5_of(data: bytes) -> str:
+    """Return a checksum as the headers of the clouds have it."""
+    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+
+
+def version_in(text: str | None, name: str) -> str:
+    """Return the version in an answer, which is text that can be sent back.
+
+    Args:
+        text: Value of the header or field; None: there is none.
+        name: Of the header or field.
+
+    Raises:
+        FaultError: There is none, or it is no printable ASCII.
+    """
+    if not text:
+        raise FaultError(Fault.NO_VERSION, f"no {name}")
+    if not (text.isascii() and text.isprintable()):
+        raise FaultError(Fault.NO_VERSION, f"an {name} that cannot be sent back")
+    return text
+
+
+async def read_capped(answer: aiohttp.ClientResponse, limit: int = MAX_BODY + 1) -> bytes:
+    """Return the first ``limit`` bytes of a body at most; the connection of a longer one is closed."""
     chunks: list[bytes] = []
-    left = MAX_BODY + 1
+    left = limit
     while left > 0:
         chunk = await answer.content.read(left)
         if not chunk:
@@ -154,6 +202,59 @@ async def read_capped(answer: aiohttp.ClientResponse) -> bytes:
         left -= len(chunk)
     answer.close()
     return b"".join(chunks)
+
+
+async def read_page(answer: aiohttp.ClientResponse) -> bytes:
+    """Return the whole body of a page of a listing.
+
+    Raises:
+        FaultError: It is longer than any page, compressed, or a web page.
+    """
+    refuse_compressed(answer.headers)
+    body = await read_capped(answer, MAX_ANSWER + 1)
+    if len(body) > MAX_ANSWER:
+        raise FaultError(Fault.TOO_LONG, f"more than {MAX_ANSWER >> 20} MiB")
+    refuse_web_page(answer.headers, body)
+    return body
+
+
+class Pages:
+    """Keeps a listing from going on forever: no page is asked for twice, and there are 10,000 at most."""
+
+    _MOST: Final = 10_000
+
+    def __init__(self) -> None:
+        self._asked: set[int] = set()
+
+    def next(self, token: str) -> str:
+        """Return the token of the next page.
+
+        Raises:
+            FaultError: That page was there already, or there are too many.
+        """
+        if (mark := hash(token)) in self._asked or len(self._asked) >= self._MOST:
+            raise FaultError(Fault.ENDLESS, f"after {len(self._asked) + 1} pages")
+        self._asked.add(mark)
+        return token
+
+
+def check_certificates(ca_file: str) -> None:
+    """Refuse a ``ca_file`` that cannot be read, or is no PEM file of certificates, with a ``ConfigError``."""
+    if not Path(ca_file).is_file():
+        raise ConfigError(setting="ca_file", value=ca_file, reason="there is no such file")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_file)
+    except OSError:
+        raise ConfigError(setting="ca_file", value=ca_file, reason="it is no PEM certificate") from None
+
+
+def trusting(ca_file: str | None) -> ssl.SSLContext | None:
+    """Return a context that trusts these certificates besides those of the machine; None: no others."""
+    if ca_file is None:
+        return None
+    context = ssl.create_default_context()
+    context.load_verify_locations(ca_file)
+    return context
 
 
 def is_loopback(host: str | None) -> bool:
@@ -240,27 +341,80 @@ class BackendCall:
 
     Attributes:
         sent: Whether its request was handed to the transport; from then on it may be written.
+        fault: What the transport has found out about a request without an answer; None: nothing.
+        request_id: Id of the answer for the provider's support; None: there is none.
+        date: The answer's ``Date`` in epoch seconds, or None.
+        where: Host and port that the request went to; empty: nowhere yet.
+        waits_since: By the monotonic clock, from when on credentials are waited for; None: they are not.
     """
 
-    __slots__ = ("_backend", "_key", "_operation", "sent")
+    __slots__ = (
+        "_backend",
+        "_key",
+        "_operation",
+        "date",
+        "fault",
+        "request_id",
+        "sent",
+        "waits_since",
+        "where",
+    )
 
     def __init__(self, backend: CloudBackend[Any], operation: str, key: str) -> None:
         self._backend, self._operation, self._key = backend, operation, key
+        self.waits_since: float | None = None
         self.sent = False
+        self.fault: Fault | None = None
+        self.request_id: str | None = None
+        self.date: float | None = None
+        self.where = ""
+
+    @property
+    def reads(self) -> bool:
+        """Whether it writes nothing, whatever becomes of it."""
+        return self._operation in _READS
+
+    def note_answer(self, headers: Mapping[str, str]) -> None:
+        """Keep what an error says of the answer."""
+        self.request_id = self._backend.answers.id_of(headers)
+        self.date = server_time(headers)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, asyncio.CancelledError):
-            self._backend.note_cancelled(sent=self.sent)
+            if not self.sent:
+                self._backend.note_cancelled(self.waits_since)
         elif isinstance(error, Exception) and not isinstance(error, AsyncLockError):
-            failure = self._backend.failure(self._operation, self._key, error, sent=self.sent)
+            failure = self._failure(error)
             try:
                 raise failure from None
             finally:
                 failure.__context__ = None  # the SDK's text may contain secrets
                 del failure, error  # their tracebacks refer to this frame: a reference cycle
+
+    def _failure(self, error: Exception) -> BackendError:
+        """Return the error of this package for an exception, without that exception's text."""
+        row, detail = self._backend.explain(self, error)
+        kind, written = row.kind or OutcomeUnknownError, row.written
+        if self.reads:
+            written = "no"
+            if row.read is not None:
+                kind = row.read
+        elif not self.sent:
+            written = "no"
+        if (self.reads or not self.sent) and issubclass(kind, OutcomeUnknownError | PreconditionFailedError):
+            kind = BackendUnavailableError
+        return kind(
+            backend=self._backend.name,
+            operation=self._operation,
+            key=self._key,
+            detail=detail,
+            written=written,
+            transient=row.transient,
+            request_id=self.request_id,
+        )
 
 
 class CloudBackend(ABC, Generic[C]):
@@ -269,37 +423,38 @@ class CloudBackend(ABC, Generic[C]):
     Args:
         prefix: Put before every key.
         min_write_interval: Seconds that a lock leaves between two writes of one object.
+        trust_env: Whether the proxies of the environment are used.
 
     Attributes:
         name: Name of the backend in errors.
         clock_resolution: 1.0, because HTTP dates have whole seconds.
-        codes: The class of error for each of the provider's error codes.
-        hints: What the user can do, by error code or HTTP status; part of the error's text.
+        answers: What the store's answers mean.
     """
 
     name: str
     clock_resolution = 1.0
-    codes: Mapping[str, type[BackendError]]
-    hints: Mapping[str, str]
+    answers: Answers
 
     sends_dates = True
     versions_may_repeat = False
 
-    def __init__(self, *, prefix: str, min_write_interval: float) -> None:
+    def __init__(self, *, prefix: str, min_write_interval: float, trust_env: bool = False) -> None:
         self.min_write_interval = min_write_interval
         self._prefix = prefix
+        self._trust_env = trust_env
         self._client: C | None = None
-        self._opening = asyncio.Lock()
+        self._opening: SharedFetch[C] = SharedFetch(self._open_once, limit=TOTAL_TIMEOUT)
         self._closed = False
         self._warned = False
+        self._opening_waits_since: float | None = None  # for credentials
 
     async def aclose(self) -> None:
         """Free connections and descriptors. A second call does nothing; requests now fail."""
         self._closed = True
-        async with self._opening:
-            client, self._client = self._client, None
-            if client is not None:
-                await self._close(client)
+        await self._opening.aclose()
+        client, self._client = self._client, None
+        if client is not None:
+            await self._close(client)
 
     @abstractmethod
     async def _open(self) -> C: ...
@@ -307,60 +462,74 @@ class CloudBackend(ABC, Generic[C]):
     @abstractmethod
     async def _close(self, client: C) -> None: ...
 
-    def _read_failure(self, error: Exception) -> tuple[int | None, str]:
-        """Return the HTTP status, None if there was no answer, and the provider's error code, or ``""``."""
-        return (error.status, error.code) if isinstance(error, AnsweredError) else (None, "")
+    def _read_failure(self, error: Exception) -> tuple[int | None, str]:  # noqa: ARG002  for subclasses
+        """Return status and error code of an SDK's exception; (None, ""): it has none."""
+        return None, ""
 
     async def _ready(self) -> C:
         if self._client is None:
-            async with self._opening:
-                if self._closed:
-                    raise ConfigError(setting="client", value=self.name, reason="it is closed; connect again")
-                if self._client is None:
-                    self._client = await self._open()
+            if self._closed:
+                raise ConfigError(setting="client", value=self.name, reason="it is closed; connect again")
+            # One opening for all callers; one whose time is up leaves it to those that come next.
+            self._client = await self._opening.wait()
         return self._client
 
-    def note_cancelled(self, *, sent: bool) -> None:
-        """Log that a call was cancelled before its request was sent; once for each backend."""
-        if not (sent or self._warned):
-            # The SDK is still trying to fetch credentials, or all connections of the pool are in use.
+    async def _open_once(self) -> C:
+        client = self._client = await self._open()
+        return client
+
+    def note_cancelled(self, waits_since: float | None) -> None:
+        """Log that a call was cancelled while credentials did not come for it; once for each backend.
+
+        Args:
+            waits_since: By the monotonic clock, from when on the call waited for credentials, if it did.
+        """
+        since = self._opening_waits_since if waits_since is None else waits_since
+        if since is not None and time.monotonic() - since >= _WAITED and not self._warned:
             self._warned = True
-            _logger.warning("%s: no credentials or no connection in time, nothing was sent", self.name)
+            _logger.warning("%s: no credentials in time, nothing was sent", self.name)
 
-    def failure(self, operation: str, key: str, error: Exception, *, sent: bool) -> BackendError:
-        """Return the error of this package for an exception of a call, without that exception's text."""
+    def explain(self, call: BackendCall, error: Exception) -> tuple[Row, str]:
+        """Return what an exception of a call means, and how an error says it."""
+        if isinstance(error, CredentialsError):
+            return Row(AccessDeniedError), f"no credentials: {error.sentence}"
+        if isinstance(error, AnsweredError):
+            if error.fault is not None:
+                row = FAULTS[error.fault]
+                return row, f"{error.status}: {error.fault.value}: {row.hint}"
+            row = self.answers.row(error.status, error.code)
+            detail = said(error.status, error.code, row, error.more)
+            denied = row.kind is not None and issubclass(row.kind, AccessDeniedError)
+            return row, detail + (clocks_differ(call.date) if denied else "")
         status, code = self._read_failure(error)
-        if (status or 0) // 100 == _REDIRECT:
-            kind: type[BackendError] = UnsupportedBackendError
-            detail = "the endpoint answered with a redirect, which is not followed; check region and endpoint"
-        elif status is not None or code:
-            kind, detail = self._answered(status, code)
-            if not sent and issubclass(kind, OutcomeUnknownError):
-                # The answer came from a service that hands out credentials.
-                kind, detail = BackendUnavailableError, f"no credentials ({detail}), nothing was sent"
-        elif not sent:
-            kind = BackendUnavailableError
-            detail = f"no credentials or no connection ({type(error).__name__}), nothing was sent"
-        elif _failed_to_connect(error):
-            kind, detail = BackendUnavailableError, f"cannot connect ({type(error).__name__})"
+        if status is not None or code:
+            row = self.answers.row(status, code)
+            return (row, said(status, code, row)) if call.sent else _without_credentials(status, code, row)
+        found = find_fault(error)
+        fault = call.fault or found.fault
+        if fault in _NO_NAME and not self._trust_env and proxy_is_unused("https"):
+            fault = Fault.NO_HOST_BUT_A_PROXY
+        row = FAULTS[fault]
+        reason = f"{fault.value} ({found.more})" if found.more and fault is found.fault else fault.value
+        if found.connecting or row.kind is BackendUnavailableError:
+            detail = f"cannot connect to {found.where or call.where or 'the store'}: {reason}"
+        elif isinstance(error, FaultError):
+            detail = reason
+        elif not call.sent:
+            return Row(BackendUnavailableError), f"no credentials ({type(error).__name__}), nothing was sent"
         else:
-            kind, detail = OutcomeUnknownError, f"the answer was lost ({type(error).__name__})"
-        if operation in _READS and issubclass(kind, OutcomeUnknownError | PreconditionFailedError):
-            kind = BackendUnavailableError
-        return kind(backend=self.name, operation=operation, key=key, detail=detail)
-
-    def _answered(self, status: int | None, code: str) -> tuple[type[BackendError], str]:
-        # The error code decides before the status: S3 reports a lost race with status 200, 409, 412 or 500,
-        # and always with a code.
-        kind = self.codes.get(code)
-        if kind is None:
-            kind = _BY_STATUS.get(status or 0, OutcomeUnknownError)
-        said = f"{status or ''} {printable(code, limit=_CODE_SHOWN)}".strip()
-        hint = self.hints.get(code) or self.hints.get(str(status))
-        return kind, f"{said}: {hint}" if hint else said
+            detail = f"the answer was lost: {reason} ({type(error).__name__}, {call.where})"
+        if not call.sent:
+            detail = f"no credentials: {detail}"
+        return row, f"{detail}; {row.hint}" if row.hint else detail
 
 
-def _failed_to_connect(error: BaseException) -> bool:
-    import aiohttp  # noqa: PLC0415  installed with the SDKs only
-
-    return isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+def _without_credentials(status: int | None, code: str, row: Row) -> tuple[Row, str]:
+    """Return what an answer of a service that hands out credentials means, or that the SDK has none."""
+    kind = row.kind or OutcomeUnknownError
+    if status is None:
+        return row, f"no credentials: {said(status, code, row)}"
+    detail = f"no credentials: the service that hands them out answered {said(status, code, Row())}"
+    if issubclass(kind, OutcomeUnknownError | BackendUnavailableError):
+        return Row(BackendUnavailableError), f"{detail}, nothing was sent"
+    return Row(AccessDeniedError), detail

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import re
+import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote_plus
 
-import aiohttp
-from yarl import URL
-
 from asynclock.backend import Entry
-from asynclock.backends._http import (
-    CONNECT_TIMEOUT,
-    FAILURE,
-    READ_TIMEOUT,
-    AnsweredError,
-    read_capped,
-    without_resend,
-)
-from asynclock.backends._xml import Page, error_code, parse_listing
+from asynclock.backends._answers import FAILURE, AnsweredError, Fault, FaultError, refusal
+from asynclock.backends._http import read_capped, refuse_web_page
+from asynclock.backends._tables import REGION, S3
+from asynclock.backends._transport import Transport
+from asynclock.backends._xml import Page, error_code, is_error, parse_listing, region_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from xml.etree import ElementTree as ET
 
+    import aiohttp
+
     from asynclock.backends._http import BackendCall
     from asynclock.backends._s3_sdk import BucketAccess
 
-_CONNECTIONS: Final = 50
-_KEEP_ALIVE: Final = 12.0
-"""Seconds; S3 closes an idle connection after 20 s, and a request on a connection that it closes fails."""
-_ERROR: Final = re.compile(rb"\s*(<\?xml[^>]*>\s*)?<Error\b")
+_ELSEWHERE: Final = frozenset({code for code, row in S3.codes.items() if row is REGION})
 
 
 class S3Client:
@@ -43,19 +35,7 @@ class S3Client:
 
     def __init__(self, access: BucketAccess) -> None:
         self._access = access
-        self._timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
-        self._session = without_resend(
-            aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    resolver=access.resolver,
-                    ssl=access.tls or True,
-                    limit=_CONNECTIONS,
-                    keepalive_timeout=_KEEP_ALIVE,
-                ),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-            )
-        )
+        self._transport = Transport(access.resolver, tls=access.tls, proxy=access.proxy)
 
     @property
     def express(self) -> bool:
@@ -86,28 +66,21 @@ class S3Client:
         url = f"{self._access.url}/{quote(key, safe='/~')}"
         if query:
             url += "?" + "&".join(f"{name}={quote(value, safe='~')}" for name, value in query.items())
+        call.waits_since = time.monotonic()
         signed = await self._access.sign(method, url, headers, body)
-        call.sent = True
-        return await self._session.request(
-            method,
-            URL(url, encoded=True),
-            headers=signed,
-            data=body,
-            allow_redirects=False,
-            proxy=self._access.proxy,
-            timeout=self._timeout,
-        )
+        call.waits_since = None
+        return await self._transport.send(call, method, url, headers=signed, body=body)
 
     async def aclose(self) -> None:
         """Close the connections and cancel a running fetch of credentials."""
-        await self._session.close()
+        await self._transport.aclose()
         await self._access.aclose()
 
 
 async def check(answer: aiohttp.ClientResponse) -> None:
     """Raise ``AnsweredError`` if the status of an answer is not a success."""
     if answer.status >= FAILURE:
-        raise _refusal(answer, await _start_of(answer))
+        raise _refusal(answer, await read_capped(answer))
 
 
 async def check_write(answer: aiohttp.ClientResponse) -> None:
@@ -115,29 +88,44 @@ async def check_write(answer: aiohttp.ClientResponse) -> None:
 
     Raises:
         AnsweredError: The write was refused, by the status or, as S3 may do under status 200, by the body.
+        FaultError: It is a web page, not the store's answer.
     """
-    body = await _start_of(answer)
-    if answer.status >= FAILURE or _ERROR.match(body):
+    body = await read_capped(answer)
+    if answer.status >= FAILURE or is_error(body):
         raise _refusal(answer, body)
+    refuse_web_page(answer.headers, body)
 
 
-async def _start_of(answer: aiohttp.ClientResponse) -> bytes:
-    return await read_capped(answer)
+def is_missing(error: AnsweredError) -> bool:
+    """Return whether a refused read says that there is no object; an empty 404 does, a web page does not."""
+    return error.status == 404 and (error.code == "NoSuchKey" or not (error.code or error.more))  # noqa: PLR2004
 
 
 def _refusal(answer: aiohttp.ClientResponse, body: bytes) -> AnsweredError:
-    return AnsweredError(answer.status, error_code(body))
+    code = error_code(body)
+    region = region_in(body) or answer.headers.get("x-amz-bucket-region")
+    return refusal(
+        str(answer.url),
+        answer.status,
+        code,
+        headers=answer.headers,
+        body=body,
+        region=region if code in _ELSEWHERE else None,
+    )
 
 
-def read_page(body: bytes) -> Page:
+def parse_page(body: bytes) -> Page:
     """Read the answer to ListObjectsV2.
 
     Raises:
-        ValueError: It is not such an answer.
+        FaultError: It is not such an answer.
     """
     page = parse_listing(body, "ListBucketResult")
     encoded = page.findtext("{*}EncodingType") == "url"
-    entries = [_entry(item, encoded=encoded) for item in page.iterfind("{*}Contents")]
+    try:
+        entries = [_entry(item, encoded=encoded) for item in page.iterfind("{*}Contents")]
+    except ValueError:
+        raise FaultError(Fault.NO_LISTING, "an entry cannot be read") from None
     truncated = page.findtext("{*}IsTruncated") == "true"
     return Page(entries, _of(page, "NextContinuationToken") if truncated else None)
 
@@ -151,5 +139,5 @@ def _entry(item: ET.Element, *, encoded: bool) -> Entry:
 def _of(item: ET.Element, name: str) -> str:
     text = item.findtext(f"{{*}}{name}")
     if text is None:
-        raise ValueError(f"the listing has no {name}")
+        raise FaultError(Fault.NO_LISTING, f"it has no {name}")
     return text

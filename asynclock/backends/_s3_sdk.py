@@ -6,6 +6,7 @@ the SDK's rules (endpoints, FIPS, dual-stack, access points, dots in names) and 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import re
@@ -25,6 +26,8 @@ import botocore.exceptions
 import botocore.httpsession
 import botocore.loaders
 
+from asynclock._text import printable
+from asynclock.backends._answers import CredentialsError
 from asynclock.backends._http import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
@@ -37,11 +40,14 @@ from asynclock.backends._resolver import Resolver
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
 Sdk: TypeAlias = Any
 """An object of the SDK, whose types are not checked here."""
 _KEY: Final = "key"
+_PROCESS: Final = "custom-process"
+"""By what the SDK names the provider of ``credential_process``."""
 _SCOPE: Final = re.compile(r"AWS4-HMAC-SHA256 Credential=.*/\d{8}/([^/,]+)/([^/,]+)/aws4_request,")
 _EXPRESS_TOKEN: Final = "x-amz-s3session-token"  # noqa: S105  the name of a header
 _EXPRESS_STALE: Final = 150
@@ -148,7 +154,9 @@ class BucketAccess:
         await self.resolver.close()
 
 
-async def find_bucket(bucket: str, settings: SdkSettings) -> BucketAccess:
+async def find_bucket(
+    bucket: str, settings: SdkSettings, waiting: Callable[[bool], object] = bool
+) -> BucketAccess:
     """Return how a bucket is reached. Blocks the event loop for 0.1 to 0.3 s; sends nothing to the bucket.
 
     Only credentials are fetched, if their kind needs it, and a session with a directory bucket.
@@ -156,6 +164,7 @@ async def find_bucket(bucket: str, settings: SdkSettings) -> BucketAccess:
     Args:
         bucket: Its name.
         settings: Settings for the SDK.
+        waiting: Called with True before credentials are fetched, and with False once they are there.
 
     Raises:
         ConfigError: The endpoint or the certificates that the SDK found in its configuration cannot be used.
@@ -163,25 +172,30 @@ async def find_bucket(bucket: str, settings: SdkSettings) -> BucketAccess:
     """
     resolver = Resolver()
     try:
-        return await _find_bucket(bucket, settings, resolver)
+        return await _find_bucket(bucket, settings, resolver, waiting)
     except BaseException:
         await resolver.close()
         raise
 
 
-async def _find_bucket(bucket: str, settings: SdkSettings, resolver: Resolver) -> BucketAccess:
+async def _find_bucket(
+    bucket: str, settings: SdkSettings, resolver: Resolver, waiting: Callable[[bool], object]
+) -> BucketAccess:
     session = aiobotocore.session.get_session()
     session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     # As the default, so that the SDK's clients which fetch credentials have it too.
     session.set_default_client_config(aiobotocore.config.AioConfig(connector_args={"resolver": resolver}))
     if settings.credentials is not None:
         session.set_credentials(*settings.credentials)
-    credentials = await session.get_credentials()
-    if credentials is None:
-        raise botocore.exceptions.NoCredentialsError
-    # Fetched here, because the first fetch reads models of the SDK, which blocks.
-    shared = SharedCredentials(credentials)
-    await shared.get()
+    waiting(True)
+    with _explained(session):
+        credentials = await session.get_credentials()
+        if credentials is None:
+            raise botocore.exceptions.NoCredentialsError
+        # Fetched here, because the first fetch reads models of the SDK, which blocks.
+        shared = SharedCredentials(credentials, lambda: _explained(session))
+        await shared.get()
+    waiting(False)
     async with _client(session, settings) as client:
         # Where the endpoint came from the environment, it is known only now.
         check_endpoint("endpoint_url", client.meta.endpoint_url, allow_http=settings.allow_http)
@@ -201,6 +215,29 @@ async def _find_bucket(bucket: str, settings: SdkSettings, resolver: Resolver) -
         proxy=environment_proxy(url) if settings.trust_env else None,
         resolver=resolver,
     )
+
+
+@contextlib.contextmanager
+def _explained(session: Sdk) -> Iterator[None]:
+    """Raise ``CredentialsError`` where ``credential_process`` or a file gives no credentials."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+        sentence = (
+            f"{printable(error.filename)} cannot be run or read: {error.strerror}; check credential_process"
+        )
+        raise CredentialsError(f"{sentence} and AWS_WEB_IDENTITY_TOKEN_FILE") from None
+    except botocore.exceptions.CredentialRetrievalError as error:
+        if error.kwargs.get("provider") != _PROCESS:
+            raise
+        # Not what it printed, which may contain a secret.
+        raise CredentialsError(
+            "credential_process ended with an error, or printed no credentials of version 1; run it by hand"
+        ) from None
+    except (ValueError, AttributeError, TypeError):
+        if "credential_process" not in session.get_scoped_config():
+            raise
+        raise CredentialsError("credential_process printed no JSON object; run it by hand") from None
 
 
 def _client(session: Sdk, settings: SdkSettings) -> Sdk:
@@ -328,10 +365,16 @@ class SharedCredentials:
 
     Args:
         inner: The SDK's credentials.
+        explained: Turns what a fetch raises into an error that says more; default: nothing.
     """
 
-    def __init__(self, inner: Sdk) -> None:
+    def __init__(
+        self,
+        inner: Sdk,
+        explained: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
+    ) -> None:
         self._inner = inner
+        self._explained = explained
         self._last: Sdk = None
         self._refresh: SharedFetch[None] = SharedFetch(self._fetch)
 
@@ -347,7 +390,8 @@ class SharedCredentials:
         return self._last
 
     async def _fetch(self) -> None:
-        self._last = await self._inner.get_frozen_credentials()
+        with self._explained():
+            self._last = await self._inner.get_frozen_credentials()
 
     async def aclose(self) -> None:
         """Cancel a running refresh."""

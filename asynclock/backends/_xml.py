@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 from xml.etree import ElementTree as ET
+
+from asynclock.backends._answers import Fault, FaultError
 
 if TYPE_CHECKING:
     from asynclock.backend import Entry
 
-_CODE: Final = re.compile(rb"<Code>\s*([^<]*?)\s*</Code>")
+_CODE_BYTES: Final = 128
+"""Of the longest error code."""
 
 
 class Page(NamedTuple):
@@ -26,8 +28,28 @@ class Page(NamedTuple):
 
 def error_code(body: bytes) -> str:
     """Return the error code in the body of an answer, or an empty string."""
-    found = _CODE.search(body)
-    return found[1].decode(errors="replace") if found else ""
+    return _text_of(body, b"Code").decode(errors="replace")
+
+
+def region_in(body: bytes) -> str:
+    """Return where an error says that the bucket is, or an empty string."""
+    return _text_of(body, b"Region").decode(errors="replace")
+
+
+def is_error(body: bytes) -> bool:
+    """Return whether a body is an error document, whatever the status of its answer."""
+    start = body.lstrip()
+    if start.startswith(b"<?xml"):
+        start = start[start.find(b">") + 1 :].lstrip()
+    return start.startswith((b"<Error>", b"<Error "))
+
+
+def _text_of(body: bytes, tag: bytes) -> bytes:
+    # By find, not by a regular expression: the body may be hostile, and this takes linear time.
+    start = body.find(b"<" + tag + b">")
+    end = body.find(b"<", start + 1)
+    text = body[start + len(tag) + 2 : end].strip() if 0 <= start < end else b""
+    return text if len(text) <= _CODE_BYTES else b""
 
 
 def parse_listing(body: bytes, tag: str) -> ET.Element:
@@ -38,12 +60,12 @@ def parse_listing(body: bytes, tag: str) -> ET.Element:
         tag: Of the root, without its namespace.
 
     Raises:
-        ValueError: The answer is no such listing.
+        FaultError: The answer is no such listing.
     """
     try:
         root = ET.fromstring(body)  # noqa: S314  expat itself limits what entities may expand to
-    except ET.ParseError as error:
-        raise ValueError("the listing is no XML") from error
+    except ET.ParseError:
+        raise FaultError(Fault.NO_LISTING, "it is no XML") from None
     if root.tag.rpartition("}")[2] != tag:
-        raise ValueError("the answer is no listing")
+        raise FaultError(Fault.NO_LISTING, f"it has no {tag}")
     return root

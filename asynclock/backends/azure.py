@@ -2,28 +2,8 @@
 
 A call sends one request of the Blob service's REST API, through aiohttp, once and without following
 redirects. azure-core and azure-identity bring the credentials. The SDK's own requests would take three
-times as much processor time, and read a blob again whose body was cut. What an answer means; the error code
-decides before the status:
-
-====================================================  ===========================
-Answer                                                Becomes
-====================================================  ===========================
-``BlobAlreadyExists`` (409, or 412), 412              ``PreconditionFailedError``
-404 ``BlobNotFound`` to a write                       ``PreconditionFailedError``
-404 ``BlobNotFound`` to a read                        ``Absent``
-404 ``ContainerNotFound``                             ``UnsupportedBackendError``
-412 ``LeaseIdMissing``                                ``UnsupportedBackendError``
-409 ``BlobImmutableDueToPolicy``, ``UnauthorizedBlobOverwrite``  ``UnsupportedBackendError``
-409 ``ContainerBeingDeleted``, other 409, 5xx         ``OutcomeUnknownError``
-429                                                   ``BackendUnavailableError``
-401, 403                                              ``AccessDeniedError``
-400, 405, 501, redirects                              ``UnsupportedBackendError``
-no connection, no token yet                           ``BackendUnavailableError``
-connection lost after sending, timeout                ``OutcomeUnknownError``
-====================================================  ===========================
-
-A read writes nothing, so its outcome is never unknown: where the table says ``OutcomeUnknownError``, a
-read raises ``BackendUnavailableError``.
+times as much processor time, and read a blob again whose body was cut. What an answer means is in the table
+``asynclock.backends._tables.AZURE``, which ``docs/backends/answers.md`` shows.
 
 Source: Azure Storage REST API, "Specifying conditional headers for Blob service operations".
 """
@@ -33,32 +13,36 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from azure.core.exceptions import HttpResponseError
+
 from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.backends._azure_account import Account, find_account
-from asynclock.backends._azure_client import AzureClient, read_page
+from asynclock.backends._azure_client import AzureClient, parse_page
 from asynclock.backends._http import (
     BackendCall,
     CloudBackend,
+    Pages,
+    check_certificates,
     check_endpoint,
     http_date,
+    refuse_changed,
+    refuse_web_page,
     server_time,
+    trusting,
+    version_in,
 )
 from asynclock.backends._names import name_problem
+from asynclock.backends._tables import AZURE
 from asynclock.backends._url import object_prefix, split_url, take_options, wrong_url
-from asynclock.errors import (
-    BackendError,
-    ConfigError,
-    OutcomeUnknownError,
-    PreconditionFailedError,
-    UnsupportedBackendError,
-)
+from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
 _MISSING: Final = (404, "BlobNotFound")
 _BLOCK_BLOB: Final = {"content-type": "application/json", "x-ms-blob-type": "BlockBlob"}
-_NO_NAME: Final = "this cannot be the name of a container"
+_PAGE: Final = "1000"
+"""Blobs in a page of a listing, as on the other clouds; Azure would send 5,000."""
 
 
 class AzureBackend(CloudBackend[AzureClient]):
@@ -69,32 +53,12 @@ class AzureBackend(CloudBackend[AzureClient]):
         account: The account and its credential.
         prefix: Put before every key; default empty.
         min_write_interval: Seconds that a lock leaves between two writes of one object; default 0.
+        ca_file: Certificates to trust besides those of the machine; default none.
         trust_env: Whether to use the proxies that the environment names; default False.
     """
 
     name = "azure"
-    codes: Mapping[str, type[BackendError]] = {
-        "BlobAlreadyExists": PreconditionFailedError,
-        "ConditionNotMet": PreconditionFailedError,
-        "BlobNotFound": PreconditionFailedError,
-        "ContainerNotFound": UnsupportedBackendError,
-        "ContainerBeingDeleted": OutcomeUnknownError,
-        "LeaseIdMissing": UnsupportedBackendError,
-        "BlobImmutableDueToPolicy": UnsupportedBackendError,
-        "UnauthorizedBlobOverwrite": UnsupportedBackendError,
-    }
-    hints: Mapping[str, str] = {
-        "BlobNotFound": "the blob is missing",
-        "ContainerNotFound": "the container does not exist",
-        "LeaseIdMissing": "somebody holds an Azure lease on the blob; break it",
-        "BlobImmutableDueToPolicy": "the container retains blobs; a lock needs to be overwritten",
-        "UnauthorizedBlobOverwrite": "the permission to create does not cover overwriting",
-        "AuthenticationFailed": "the key, token or signature is wrong or expired",
-        "OutOfRangeInput": _NO_NAME,
-        "InvalidResourceName": _NO_NAME,
-        "400": "it does not understand the request; check account and container",
-        "403": "needs Storage Blob Data Contributor on the container, or a signature with rcwl",
-    }
+    answers = AZURE
 
     def __init__(
         self,
@@ -103,12 +67,13 @@ class AzureBackend(CloudBackend[AzureClient]):
         *,
         prefix: str = "",
         min_write_interval: float = 0.0,
+        ca_file: str | None = None,
         trust_env: bool = False,
     ) -> None:
-        super().__init__(prefix=prefix, min_write_interval=min_write_interval)
+        super().__init__(prefix=prefix, min_write_interval=min_write_interval, trust_env=trust_env)
         self._container = container
         self._account = account
-        self._trust_env = trust_env
+        self._ca_file = ca_file
 
     async def get(self, key: str) -> Stored | Absent:
         """Read a blob; see ``Backend.get``."""
@@ -119,10 +84,11 @@ class AzureBackend(CloudBackend[AzureClient]):
             if (answer.status, answer.code) == _MISSING:
                 return Absent(server_time(headers))
             answer.check()
+            refuse_changed(headers, answer.body)
             modified = headers.get("Last-Modified")
             return Stored(
                 answer.body,
-                headers["ETag"],
+                version_in(headers.get("ETag"), "ETag"),
                 None if modified is None else http_date(modified),
                 server_time(headers),
             )
@@ -145,23 +111,26 @@ class AzureBackend(CloudBackend[AzureClient]):
             headers = {**_BLOCK_BLOB, **condition}
             answer = await client.send(call, "PUT", self._prefix + key, headers=headers, body=body)
             answer.check()
-            # If the answer has no ETag, the KeyError becomes OutcomeUnknownError: the blob was written.
-            return Written(answer.headers["ETag"], server_time(answer.headers))
+            refuse_web_page(answer.headers, answer.body)
+            return Written(version_in(answer.headers.get("ETag"), "ETag"), server_time(answer.headers))
 
     async def list(self, prefix: str) -> AsyncIterator[Entry]:
         """Yield the blobs under ``prefix``; see ``Backend.list``."""
         query = {"restype": "container", "comp": "list", "prefix": self._prefix + prefix}
+        query["maxresults"] = _PAGE
+        pages = Pages()
         while True:
             with BackendCall(self, "list", prefix) as call:
                 client = await self._ready()
                 answer = await client.send(call, "GET", query=query)
                 answer.check()
-                page = read_page(answer.body)
+                page = parse_page(answer.body)
+                more = None if page.more is None else pages.next(page.more)
             for entry in page.entries:
                 yield replace(entry, key=entry.key[len(self._prefix) :])
-            if page.more is None:
+            if more is None:
                 return
-            query["marker"] = page.more
+            query["marker"] = more
 
     async def delete(self, key: str) -> None:
         """Delete a blob; see ``Backend.delete``."""
@@ -179,10 +148,17 @@ class AzureBackend(CloudBackend[AzureClient]):
                 answer.check()
 
     async def _open(self) -> AzureClient:
-        return AzureClient(self._account, self._container, trust_env=self._trust_env)
+        return AzureClient(
+            self._account, self._container, tls=trusting(self._ca_file), trust_env=self._trust_env
+        )
 
     async def _close(self, client: AzureClient) -> None:
         await client.aclose()
+
+    def _read_failure(self, error: Exception) -> tuple[int | None, str]:
+        if isinstance(error, HttpResponseError) and error.status_code is not None:  # of a token service
+            return error.status_code, ""
+        return super()._read_failure(error)
 
 
 def open_azure(url: str, **options: object) -> AzureBackend:
@@ -192,7 +168,8 @@ def open_azure(url: str, **options: object) -> AzureBackend:
         url: ``az://container/prefix``, ``abfss://container@account.dfs.core.windows.net/prefix``
             or ``wasbs://container@account.blob.core.windows.net/prefix``.
         options: ``account_url``, ``connection_string``, ``sas_token``, ``credential`` (an account
-            key or an async token credential; default ``DefaultAzureCredential``), ``allow_http``,
+            key or an async token credential; default ``DefaultAzureCredential``), ``ca_file``
+            (certificates to trust besides those of the machine), ``allow_http``,
             ``trust_env`` (default False: proxies of the environment are not used),
             ``min_write_interval`` (seconds; default 0). Where the options and the URL name no account, the
             environment does: ``AZURE_STORAGE_CONNECTION_STRING``, or ``AZURE_STORAGE_ACCOUNT``. Where no
@@ -208,6 +185,7 @@ def open_azure(url: str, **options: object) -> AzureBackend:
         connection_string=str,
         sas_token=str,
         credential=object,
+        ca_file=str,
         allow_http=bool,
         min_write_interval=float,
     )
@@ -221,10 +199,13 @@ def open_azure(url: str, **options: object) -> AzureBackend:
         account.credential is None or hasattr(account.credential, "get_token")
     ):
         raise ConfigError(setting="account_url", value="...", reason="a token credential needs https")
+    if (ca_file := taken.get("ca_file")) is not None:
+        check_certificates(ca_file)
     return AzureBackend(
         container,
         Account(address, account.credential),
         prefix=object_prefix(parts),
         min_write_interval=taken.get("min_write_interval", 0.0),
+        ca_file=ca_file,
         trust_env=bool(options.get("trust_env", False)),
     )

@@ -3,28 +3,7 @@
 This module sends the requests itself, through aiohttp, each once and without following redirects. The SDK
 brings credentials, the bucket's address and the signature. Its own requests would cost twice as much, look
 for the bucket's region after a refusal, and wait for ``100 Continue`` before each write. What an answer
-means; the error code decides before the status:
-
-===============================================  =====================================
-Answer                                           Becomes
-===============================================  =====================================
-412, or ``PreconditionFailed`` under any status  ``PreconditionFailedError``
-404 ``NoSuchKey`` to a conditional write         ``PreconditionFailedError``
-404 ``NoSuchKey`` to a read                      ``Absent``
-404 ``NoSuchBucket``                             ``UnsupportedBackendError``
-409 ``ConditionalRequestConflict``, other 409    ``OutcomeUnknownError`` (not "held")
-429, ``SlowDown`` under 429                      ``BackendUnavailableError``
-500, 502, 503, 504, ``RequestTimeout``           ``OutcomeUnknownError``
-401, 403, ``ExpiredToken``, ``InvalidToken``     ``AccessDeniedError``
-400, 405, 501, ``NotImplemented``, redirects     ``UnsupportedBackendError``
-``PermanentRedirect`` and the like: wrong region ``UnsupportedBackendError``
-no connection, no credentials yet                ``BackendUnavailableError``
-no credentials at all, no such profile           ``AccessDeniedError``
-connection lost after sending, timeout           ``OutcomeUnknownError``
-===============================================  =====================================
-
-A read writes nothing, so its outcome is never unknown: where the table says ``OutcomeUnknownError``, a
-read raises ``BackendUnavailableError``.
+means is in the table ``asynclock.backends._tables.S3``, which ``docs/backends/answers.md`` shows.
 
 Source: Amazon S3 user guide, "Add preconditions to S3 operations with conditional requests".
 """
@@ -32,47 +11,42 @@ Source: Amazon S3 user guide, "Add preconditions to S3 operations with condition
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
-import ssl
+import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import botocore.exceptions
 
 from asynclock.backend import Absent, Entry, Stored, Written
+from asynclock.backends._answers import AnsweredError
 from asynclock.backends._http import (
-    AnsweredError,
     BackendCall,
     CloudBackend,
+    Pages,
+    check_certificates,
     check_endpoint,
     http_date,
+    md5_of,
     read_object,
+    read_page,
     server_time,
+    version_in,
 )
 from asynclock.backends._offload import run_apart
-from asynclock.backends._s3_client import S3Client, check, check_write, read_page
+from asynclock.backends._s3_client import S3Client, check, check_write, is_missing, parse_page
 from asynclock.backends._s3_sdk import SdkSettings, find_bucket
+from asynclock.backends._tables import S3
 from asynclock.backends._url import bucket_of, object_prefix, split_url, take_options
-from asynclock.errors import (
-    AccessDeniedError,
-    BackendError,
-    ConfigError,
-    OutcomeUnknownError,
-    PreconditionFailedError,
-    UnsupportedBackendError,
-)
+from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-_MISSING: Final = frozenset({(404, "NoSuchKey"), (404, "")})
 _SSE: Final = frozenset({"AES256", "aws:kms", "aws:kms:dsse"})
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _CUSTOMER_KEY_BYTES: Final = 32
 _ENCRYPTION: Final = "x-amz-server-side-encryption"
-_WRONG_REGION: Final = "the bucket is in another region; set region"
 
 
 class S3Backend(CloudBackend[S3Client]):
@@ -94,55 +68,7 @@ class S3Backend(CloudBackend[S3Client]):
 
     name = "s3"
     versions_may_repeat = True
-    codes: Mapping[str, type[BackendError]] = {
-        "PreconditionFailed": PreconditionFailedError,
-        "NoSuchKey": PreconditionFailedError,
-        "ConditionalRequestConflict": OutcomeUnknownError,
-        "OperationAborted": OutcomeUnknownError,
-        "NoSuchBucket": UnsupportedBackendError,
-        "NotImplemented": UnsupportedBackendError,
-        "MethodNotAllowed": UnsupportedBackendError,
-        "InvalidObjectState": UnsupportedBackendError,
-        "PermanentRedirect": UnsupportedBackendError,
-        "AuthorizationHeaderMalformed": UnsupportedBackendError,
-        "IllegalLocationConstraintException": UnsupportedBackendError,
-        "RequestTimeout": OutcomeUnknownError,
-        "ExpiredToken": AccessDeniedError,
-        "InvalidToken": AccessDeniedError,
-        "TokenRefreshRequired": AccessDeniedError,
-        # Names of the SDK's own exceptions that no waiting puts right.
-        "NoCredentialsError": AccessDeniedError,
-        "PartialCredentialsError": AccessDeniedError,
-        "ProfileNotFound": AccessDeniedError,
-        "ConfigParseError": AccessDeniedError,
-        "SSOTokenLoadError": AccessDeniedError,
-        "UnauthorizedSSOTokenError": AccessDeniedError,
-        "InvalidRegionError": UnsupportedBackendError,
-    }
-    hints: Mapping[str, str] = {
-        "NoSuchKey": "the object is missing",
-        "NoSuchBucket": "the bucket does not exist",
-        "NotImplemented": "the store has no conditional writes",
-        "NoCredentialsError": "none were found; set access_key_id and secret_access_key, or a profile",
-        "PartialCredentialsError": "half of a key was found; the other half is missing",
-        "ProfileNotFound": "there is no such profile; check AWS_PROFILE",
-        "ConfigParseError": "the SDK's configuration file cannot be read; check AWS_CONFIG_FILE",
-        "SSOTokenLoadError": "nobody is signed in; run aws sso login",
-        "UnauthorizedSSOTokenError": "the sign-in has expired; run aws sso login",
-        "InvalidRegionError": "this cannot be a region; set region",
-        "SignatureDoesNotMatch": "the secret key is wrong",
-        "InvalidAccessKeyId": "the access key is unknown",
-        "ExpiredToken": "the session token has expired",
-        "RequestTimeTooSkewed": "this machine's clock is wrong",
-        "PermanentRedirect": _WRONG_REGION,
-        "AuthorizationHeaderMalformed": _WRONG_REGION,
-        "IllegalLocationConstraintException": _WRONG_REGION,
-        "InvalidObjectState": "the object was moved to an archive tier; exempt the prefix from lifecycle",
-        "InvalidBucketName": "this cannot be the name of a bucket",
-        "400": "it does not understand the request; check endpoint and bucket",
-        "403": "needs s3:GetObject and s3:PutObject, and s3:ListBucket so that a missing object answers 404; "
-        "requester_pays where the bucket asks for it",
-    }
+    answers = S3
 
     def __init__(
         self,
@@ -155,7 +81,7 @@ class S3Backend(CloudBackend[S3Client]):
         customer: Mapping[str, str],
         at_rest: Mapping[str, str],
     ) -> None:
-        super().__init__(prefix=prefix, min_write_interval=min_write_interval)
+        super().__init__(prefix=prefix, min_write_interval=min_write_interval, trust_env=settings.trust_env)
         self._bucket = bucket
         self._settings = settings
         self._payer = payer
@@ -171,14 +97,14 @@ class S3Backend(CloudBackend[S3Client]):
                 try:
                     await check(answer)
                 except AnsweredError as error:
-                    if (error.status, error.code) not in _MISSING:
+                    if not is_missing(error):
                         raise
                     return Absent(server_time(headers))
                 data = await read_object(answer)
                 modified = headers.get("Last-Modified")
                 return Stored(
                     data,
-                    headers["ETag"],
+                    version_in(headers.get("ETag"), "ETag"),
                     None if modified is None else http_date(modified),
                     server_time(headers),
                 )
@@ -201,28 +127,30 @@ class S3Backend(CloudBackend[S3Client]):
             headers = {**self._write, **condition}
             if not client.express:
                 # A bucket that retains objects asks for it; a directory bucket does not know it.
-                headers["Content-MD5"] = _md5(body)
+                headers["Content-MD5"] = md5_of(body)
             async with await client.send(
                 call, "PUT", self._prefix + key, headers=headers, body=body
             ) as answer:
                 await check_write(answer)
-                # If the answer has no ETag, the KeyError becomes OutcomeUnknownError: the object was written.
-                return Written(answer.headers["ETag"], server_time(answer.headers))
+                version = version_in(answer.headers.get("ETag"), "ETag")
+                return Written(version, server_time(answer.headers))
 
     async def list(self, prefix: str) -> AsyncIterator[Entry]:
         """Yield the objects under ``prefix``; see ``Backend.list``."""
         query = {"list-type": "2", "encoding-type": "url", "prefix": self._prefix + prefix}
+        pages = Pages()
         while True:
             with BackendCall(self, "list", prefix) as call:
                 client = await self._ready()
                 async with await client.send(call, "GET", query=query, headers=self._payer) as answer:
                     await check(answer)
-                    page = read_page(await answer.read())
+                    page = parse_page(await read_page(answer))
+                more = None if page.more is None else pages.next(page.more)
             for entry in page.entries:
                 yield replace(entry, key=entry.key[len(self._prefix) :])
-            if page.more is None:
+            if more is None:
                 return
-            query["continuation-token"] = page.more
+            query["continuation-token"] = more
 
     async def delete(self, key: str) -> None:
         """Delete an object; see ``Backend.delete``."""
@@ -240,13 +168,18 @@ class S3Backend(CloudBackend[S3Client]):
                 try:
                     await check(answer)
                 except AnsweredError as error:
-                    if (error.status, error.code) not in _MISSING:
+                    if not is_missing(error):
                         raise
 
     async def _open(self) -> S3Client:
         # Apart, because the SDK blocks for 0.1 to 0.3 s while it reads models and configuration.
-        access = await run_apart("asynclock-s3", lambda: find_bucket(self._bucket, self._settings))
+        access = await run_apart(
+            "asynclock-s3", lambda: find_bucket(self._bucket, self._settings, self._note_waiting)
+        )
         return S3Client(access)
+
+    def _note_waiting(self, waits: bool) -> None:  # noqa: FBT001  a callback
+        self._opening_waits_since = time.monotonic() if waits else None
 
     async def _close(self, client: S3Client) -> None:
         await client.aclose()
@@ -256,7 +189,7 @@ class S3Backend(CloudBackend[S3Client]):
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             code = str(error.response.get("Error", {}).get("Code", ""))
             return status, "" if code == str(status) else code
-        if isinstance(error, botocore.exceptions.BotoCoreError) and type(error).__name__ in self.codes:
+        if isinstance(error, botocore.exceptions.BotoCoreError) and type(error).__name__ in S3.codes:
             return None, type(error).__name__
         return super()._read_failure(error)
 
@@ -305,7 +238,7 @@ def open_s3(url: str, **options: object) -> S3Backend:
             check_endpoint(name, os.environ[name], allow_http=allow_http)
     ca_file = taken.get("ca_file")
     if ca_file is not None:
-        _check_certificates(ca_file)
+        check_certificates(ca_file)
     settings = SdkSettings(
         region=taken.get("region"),
         endpoint_url=endpoint,
@@ -325,15 +258,6 @@ def open_s3(url: str, **options: object) -> S3Backend:
         customer=customer,
         at_rest=at_rest,
     )
-
-
-def _check_certificates(ca_file: str) -> None:
-    if not Path(ca_file).is_file():
-        raise ConfigError(setting="ca_file", value=ca_file, reason="there is no such file")
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_file)
-    except OSError:
-        raise ConfigError(setting="ca_file", value=ca_file, reason="it is no PEM certificate") from None
 
 
 def _credentials(taken: dict[str, Any]) -> tuple[str, str, str | None] | None:
@@ -366,10 +290,5 @@ def _encryption(taken: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     return at_rest, {
         f"{_ENCRYPTION}-customer-algorithm": "AES256",
         f"{_ENCRYPTION}-customer-key": base64.b64encode(customer).decode(),
-        f"{_ENCRYPTION}-customer-key-MD5": _md5(customer),
+        f"{_ENCRYPTION}-customer-key-MD5": md5_of(customer),
     }
-
-
-def _md5(data: bytes) -> str:
-    """Return a checksum as S3's headers have it."""
-    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()

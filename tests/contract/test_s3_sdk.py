@@ -15,7 +15,8 @@ from aiohttp import web
 
 from asynclock.backend import Absent, Stored
 from asynclock.backends import open_backend
-from asynclock.backends._s3_client import read_page
+from asynclock.backends._answers import Fault, FaultError
+from asynclock.backends._s3_client import parse_page
 from asynclock.backends._s3_sdk import BucketAccess, SdkSettings, find_bucket
 from asynclock.errors import BackendUnavailableError, ConfigError, UnsupportedBackendError
 from asynclock.testing.proxy import TapProxy
@@ -411,5 +412,6 @@ async def test_a_session_that_does_not_come_is_no_write(
 @pytest.mark.parametrize("body", [b"", b"<html>", b"<html/>"], ids=["nothing", "broken", "another document"])
 def test_what_is_no_listing_of_s3_is_refused(body: bytes) -> None:
     """A gateway's page is no empty bucket."""
-    with pytest.raises(ValueError, match="listing"):
-        read_page(body)
+    with pytest.raises(FaultError) as caught:
+        parse_page(body)
+    assert caught.value.fault is Fault.NO_LISTING

@@ -50,8 +50,12 @@ MODULES: Final = (
     "_gcs_token",
     "_azure_account",
     "_azure_client",
+    "_answers",
+    "_faults",
     "_http",
     "_resolver",
+    "_tables",
+    "_transport",
 )
 SDKS: Final = ("aiobotocore", "aiohttp", "azure", "botocore", "gcloud", "yarl")
 

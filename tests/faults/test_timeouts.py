@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-import asynclock.backends._azure_client
-import asynclock.backends._s3_client
-import asynclock.backends.gcs
+import asynclock.backends._transport
 from asynclock.backend import Absent
 from asynclock.backends import open_backend
 from asynclock.errors import BackendUnavailableError, OutcomeUnknownError
@@ -23,15 +21,13 @@ if TYPE_CHECKING:
     from tests.laboratory.servers import Server
 
 BOUND = 0.5
-MODULES = (asynclock.backends._s3_client, asynclock.backends.gcs, asynclock.backends._azure_client)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the bounds, which are 10 and 30 seconds."""
-    for module in MODULES:
-        monkeypatch.setattr(module, "CONNECT_TIMEOUT", BOUND)
-        monkeypatch.setattr(module, "READ_TIMEOUT", BOUND)
+    monkeypatch.setattr(asynclock.backends._transport, "CONNECT_TIMEOUT", BOUND)
+    monkeypatch.setattr(asynclock.backends._transport, "READ_TIMEOUT", BOUND)
 
 
 @pytest.fixture
