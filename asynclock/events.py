@@ -247,7 +247,7 @@ class Events:
 
     def _pass_on(self, event: Event) -> None:
         if logger.isEnabledFor(logging.DEBUG):
-            shown = event.kind, event.key, event.owner, event.fencing_token, event.detail
+            shown = event.kind, event.name, event.owner, event.fencing_token, event.detail
             with suppress(BaseException):  # of a handler or a filter of the user
                 logger.debug("%s %s owner=%s token=%s %s", *shown, extra=event.fields())
         if self.narrator is not None and self._is_news(event.kind):

@@ -10,6 +10,8 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from asynclock.cli.streams import drop_messages, open_standard_streams
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -25,13 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: Always; the codes are in ``asynclock.cli.exit_codes``.
     """
+    open_standard_streams()
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         sys.stderr.write(
             f"asynclock: the command needs {' and '.join(missing)}; run: pip install 'asynclock[cli]'\n"
         )
         sys.exit(2)
-    from asynclock.cli.app import notice_lost_output, run_command  # noqa: PLC0415  needs the extra
+    from asynclock.cli.app import run_command  # noqa: PLC0415  needs the extra
 
-    notice_lost_output()
-    sys.exit(run_command(arguments))
+    code = run_command(arguments)
+    drop_messages()
+    sys.exit(code)

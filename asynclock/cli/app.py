@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 import logging
-import os
 import re
 import signal
 import sys
@@ -23,13 +21,14 @@ from asynclock.cli.exit_codes import NO, SIGNALLED, USAGE, exit_code
 from asynclock.cli.groups import CommandGroup
 from asynclock.cli.hudi import hudi_group
 from asynclock.cli.locks import break_command, list_command, status_command
-from asynclock.cli.output import tell
+from asynclock.cli.output import print_message, tell
 from asynclock.cli.pipeline import pipeline_group
 from asynclock.cli.policy import policy_command
 from asynclock.cli.prune import prune_command
 from asynclock.cli.report import report_command
 from asynclock.cli.run import run_locked_command
 from asynclock.cli.show import show_command
+from asynclock.cli.streams import drop_output
 from asynclock.cli.timeline import timeline_command
 from asynclock.cli.watch import watch_command
 from asynclock.errors import AsyncLockError, RecordCorruptError
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _OUTPUT_ERRORS: Final = frozenset(
-    {errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}
+    {errno.EAGAIN, errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}
 )
 _HELP: Final = getattr(click.exceptions, "NoArgsIsHelpError", ())
 """What a group without a command raises to show its help; the oldest click prints it."""
@@ -115,21 +114,6 @@ def _without_secrets(complaint: str, words: Sequence[str]) -> str:
     return "\n".join(clean_message(line) for line in complaint.split("\n"))
 
 
-def notice_lost_output() -> None:
-    """Let a full pipe that does not block raise: an unbuffered stream drops what does not fit."""
-    raw = getattr(sys.stdout, "buffer", None)
-    if isinstance(raw, io.RawIOBase):
-        encoding, errors = sys.stdout.encoding, sys.stdout.errors
-        buffer = io.BufferedWriter(raw)
-        sys.stdout = io.TextIOWrapper(buffer, encoding=encoding, errors=errors, line_buffering=True)
-
-
-def _drop_output() -> None:
-    """Drop what is left for the standard output: it would be complained of at the interpreter's end."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def run_command(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors go to the standard error."""
     logging.basicConfig(format="asynclock: %(message)s")
@@ -141,7 +125,7 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         error.show(shown)
         words = sys.argv[1:] if arguments is None else arguments
         is_help = isinstance(error, _HELP)
-        sys.stderr.write(shown.getvalue() if is_help else _without_secrets(shown.getvalue(), words))
+        print_message(shown.getvalue() if is_help else _without_secrets(shown.getvalue(), words))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return SIGNALLED + signal.SIGINT
@@ -151,7 +135,7 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
             raise
-        _drop_output()
+        drop_output()
         tell(f"the output could not be written: {error.strerror}")
         return NO
     except ImportError as error:

@@ -50,7 +50,11 @@ def print_list(statuses: Sequence[LockStatus]) -> None:
 
 def tell(text: str) -> None:
     """Print a message to the standard error; the standard output is for results."""
-    lines = "".join(f"{clean_message(line)}\n" for line in f"asynclock: {text}".split("\n"))
+    print_message("".join(f"{clean_message(line)}\n" for line in f"asynclock: {text}".split("\n")))
+
+
+def print_message(lines: str) -> None:
+    """Print lines to the standard error as they are."""
     with contextlib.suppress(OSError, ValueError):  # nobody can read it, which must not end a running CMD
         sys.stderr.write(lines)
         sys.stderr.flush()

@@ -444,7 +444,7 @@ async def test_raw_events_are_for_level_debug(world: World, said: Said) -> None:
         ("DEBUG", "lost"),
         ("WARNING", "lost"),
     ]
-    assert records[0].getMessage() == "lost orders.json owner=me token=7 broken"
+    assert records[0].getMessage() == "lost orders owner=me token=7 broken"
     assert len(said.lines) == 2
 
 
