@@ -287,7 +287,7 @@ class Narrator:
                 and not (lock in self._acquiring.locks or lock in self._renewing.locks)
             ):
                 self.alert = True
-                due |= self._silent.note(lock, "", clock)
+                due |= self._silent.note(lock, frozenset(), clock)
                 if age > longest:
                     longest, first = age, lock
         if due:
@@ -369,7 +369,7 @@ class _Fault:
         self.locks: dict[str, None] = {}
         self.detail = ""
         self._pace = _Pace()
-        self._causes: set[str] = set()
+        self._causes: list[frozenset[str]] = []
         self._said = False
         self._began = self._failed = self._ended = -math.inf
 
@@ -378,7 +378,7 @@ class _Fault:
         """Whether its end is still to come, or to be said."""
         return self._said or bool(self.locks)
 
-    def note(self, lock: str, cause: str, now: float) -> bool:
+    def note(self, lock: str, cause: frozenset[str], now: float) -> bool:
         """Note a failure; returns whether to say it, which is assumed to be done."""
         if now - self._failed > _FORGOTTEN:
             self.locks.clear()
@@ -391,9 +391,9 @@ class _Fault:
         self._failed = now
         if len(self.locks) < _MOST_LOCKS:
             self.locks[lock] = None
-        new = cause not in self._causes and len(self._causes) < _MOST_CAUSES
+        new = len(self._causes) < _MOST_CAUSES and not any(_are_alike(cause, each) for each in self._causes)
         if new:
-            self._causes.add(cause)
+            self._causes.append(cause)
         due = self._pace.is_due(now) or new
         self._said |= due
         return due
@@ -484,13 +484,17 @@ def _which(url: str, locks: Sized) -> str:
     return f"{url} and {others:,} other lock{'s' if others > 1 else ''}" if others > 0 else url
 
 
-def _cause(event: Event) -> str:
-    """Return the part of a failure's reason that stays the same, whichever request had it and when."""
+def _cause(event: Event) -> frozenset[str]:
+    """Return the words of a failure's reason that stay the same, whichever request had it and when."""
     detail = _without_key(event.detail)
     for written in ("nothing was written", "it may have been written"):
         detail = detail.replace(f"; {written}", "")
-    words = detail.split()
-    return " ".join(word for word in words if not any(each.isdigit() for each in word))
+    return frozenset(word for word in detail.split() if not any(each.isdigit() for each in word))
+
+
+def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether two reasons are one: two thirds of their words, or more, are in both."""
+    return 3 * len(one & other) >= 2 * len(one | other)
 
 
 def _without_key(detail: str) -> str:

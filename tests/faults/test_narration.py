@@ -19,13 +19,16 @@ import pytest
 import asynclock
 from asynclock import LeaseSettings
 from asynclock.testing.proxy import TapProxy, Wire
+from tests.faults.scripted import CLOUDS, URLS, options, serving
 from tests.faults.test_answers import gcs_body, s3_body
+from tests.faults.test_tables import TABLES, Certificates, is_absent, meant, rows, said_by
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from asynclock.client import LockClient
     from asynclock.lease import Lease
     from tests.laboratory.servers import Server
 
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 SETTINGS: Final = LeaseSettings(validity=20.0, max_clock_skew=1.0, poll_interval=0.1)
 """A round each tenth of a second, so that a flood is seen soon."""
+SLOW: Final = LeaseSettings(validity=20.0, max_clock_skew=1.0, poll_interval=0.4)
+AT_ONCE: Final = 40
 WATCHED: Final = 1.0
 """Seconds for which nothing more may be said after the first sentence."""
 DEADLINE: Final = 20.0
@@ -107,6 +112,18 @@ def folder(prepare: Callable[[Path], object]) -> Place:
     return place
 
 
+def refused_certificate() -> Place:
+    """Return a server whose certificate nobody trusts."""
+
+    @asynccontextmanager
+    async def place(_: Servers, path: Path) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        context = await asyncio.to_thread(lambda: Certificates(path).serving())
+        async with serving(context) as script:
+            yield URLS["s3"], options("s3", f"https://127.0.0.1:{script.port}")
+
+    return place
+
+
 ROWS: Final = [
     Row("nobody listens, S3", nobody("s3"), ("cannot connect",)),
     Row("nobody listens, Cloud Storage", nobody("gcs"), ("cannot connect",)),
@@ -133,13 +150,13 @@ class Log:
     """What the log ``asynclock`` says of one lock on level INFO and above."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
         self.warnings: list[str] = []
         self.notes: list[str] = []
 
     def note(self, record: logging.LogRecord) -> bool:
         """Take a record."""
-        if self._name in (line := record.getMessage()):
+        if f"/{self.name}: " in (line := record.getMessage()):
             (self.notes if record.levelno == logging.INFO else self.warnings).append(line)
         return True
 
@@ -148,6 +165,30 @@ class Log:
         async with asyncio.timeout(DEADLINE):
             while not self.warnings:  # noqa: ASYNC110  a log tells nobody
                 await asyncio.sleep(0.02)
+
+
+async def watched(client: LockClient, log: Log) -> bool:
+    """Let a leader have the fault until after the first warning; returns whether ``lead`` has ended."""
+    leading = asyncio.create_task(client.lock(log.name).lead(nothing))
+    await log.until_warned()
+    await asyncio.sleep(WATCHED)
+    ended = leading.done()
+    leading.cancel()
+    await asyncio.wait([leading])
+    return ended
+
+
+@contextlib.contextmanager
+def logged(name: str) -> Iterator[Log]:
+    """Give the log of a lock while the body runs."""
+    log, logger = Log(name), logging.getLogger("asynclock")
+    logger.addFilter(log.note)
+    logger.setLevel(logging.INFO)
+    try:
+        yield log
+    finally:
+        logger.removeFilter(log.note)
+        logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture
@@ -165,12 +206,8 @@ def name() -> str:
 @pytest.fixture
 def log(name: str) -> Iterator[Log]:
     """Return the log of that lock."""
-    log, logger = Log(name), logging.getLogger("asynclock")
-    logger.addFilter(log.note)
-    logger.setLevel(logging.INFO)
-    yield log
-    logger.setLevel(logging.NOTSET)
-    logger.removeFilter(log.note)
+    with logged(name) as log:
+        yield log
 
 
 async def nothing(_: Lease) -> None:
@@ -186,12 +223,7 @@ async def test_a_fault_is_said_once_and_then_rarely(
         row.place(servers, tmp_path) as (url, options),
         asynclock.connect(url, settings=SETTINGS, **options) as client,
     ):
-        leading = asyncio.create_task(client.lock(name).lead(nothing))
-        await log.until_warned()
-        await asyncio.sleep(WATCHED)
-        ended = leading.done()
-        leading.cancel()
-        await asyncio.wait([leading])
+        ended = await watched(client, log)
 
     (line,) = log.warnings
     assert line.startswith(f"{url}/{name}: ")
@@ -199,6 +231,36 @@ async def test_a_fault_is_said_once_and_then_rarely(
     assert ended is not row.passes
     assert ("trying again" in line or "no answer" in line) is row.passes
     assert log.notes == []
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+async def test_every_answer_of_the_table_is_said_once(cloud: str) -> None:
+    """Each row gives its error and its hint, in one line; it says whether the client tries again."""
+    wrong: list[object] = []
+
+    async def have(status: int, code: str) -> None:
+        headers, body = said_by(cloud, code)
+        _, transient, _ = meant(TABLES[cloud], status, code, reads=True)
+        async with serving() as script:
+            script.say(status, headers, body)
+            given = options(cloud, f"http://127.0.0.1:{script.port}")
+            with logged(f"row-{uuid.uuid4()}") as log:
+                async with asynclock.connect(URLS[cloud], settings=SLOW, **given) as client:
+                    ended = await watched(client, log)
+        hint = TABLES[cloud].row(status, code).hint
+        if (
+            len(log.warnings) != 1
+            or hint not in log.warnings[0]
+            or ended is transient
+            or ("trying again" in log.warnings[0]) is not transient
+        ):
+            wrong.append((status, code, transient, ended, log.warnings))
+
+    all_rows = [row for row in rows(cloud) if not is_absent(cloud, *row)]
+    for some in range(0, len(all_rows), AT_ONCE):
+        await asyncio.gather(*(have(*row) for row in all_rows[some : some + AT_ONCE]))
+
+    assert wrong == []
 
 
 async def test_a_fault_while_a_lock_is_held_is_said_once(name: str, log: Log, minio: Server) -> None:

@@ -95,7 +95,7 @@ async def test_every_row_becomes_its_error(cloud: str, operation: str) -> None:
             script.say(status, f"{headers}{table.request_id}: id-of-{status}\r\n", body)
             script.seen.clear()
             expected = meant(table, status, code, reads=operation == "get")
-            if operation == "get" and _is_absent(cloud, status, code):
+            if operation == "get" and is_absent(cloud, status, code):
                 await OPERATIONS[operation](backend)
                 continue
             try:
@@ -112,7 +112,8 @@ async def test_every_row_becomes_its_error(cloud: str, operation: str) -> None:
     assert wrong == []
 
 
-def _is_absent(cloud: str, status: int, code: str) -> bool:
+def is_absent(cloud: str, status: int, code: str) -> bool:
+    """Return whether an answer to a read says that there is no object."""
     if status != 404:
         return False
     return code == "" if cloud == "s3" else cloud == "gcs"
