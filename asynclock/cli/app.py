@@ -67,6 +67,13 @@ def command() -> None:
     """
 
 
+@click.command("help", hidden=True)
+@click.argument("words", nargs=-1, metavar="[COMMAND]")
+def help_command(words: tuple[str, ...]) -> None:
+    """Show the help of a command, as --help after it does."""
+    command.main([*words, "--help"], prog_name="asynclock", standalone_mode=False)
+
+
 for each in (
     run_locked_command,
     status_command,
@@ -84,6 +91,7 @@ for each in (
     command.add_command(each)
 hudi_group.add_command(history_command)
 hudi_group.add_command(verify_command)
+command.add_command(help_command)
 command.add_old_name(history_command)
 command.add_old_name(verify_command)
 pipeline_group.add_command(show_command)
@@ -111,7 +119,7 @@ def _without_secrets(complaint: str, words: Sequence[str]) -> str:
             complaint = complaint.replace(word, clean_url(word))
     complaint = _ASSIGNED.sub("=...", complaint)
     complaint = _EXTRA.sub(r"\1, which may be a secret and is not shown", complaint)
-    return "\n".join(clean_message(line) for line in complaint.split("\n"))
+    return "\n".join(clean_message(line.expandtabs()) for line in complaint.split("\n"))
 
 
 def run_command(arguments: Sequence[str] | None = None) -> int:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import copy
 import re
-from typing import Any
+from typing import Any, Final
 
 import click
+
+_MEANT: Final = {
+    "unlock": "break",
+    "release": "break",
+    "lock": "run",
+    "exec": "run",
+    "ls": "list",
+    "show": "status",
+}
+"""Words of other programs for what a command does."""
 
 
 class CommandGroup(click.Group):
@@ -20,6 +30,22 @@ class CommandGroup(click.Group):
         if not cmd.short_help and cmd.help:
             cmd.short_help = _first_sentence(cmd.help)
         super().add_command(cmd, name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names.
+
+        Raises:
+            click.UsageError: It names none; the error says which one may be meant.
+        """
+        word = args[0]
+        if word not in self.commands and not ctx.resilient_parsing and not word.startswith("-"):
+            if (verb := next((each for each in args[1:] if each in self.commands), None)) is not None:
+                raise click.UsageError(f"the command comes first: {ctx.command_path} {verb} {word}", ctx)
+            if (verb := _MEANT.get(word)) in self.commands:
+                raise click.UsageError(f"No such command '{word}'. Did you mean '{verb}'?", ctx)
+        return super().resolve_command(ctx, args)
 
     def add_old_name(self, cmd: click.Command) -> None:
         """Let a command that is in another group now still work here, without showing it."""

@@ -23,7 +23,14 @@ from asynclock.cli.exit_codes import CORRUPT, DONE, NO
 from asynclock.cli.lock_words import holder_cell, overdue_words
 from asynclock.cli.output import print_json, print_list, print_status, tell
 from asynclock.cli.target import connect_to, refuse_hudi_table, split_target
-from asynclock.errors import AccessDeniedError, LockChangedError, RecordCorruptError
+from asynclock.errors import (
+    AccessDeniedError,
+    BackendError,
+    ConfigError,
+    LockChangedError,
+    RecordCorruptError,
+)
+from asynclock.names import SUFFIX
 from asynclock.narration import span
 from asynclock.record import MAX_BODY, is_no_lock, parse_record
 
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
     from asynclock.status import LockStatus
 
 _SHOWN_BYTES: Final = 120
+_LOOK_SECONDS: Final = 2.0
 
 
 @click.command("status")
@@ -84,13 +92,25 @@ async def _look(client: LockClient, name: str, target: str) -> LockStatus:
         await refuse_hudi_table(client, name, target)
         with contextlib.suppress(AccessDeniedError):  # the right to list is not needed for locks
             # Some stores answer a read of an object in a missing bucket as that of a missing object.
-            await client.run(lambda: _list_one(client, f"{name}/"))
+            if await client.run(lambda: _has_locks(client, f"{name}/")):
+                tell(f"there are locks under {target}; see asynclock list {target}")
     return status
 
 
-async def _list_one(client: LockClient, prefix: str) -> None:
-    async for _ in client.backend.list(prefix):
-        return
+async def _has_locks(client: LockClient, prefix: str) -> bool:
+    async for entry in client.backend.list(prefix):
+        return entry.key.endswith(SUFFIX)
+    return False
+
+
+async def _is_lock(url: str, options: dict[str, object], max_clock_skew: float | None) -> bool:
+    """Whether the URL of a folder that has no locks is that of a lock."""
+    with contextlib.suppress(ConfigError, BackendError, TimeoutError):
+        async with asyncio.timeout(_LOOK_SECONDS):
+            folder, name = split_target(url.rstrip("/"))
+            async with connect_to(folder, options, max_clock_skew=max_clock_skew) as client:
+                return (await client.lock(name).status()).state != "absent"
+    return False
 
 
 @click.command("list")
@@ -105,9 +125,15 @@ def list_command(url: str, options: dict[str, object], max_clock_skew: float | N
             await refuse_hudi_table(client, "", url)
             return await client.list()
 
-    statuses = asyncio.run(read())
+    try:
+        statuses = asyncio.run(read())
+    except BackendError:
+        if url.startswith("file:") and asyncio.run(_is_lock(url, options, max_clock_skew)):
+            tell(f"{url} is a lock; see asynclock status {url}")
+        raise
     if not statuses:
-        tell(f"there are no locks under {url}")
+        is_lock = asyncio.run(_is_lock(url, options, max_clock_skew))
+        tell(f"{url} is a lock; see asynclock status {url}" if is_lock else f"there are no locks under {url}")
     if not as_json:
         print_list(statuses)
     else:

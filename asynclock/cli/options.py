@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FLAGS: Final = frozenset({"allow_http", "fsync", "path_style", "requester_pays", "trust_env"})
 _DURATIONS: Final = frozenset({"min_write_interval"})
+_OF_COMMANDS: Final = frozenset({"validity", "wait", "at_least", "max_clock_skew"})
 _BYTES: Final = frozenset({"sse_customer_key"})
 _WORDS: Final = {"true": True, "false": False}
 _LONGEST: Final = 65_536
@@ -49,6 +50,11 @@ def parse_options(words: Iterable[str]) -> dict[str, object]:
                 setting="-o",
                 value=HIDDEN,
                 reason="must be KEY=VALUE, as in -o fsync=false; KEY has only a-z 0-9 _",
+            )
+        if key in _OF_COMMANDS:
+            option = f"--{key.replace('_', '-')}"
+            raise ConfigError(
+                setting=key, value=HIDDEN, reason=f"is no option of a store; write {option} TIME"
             )
         options[key] = _typed(key, _secret(key, value) if is_secret(key) else value)
     return options

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from asynclock.backends import BUILT_IN
 from asynclock.backends._url import wrong_url
+from asynclock.errors import ConfigError
 from asynclock.names import SUFFIX, is_name
-
-if TYPE_CHECKING:
-    from asynclock.errors import ConfigError
 
 _EXAMPLE: Final = "nightly"
 
@@ -27,6 +25,18 @@ def no_url(setting: str, word: str, *, of_lock: bool) -> ConfigError:
     example = "s3://bucket/locks/nightly" if of_lock else "s3://bucket/locks"
     reason = f"is no URL such as {example}, gs://…, az://… or file:///…"
     return wrong_url(setting, word, reason + proposal(word, of_lock=of_lock))
+
+
+def refuse_unfit_file_url(setting: str, url: str, *, of_lock: bool) -> None:
+    """Refuse a ``file://`` URL with blanks in it, and propose one that has them as ``%20``.
+
+    Raises:
+        ConfigError: It has blanks.
+    """
+    path = url.removeprefix("file://")
+    if path != url and " " in path and path.startswith("/") and "%" not in path:
+        reason = f"has a blank, which a URL writes as %20{proposal(path, of_lock=of_lock)}"
+        raise ConfigError(setting=setting, value=url, reason=reason)
 
 
 def proposal(word: str, *, of_lock: bool) -> str:

@@ -226,7 +226,7 @@ async def _hold(  # noqa: PLR0917  all of one call
     try:
         child = watch.start(command, os.environ | _environment(lease, target))
     except FileNotFoundError as error:
-        tell(f"CMD was not run: {error}")
+        tell(f"CMD was not run: {error}{_for_a_shell(command)}")
         return NOT_FOUND
     except OSError as error:
         tell(f"CMD was not run: {error}")
@@ -237,6 +237,11 @@ async def _hold(  # noqa: PLR0917  all of one call
         return await watch.until_end(child)
     finally:
         child.close()
+
+
+def _for_a_shell(command: Sequence[str]) -> str:
+    """Return a hint, if a whole line of a shell was given as the name of a program."""
+    return "; for a line of the shell write: sh -c '...'" if len(command) == 1 and " " in command[0] else ""
 
 
 def _environment(lease: Lease, target: str) -> dict[str, str]:

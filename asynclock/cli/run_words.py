@@ -17,9 +17,25 @@ class RunCommand(click.Command):
     """A command whose second argument begins another command: all words after it belong to that."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; those of CMD are left as they are, with or without ``--`` before them."""
-        start = _start_of_command(args, _taking_a_value(self.get_params(ctx)))
-        return super().parse_args(ctx, [*args[:start], "--", *args[start:]] if start else args)
+        """Parse the words; those of CMD are left as they are, with or without ``--`` before them.
+
+        Raises:
+            click.UsageError: The lock or CMD is missing, or CMD comes before the lock.
+        """
+        taking_a_value = _taking_a_value(self.get_params(ctx))
+        start = _start_of_command(args, taking_a_value)
+        what = next(
+            each.make_metavar(ctx) for each in self.get_params(ctx) if isinstance(each, click.Argument)
+        )
+        example = f"{ctx.command_path} {what} -- ./job.sh"
+        if not ctx.resilient_parsing and not {"-h", "--help"} & set(args):
+            _refuse_disorder(args, taking_a_value, what, ctx)
+        try:
+            return super().parse_args(ctx, [*args[:start], "--", *args[start:]] if start else args)
+        except click.MissingParameter as error:
+            if error.param is not None and error.param.name == "command":
+                raise click.UsageError(f"CMD is missing, as in: {example}", ctx) from None
+            raise
 
 
 def _taking_a_value(parameters: Sequence[click.Parameter]) -> frozenset[str]:
@@ -29,6 +45,31 @@ def _taking_a_value(parameters: Sequence[click.Parameter]) -> frozenset[str]:
         if isinstance(option, click.Option) and not option.is_flag and not option.count
         for name in option.opts
     )
+
+
+def _refuse_disorder(
+    words: Sequence[str], taking_a_value: frozenset[str], what: str, ctx: click.Context
+) -> None:
+    """Refuse a command line whose first word is no lock, if a later one is, or if ``--`` is before it."""
+    start = _start_of_command(words, taking_a_value)
+    dashes = words.index("--") if "--" in words else len(words)
+    first = _first_argument(words[:dashes], taking_a_value)
+    if first is None:
+        if dashes + 1 < len(words) and "://" not in words[dashes + 1]:
+            raise click.UsageError(f"{what} is missing before --", ctx)
+        return
+    second = words[start] if start else next(iter(words[dashes + 1 :]), "")
+    if "://" not in first and "://" in second:
+        raise click.UsageError(f"{what} comes first, then CMD: {ctx.command_path} {second} -- {first}", ctx)
+
+
+def _first_argument(words: Sequence[str], taking_a_value: frozenset[str]) -> str | None:
+    index = 0
+    while index < len(words):
+        if not words[index].startswith("-") or words[index] == "-":
+            return words[index]
+        index += 2 if words[index] in taking_a_value else 1
+    return None
 
 
 def _start_of_command(words: Sequence[str], taking_a_value: frozenset[str]) -> int:

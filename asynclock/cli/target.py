@@ -11,7 +11,7 @@ from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.cli.options import environment_options
-from asynclock.cli.proposals import no_url, proposal
+from asynclock.cli.proposals import no_url, proposal, refuse_unfit_file_url
 from asynclock.client import LockClient, default_holder
 from asynclock.errors import BackendError, ConfigError
 from asynclock.names import SUFFIX, is_name
@@ -37,6 +37,7 @@ def full_target(target: str) -> str:
         ConfigError: It is no URL, nor a name while the variable is set; the error proposes a URL.
     """
     if "://" in target:
+        refuse_unfit_file_url("URL/NAME", target, of_lock=True)
         return target
     url = os.environ.get(DEFAULT_URL)
     if not url and is_name(target):
@@ -57,6 +58,10 @@ def full_url(url: str) -> str:
     if "://" not in url:
         setting = DEFAULT_URL if url == os.environ.get(DEFAULT_URL) else "URL/"
         raise no_url(setting, url, of_lock=False)
+    if url.endswith(SUFFIX):
+        reason = f"is the object of a lock; the lock itself is {url.removesuffix(SUFFIX)}"
+        raise ConfigError(setting="URL/", value=url, reason=reason)
+    refuse_unfit_file_url("URL/", url, of_lock=False)
     return url
 
 
@@ -93,7 +98,7 @@ def split_target(target: str) -> tuple[str, str]:
         raise ConfigError(
             setting="URL/NAME",
             value=target,
-            reason="names no lock; use for example s3://bucket/locks/nightly",
+            reason=f"names no lock, as {target.rstrip('/')}/nightly does; asynclock list shows all",
         )
     return f"{parts.scheme}://{parts.netloc}{folder}", name
 
