@@ -116,6 +116,8 @@ class LockEngine:
 
     async def _turn(self, timeout: float | None) -> HeldLock | None:
         """Wait for this call's turn; returns the lock that is handed over with it, or None."""
+        if self._held is not None:
+            self._say_waiting(self._held.head.record, timeout)
         try:
             return await self._queue.enter(timeout)
         except TimeoutError:
@@ -125,6 +127,13 @@ class LockEngine:
                 self._held = stranded  # until it has ended, as after any release
                 self._in_flight.spawn(stranded.release())
             raise
+
+    def _say_waiting(self, own: LockRecord, timeout: float | None) -> None:
+        """Have it said that another of this client holds the lock; no store was looked at, so no event is."""
+        holder, limit = own.holder or "", timeout
+        self._objects.events.emit(
+            "waiting", self.key, own.owner, own.epoch, holder, limit=limit, only_said=True
+        )
 
     def _timed_out(self, timeout: float | None, error: BackendError | None = None) -> AcquireTimeoutError:
         assert timeout is not None  # noqa: S101  else it does not run out

@@ -198,10 +198,16 @@ class Events:
         duration: float | None = None,
         remaining: float | None = None,
         limit: float | None = None,
+        only_said: bool = False,
     ) -> None:
-        """Log one event and pass it on; nothing that goes wrong there is raised."""
+        """Log one event and pass it on; nothing that goes wrong there is raised.
+
+        With ``only_said`` it goes to the narrator alone.
+        """
         try:
-            if self._listener is None and not (self._is_news(kind) or logger.isEnabledFor(logging.DEBUG)):
+            if (only_said or self._listener is None) and not (
+                self._is_news(kind) or logger.isEnabledFor(logging.DEBUG)
+            ):
                 return
             name = key.removesuffix(".json")
             event = Event(
@@ -218,7 +224,10 @@ class Events:
                 url=printable(f"{self.url}/{name}", limit=LONGEST_TEXT),
                 validity=self._validity,
             )
-            if self._holds_back:
+            if only_said:
+                if self.narrator is not None and self._is_news(kind) and not self._holds_back:
+                    self.narrator.hear(event)
+            elif self._holds_back:
                 self._held_back.append(event)
             else:
                 self._pass_on(event)

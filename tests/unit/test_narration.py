@@ -313,6 +313,24 @@ async def test_a_wait_for_another_holder_is_one_line(world: World, said: Said) -
 
 
 @in_virtual_time
+async def test_a_wait_for_another_of_the_same_client_is_said_too(world: World, said: Said) -> None:
+    """A coroutine that never gives the lock back is found so. No store was asked, so no event is told."""
+    async with world.client(holder="us") as client:
+        lock = client.lock("orders")
+        first = await lock.acquire()
+        waiting = asyncio.create_task(lock.acquire(timeout=30))
+        await asyncio.sleep(3.0)
+        await first.release()
+        await (await waiting).release()
+
+    note, end = said.notes
+    assert note.startswith(f"waiting for {URL}, held by us since ")
+    assert note.endswith(" (0.0 s), waiting at most 30 s")
+    assert end == f"acquired {URL} after 3 s"
+    assert "waiting" not in world.told()
+
+
+@in_virtual_time
 async def test_one_try_waits_for_nothing(world: World, said: Said) -> None:
     """Its caller is told that others hold the lock."""
     world.put(our_record(valid_until=world.now + 1000, lease_ms=1_000_000))
