@@ -18,7 +18,7 @@ from asynclock._secrets import clean_url
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
-from asynclock.engine import LockEngine
+from asynclock.engine import Engines, LockEngine
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
 from asynclock.inflight import InFlight
@@ -34,11 +34,11 @@ from asynclock.settings import LeaseSettings
 if TYPE_CHECKING:
     import builtins
     import random
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
     from types import TracebackType
     from typing import Self, Unpack
 
-    from asynclock.backend import Backend, Entry
+    from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
     from asynclock.options import BackendOptions
@@ -145,13 +145,12 @@ class LockClient:
         self._reopen = reopen
         self._in_flight = self._objects.in_flight
         self._renewals = Renewals(self._objects)
-        self._engines: dict[str, LockEngine] = {}
+        self._engines = Engines(self._new_engine, lambda: self._loop.time() if self._loop else math.inf)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unusable: str | None = None
         self._abandoned = False
         self._closing: asyncio.Task[None] | None = None
         self._closing_elsewhere = Mutex()
-        self._stands_back_until = -math.inf
         shutdown.register(self)
 
     def lock(self, name: str) -> Lock:
@@ -169,14 +168,10 @@ class LockClient:
 
     def engine(self, name: str) -> LockEngine:
         """Return what all locks of that name share; for the rest of the package."""
-        engine = self._engines.get(name)
-        if engine is None:
-            url = f"{self.url}/{name}"
-            engine = LockEngine(name=name, url=url, objects=self._objects, renewals=self._renewals)
-            # setdefault: two threads that ask for it at once must wait in one queue.
-            engine = self._engines.setdefault(name, engine)
-            engine.stand_back(self._stands_back_until)
-        return engine
+        return self._engines.get(name)
+
+    def _new_engine(self, name: str) -> LockEngine:
+        return LockEngine(name=name, url=f"{self.url}/{name}", objects=self._objects, renewals=self._renewals)
 
     async def list(self, prefix: str = "") -> list[LockStatus]:
         """Read the locks whose name starts with ``prefix``, in the order of their names.
@@ -187,35 +182,36 @@ class LockClient:
         return await run_on(self.home(), lambda: self._list(prefix))
 
     async def _list(self, prefix: str) -> builtins.list[LockStatus]:
-        names = [
-            entry.key.removesuffix(SUFFIX)
-            async for entry in self._entries(prefix)
-            if entry.key.endswith(SUFFIX) and is_name(entry.key.removesuffix(SUFFIX))
-        ]
-        found: dict[str, LockStatus] = {}
-        limit = anyio.CapacityLimiter(_LISTED_AT_ONCE)
-        errors: builtins.list[AsyncLockError] = []
+        scan, found = self.scanning(prefix), []
+        while some := await scan.read():
+            found += some
+        return found
 
-        async def read(name: str) -> None:
-            try:
-                async with limit:
-                    found[name] = await self.engine(name).status()
-            except AsyncLockError as error:
-                errors.append(error)
-                tasks.cancel_scope.cancel()
+    async def scan(self, prefix: str = "") -> AsyncIterator[LockStatus]:
+        """Yield what ``list`` returns, lock by lock, as it is read; for more locks than memory should hold.
 
-        async with anyio.create_task_group() as tasks:
-            for name in names:
-                tasks.start_soon(read, name)
-        if errors:
-            raise errors[0]
-        return [found[name] for name in names]
+        Raises:
+            BackendError: The store could not be read.
+        """
+        scan = self.scanning(prefix)
+        try:
+            while some := await run_on(self.home(), scan.read):
+                for status in some:
+                    yield status
+        finally:
+            if (loop := self.loop) is not None:
+                await run_on(loop, scan.close)
 
-    async def _entries(self, prefix: str) -> AsyncIterator[Entry]:
+    def scanning(self, prefix: str) -> Scan:
+        """Return a listing that goes on where it was left; for the rest of the package."""
+        return Scan(self._names(prefix), self._engines)
+
+    async def _names(self, prefix: str) -> AsyncGenerator[str, None]:
         async for entry in self.backend.list(prefix):
             if self._unusable is not None:
                 raise self._unusable_error()
-            yield entry
+            if entry.key.endswith(SUFFIX) and is_name(name := entry.key.removesuffix(SUFFIX)):
+                yield name
 
     async def aclose(self) -> None:
         """Release what is held, end all tasks and close the backend; twice is a no-op.
@@ -287,9 +283,7 @@ class LockClient:
         if quietly:
             self._objects.events.hold_back()
         now = asyncio.get_running_loop().time()
-        self._stands_back_until = now + 2 * self.exit_bound
-        for engine in list(self._engines.values()):
-            engine.stand_back(self._stands_back_until)
+        self._engines.stand_back(now + 2 * self.exit_bound)
         going_on = True
         while going_on:
             for held in self._renewals.held:  # again: a write that was in flight may acquire another
@@ -384,6 +378,54 @@ class LockClient:
 
     def __repr__(self) -> str:
         return f"<LockClient {self.url!r}>"
+
+
+class Scan:
+    """A listing of locks, a few at a time; on the client's loop, for the rest of the package."""
+
+    def __init__(self, names: AsyncGenerator[str, None], engines: Engines) -> None:
+        self._names = names
+        self._engines = engines
+
+    def engine(self, name: str) -> LockEngine:
+        """Return an engine for one read."""
+        return self._engines.look(name)
+
+    async def names(self) -> list[str]:
+        """Return the next names, as many as are to be read at once; empty at the end."""
+        names: list[str] = []
+        async for name in self._names:
+            names.append(name)
+            if len(names) == _LISTED_AT_ONCE:
+                break
+        return names
+
+    async def read(self) -> list[LockStatus]:
+        """Read the next locks; empty at the end."""
+        names = await self.names()
+        found: dict[str, LockStatus] = {}
+        errors: list[AsyncLockError] = []
+
+        async def read(name: str) -> None:
+            try:
+                engine = self.engine(name)
+                found[name] = await engine.status()
+                if engine.observes:
+                    self._engines.keep(engine)
+            except AsyncLockError as error:
+                errors.append(error)
+                tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                tasks.start_soon(read, name)
+        if errors:
+            raise errors[0]
+        return [found[name] for name in names]
+
+    async def close(self) -> None:
+        """End the listing."""
+        await self._names.aclose()
 
 
 def _system_random() -> random.Random:

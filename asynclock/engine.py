@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from asynclock.errors import (
     AcquireTimeoutError,
@@ -24,6 +24,7 @@ from asynclock.record import LockRecord
 from asynclock.status import corrupt_status, own_status, seen_status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from weakref import ReferenceType
 
     from asynclock.lease import Lease
@@ -31,6 +32,79 @@ if TYPE_CHECKING:
     from asynclock.protocol.objects import LockObjects
     from asynclock.protocol.renewal import Renewals
     from asynclock.status import LockStatus
+
+
+KEPT: Final = 1024
+"""Engines that nobody uses and that are kept at least, those used last: an idle one has 2 kB."""
+_MOST_KEPT: Final = 16 * KEPT
+"""Engines that are kept at most, even if each still has something to remember."""
+
+
+class Engines:
+    """The engines of one client, by the names of their locks.
+
+    As long as anybody uses an engine (a ``Lock``, a lease, a waiter), it is the only one of its name. Beyond
+    that only the last ones are kept: what is forgotten with an engine costs a read, or time, but makes no
+    takeover earlier and no token lower. From any thread, and without a mutex: a signal handler may come in
+    anywhere, so each step that decides is one operation of a dict.
+
+    Args:
+        make: Makes the engine of a name.
+        clock: Reads the clock of the client's loop, from any thread.
+    """
+
+    def __init__(self, make: Callable[[str], LockEngine], clock: Callable[[], float]) -> None:
+        self._make = make
+        self._clock = clock
+        self._kept: dict[str, LockEngine] = {}
+        self._living: WeakValueDictionary[str, LockEngine] = WeakValueDictionary()
+        self._stands_back_until = -math.inf
+        self._may_shrink = [True]
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, name: str) -> LockEngine:
+        """Return the engine of a name, the same one as long as it is used or kept."""
+        return self._kept.get(name) or self.keep(self._living.get(name) or self._make(name))
+
+    def look(self, name: str) -> LockEngine:
+        """Return an engine for one read; a new one is not kept, so that a listing displaces no other."""
+        return self._kept.get(name) or self._living.get(name) or self._make(name)
+
+    def keep(self, engine: LockEngine) -> LockEngine:
+        """Keep an engine, and return the one that is kept by its name."""
+        name = engine.name
+        kept = self._kept.setdefault(name, engine)
+        # Another may be in use: it was entered, and left the kept ones, since the caller looked.
+        if (living := self._living.get(name)) is not None and living is not kept:
+            kept = self._kept[name] = living
+        self._living[name] = kept
+        kept.stand_back(self._stands_back_until)
+        if len(self._kept) > 2 * KEPT:
+            self._shrink()
+        return kept
+
+    def _shrink(self) -> None:
+        try:
+            self._may_shrink.pop()
+        except IndexError:
+            return  # another thread is here, or whom a handler has interrupted
+        now = self._clock()
+        for name, engine in list(self._kept.items())[:-KEPT]:
+            # Only what can be found among the living: another thread may be about to enter the rest.
+            if self._living.get(name) is engine and (
+                len(self._kept) > _MOST_KEPT or not engine.remembers(now)
+            ):
+                self._kept.pop(name, None)
+        self._may_shrink.append(True)
+
+    def stand_back(self, until: float) -> None:
+        """Acquire nothing before loop time ``until``, nor by engines that are made later."""
+        self._stands_back_until = until
+        for engine in (*self._kept.values(), *(each() for each in self._living.valuerefs())):
+            if engine is not None:
+                engine.stand_back(until)
 
 
 class LockEngine:
@@ -47,6 +121,18 @@ class LockEngine:
         self._known = Knowledge(self.key, objects, renewals)
         self._queue = WaitQueue()
         self._held: HeldLock | None = None
+
+    @property
+    def observes(self) -> bool:
+        """Whether it observes the record of a holder whom the store's clock cannot judge."""
+        return self._known.observes
+
+    def remembers(self, now: float) -> bool:
+        """Whether it knows something that its next user needs, at loop time ``now``.
+
+        It keeps away, or it observes the record of a holder whom the store's clock cannot judge.
+        """
+        return self.observes or self._known.fairness.away_for(now) > 0
 
     @property
     def bodies(self) -> WeakKeyDictionary[object, ReferenceType[Lease]]:
@@ -209,6 +295,7 @@ class LockEngine:
         self._known.observation.note(seen)
         timing = self._objects.timing
         verdict = judge(seen, self._known.observation, timing)
+        self._known.observes = not verdict.free and verdict.remaining is None
         return seen_status(self.name, self.url, seen, verdict, timing), seen.record
 
     async def prunable(self, older_than: float) -> str | None:

@@ -14,12 +14,18 @@ PROBE: Final = ".asynclock-probe-"
 """Begins the names of a probe's objects."""
 # Compiled when they are first used, not by each import; ``re`` keeps them.
 _PROBE: Final = rf"(?:.*/)?{re.escape(PROBE)}[0-9a-f-]{{36}}-\d+\.json"
+_HUDI_LOCKS: Final = r"/\.hoodie/+\.locks/"
 _NAME: Final = r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*"
 
 
 def is_probe(key: str) -> bool:
     """Return whether an object was left by a probe and is not a lock."""
     return re.fullmatch(_PROBE, key) is not None
+
+
+def in_hudi_table(url: str) -> bool:
+    """Return whether the URL of a lock is that of a Hudi table's own lock."""
+    return re.search(_HUDI_LOCKS, url) is not None
 
 
 def checked_name(name: str) -> str:

@@ -11,19 +11,17 @@ import asyncio
 import contextlib
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from asynclock.backend import Absent, ConditionalDelete
 from asynclock.errors import BackendError, ConfigError, PreconditionFailedError, UnsupportedBackendError
-from asynclock.names import SUFFIX, is_name
+from asynclock.names import SUFFIX, in_hudi_table
 from asynclock.protocol.decisions import LEAST_FREE_TO_PRUNE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asynclock.client import LockClient
-
-_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ async def prune(
     """Delete the objects of a client's locks that have been free for long.
 
     A lock that was not released counts as free from when others could take it over. Locks of Hudi tables,
-    corrupt objects and whatever is no lock are never deleted.
+    whoever has written them last, corrupt objects and whatever is no lock are never deleted.
 
     Args:
         client: The locks.
@@ -64,7 +62,7 @@ async def prune(
         UnsupportedBackendError: The store cannot delete an object on condition; nothing was deleted.
         BackendError: The store failed; the locks that ``on_delete`` got are deleted.
     """
-    if not older_than >= LEAST_FREE_TO_PRUNE:
+    if not isinstance(older_than, int | float) or not older_than >= LEAST_FREE_TO_PRUNE:
         raise ConfigError(
             setting="older_than",
             value=older_than,
@@ -76,17 +74,14 @@ async def prune(
 async def _prune(
     client: LockClient, older_than: float, on_delete: Callable[[str], object], *, dry_run: bool
 ) -> PruneReport:
-    names = [
-        name
-        async for entry in client.backend.list("")
-        if entry.key.endswith(SUFFIX) and is_name(name := entry.key.removesuffix(SUFFIX))
-    ]
     deleted: list[str] = []
-    tried = False
-    for start in range(0, len(names), _AT_ONCE):
-        some = names[start : start + _AT_ONCE]
-        versions = await asyncio.gather(*(client.engine(name).prunable(older_than) for name in some))
-        for name, version in zip(some, versions, strict=True):
+    seen, tried = 0, False
+    scan = client.scanning("")
+    while some := await scan.names():
+        seen += len(some)
+        ours = [name for name in some if not in_hudi_table(f"{client.url}/{name}")]
+        versions = await asyncio.gather(*(scan.engine(name).prunable(older_than) for name in ours))
+        for name, version in zip(ours, versions, strict=True):
             if version is None:
                 continue
             if not dry_run:
@@ -97,7 +92,7 @@ async def _prune(
                     continue
             deleted.append(name)
             on_delete(name)
-    return PruneReport(tuple(deleted), len(names) - len(deleted), dry_run)
+    return PruneReport(tuple(deleted), seen - len(deleted), dry_run)
 
 
 async def _delete(client: LockClient, key: str, version: str) -> bool:

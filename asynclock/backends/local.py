@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _THREADS: Final = 4
 _LISTED_AT_ONCE: Final = 256
+_MOST_FOLDERS: Final = 4096
 _ORPHAN_AGE: Final = 60.0
 """Temporary files of processes that no longer run are removed once they are this many seconds old."""
 _TEMPORARY: Final = re.compile(r"\..+\.([0-9a-f]+)-[0-9a-f]{12}\.tmp")
@@ -206,7 +207,7 @@ class LocalBackend:
         """Remove the temporary files of killed writers from a folder, once for each folder."""
         if path in self._swept_folders:
             return
-        self._swept_folders.add(path)
+        _remember(path, self._swept_folders)
         for name in folder.names():
             found = _TEMPORARY.fullmatch(name)
             if found is not None and not _alive(int(found[1], 16)):
@@ -260,7 +261,7 @@ class LocalBackend:
             kind = shared_kind(folder)
             if kind is not None:
                 raise self._share_refused(operation, key, folder, kind)
-            self._checked_folders.add(folder)
+            _remember(folder, self._checked_folders)
 
     def _refuse_share_by_device(self, operation: str, key: str, path: Path, device: int) -> None:
         """Refuse a share by the file system that was opened, so that one mounted meanwhile is noticed too."""
@@ -336,6 +337,12 @@ def _translated(error: OSError, operation: str) -> tuple[type[BackendError], str
 def _is_ours(name: str) -> bool:
     """Whether a file is a side file or a temporary file, and no object."""
     return name.startswith(".") and (name.endswith(".lock") or _TEMPORARY.fullmatch(name) is not None)
+
+
+def _remember(path: Path, paths: set[Path]) -> None:
+    if len(paths) >= _MOST_FOLDERS:
+        paths.clear()  # each is then looked at once more
+    paths.add(path)
 
 
 def _entries(folder: Path, above: str, prefix: str) -> Iterator[Entry]:

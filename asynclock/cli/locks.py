@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _SHOWN_BYTES: Final = 120
 _LOOK_SECONDS: Final = 2.0
+_TABLE_ROWS: Final = 1000
+"""Locks of one table: a longer list is printed in several, as it is read."""
 
 
 @click.command("status")
@@ -120,26 +122,34 @@ async def _is_lock(url: str, options: dict[str, object], max_clock_skew: float |
 def list_command(url: str, options: dict[str, object], max_clock_skew: float | None, *, as_json: bool) -> int:
     """Show all locks under URL. Exit code 65 if one is corrupt."""
 
-    async def read() -> list[LockStatus]:
+    async def show() -> set[str]:
+        states: set[str] = set()
+        rows: list[LockStatus] = []
         async with connect_to(url, options, max_clock_skew=max_clock_skew) as client:
             await refuse_hudi_table(client, "", url)
-            return await client.list()
+            async for status in client.scan():
+                states.add(status.state)
+                if as_json:
+                    print_json(status)
+                    continue
+                rows.append(status)
+                if len(rows) == _TABLE_ROWS:
+                    print_list(rows)
+                    rows.clear()
+        if rows:
+            print_list(rows)
+        return states
 
     try:
-        statuses = asyncio.run(read())
+        states = asyncio.run(show())
     except BackendError:
         if url.startswith("file:") and asyncio.run(_is_lock(url, options, max_clock_skew)):
             tell(f"{url} is a lock; see asynclock status {url}")
         raise
-    if not statuses:
+    if not states:
         is_lock = asyncio.run(_is_lock(url, options, max_clock_skew))
         tell(f"{url} is a lock; see asynclock status {url}" if is_lock else f"there are no locks under {url}")
-    if not as_json:
-        print_list(statuses)
-    else:
-        for status in statuses:
-            print_json(status)
-    return CORRUPT if any(status.state == "corrupt" for status in statuses) else DONE
+    return CORRUPT if "corrupt" in states else DONE
 
 
 @click.command("break", short_help="Free a lock that another holds, by hand.")

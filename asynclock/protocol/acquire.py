@@ -41,6 +41,7 @@ class Knowledge:
         self.objects = objects
         self.renewals = renewals
         self.observation = Observation()
+        self.observes = False  # whether only that will tell when the record seen last is free
         self.fairness = Fairness(objects.timing)
         # Our own last release, if nothing newer was seen: it lets us acquire in one request.
         self.freed: Attempt | None = None
@@ -242,6 +243,7 @@ class Acquisition:
             return Verdict(free=True, wait=0.0)
         verdict = judge(seen, self._known.observation, self._timing)
         self._known.last = seen, verdict
+        self._known.observes = not verdict.free and verdict.remaining is None
         if not verdict.free and seen.record is not None:
             self.error = None
             self._known.fairness.saw(seen.record, self._loop.time())

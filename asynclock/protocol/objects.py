@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ROUNDED: Final = 1 - 1e-9
+_MOST_PACED: Final = 4096
+"""Keys from which those whose pace is over are dropped."""
 
 
 @dataclass(slots=True, eq=False)
@@ -200,6 +202,11 @@ class LockObjects:
             if wait > 0:
                 await asyncio.sleep(wait)
 
+    def _set_pace(self, key: str, now: float) -> None:
+        if len(self._next_write) >= _MOST_PACED:
+            self._next_write = {each: at for each, at in self._next_write.items() if at > now}
+        self._next_write[key] = now + self._backend.min_write_interval
+
     async def write(self, key: str, attempt: Attempt, *, timeout: float | None = None) -> BackendError | None:
         """Send one attempt; a cancelled call waits for its end first, within the request timeout.
 
@@ -216,7 +223,7 @@ class LockObjects:
         else:
             name, put = "put_if_match", backend.put_if_match(key, body, attempt.base)
         if backend.min_write_interval > 0:
-            self._next_write[key] = asyncio.get_running_loop().time() + backend.min_write_interval
+            self._set_pace(key, asyncio.get_running_loop().time())
         with self.in_flight.protect():
             try:
                 written = await self.request(name, key, put, timeout)

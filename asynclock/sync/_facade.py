@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -15,10 +15,10 @@ import asynclock.lock
 from asynclock._patched import refuse_patched
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.lock import checked_at_least, checked_timeout, warn_of_unused
-from asynclock.portal import Host, block_on
+from asynclock.portal import Host, block_on, start_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -146,6 +146,17 @@ class LockClient:
     def list(self, prefix: str = "") -> list[LockStatus]:
         """Read the locks whose name starts with ``prefix``; see ``asynclock.LockClient.list``."""
         return block("LockClient.list", lambda: self.twin.list(prefix))
+
+    def scan(self, prefix: str = "") -> Iterator[LockStatus]:
+        """Yield what ``list`` returns, as it is read; see ``asynclock.LockClient.scan``."""
+        scan = self.twin.scanning(prefix)
+        try:
+            while some := block("LockClient.scan", lambda: self.twin.run(scan.read)):
+                yield from some
+        finally:
+            if (loop := self.twin.loop) is not None:
+                with suppress(RuntimeError, ConfigError):  # that loop has ended
+                    start_on(loop, scan.close)  # without waiting: this may be a finalizer
 
     def aclose(self) -> None:
         """Release every lease and close; see ``asynclock.LockClient.aclose``."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 FAST = LeaseSettings(validity=1.0, safety_margin=0.1, max_clock_skew=0.0, poll_interval=0.05)
 TWINS = ["LockClient", "Lock", "Lease", "FencedObject"]
 ASYNC_ONLY = {
+    "scanning",
+    "note_leader",
     "run",
     "request",
     "loop",

@@ -63,6 +63,8 @@ async def asynchronous() -> None:
     assert_type(await lock.status(), LockStatus)
     assert_type(await lock.break_lock(await lock.status(), force=True), LockStatus)
     assert_type(await client.list("a"), list[LockStatus])
+    async for status in client.scan("a"):
+        assert_type(status, LockStatus)
     async with lock as held:
         assert_type(held, Lease)
     async with client, lock.hold(timeout=3) as lease:
@@ -98,6 +100,8 @@ def blocking() -> None:
         assert_type(lock.try_acquire(), sync.Lease | None)
         assert_type(lock.hold(), AbstractContextManager[sync.Lease])
         assert_type(client.list(), list[LockStatus])
+        for status in client.scan():
+            assert_type(status, LockStatus)
         assert_type(lock.lead(lambda lease: lease.fencing_token), int)
         with lock as held:
             assert_type(held, sync.Lease)

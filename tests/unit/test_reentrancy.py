@@ -175,3 +175,29 @@ def _elsewhere(call: Callable[[], object]) -> None:
     thread.start()
     thread.join(SOON)
     assert not thread.is_alive()
+
+
+def test_a_handler_shares_the_waiting_line_that_it_has_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where other names are forgotten in the same step."""
+    monkeypatch.setattr("asynclock.engine.KEPT", 2)
+    numbers = iter(range(1_000_000))
+    with sync.connect("memory://") as client:
+
+        def prepare() -> Callable[[], object]:
+            found.clear()
+            for _ in range(4):
+                client.lock(f"order/{next(numbers)}")
+            return handle
+
+        def handle() -> None:
+            found.append(client.lock(f"orders/{len(places)}"))
+            for _ in range(2):
+                client.lock(f"order/{next(numbers)}")
+            if len(found) == 2:
+                assert found[0].twin._engine is found[1].twin._engine
+                places.append(0)
+
+        found: list[sync.Lock] = []
+        places: list[int] = []
+        at_each_step(prepare, handle)
+        assert len(places) > 50
