@@ -115,7 +115,7 @@ class Narrator:
 
     def _hear_renewal_failed(self, event: Event, now: float) -> None:
         self._silent.forget(event.url, now)
-        self._renewing.detail = _without_key(event.detail)
+        self._renewing.detail = _reason(event.detail)
         if self._renewing.note(event.url, _cause(event), now):
             which = _which(event.url, self._renewing.locks)
             lasted = self._renewing.lasted(now)
@@ -486,10 +486,9 @@ def _which(url: str, locks: Sized) -> str:
 
 def _cause(event: Event) -> frozenset[str]:
     """Return the words of a failure's reason that stay the same, whichever request had it and when."""
-    detail = _without_key(event.detail)
-    for written in ("nothing was written", "it may have been written"):
-        detail = detail.replace(f"; {written}", "")
-    return frozenset(word for word in detail.split() if not any(each.isdigit() for each in word))
+    return frozenset(
+        word for word in _reason(event.detail).split() if not any(each.isdigit() for each in word)
+    )
 
 
 def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
@@ -497,6 +496,9 @@ def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
     return 3 * len(one & other) >= 2 * len(one | other)
 
 
-def _without_key(detail: str) -> str:
-    """Return what an error of the store says after its operation and its key."""
-    return detail.partition(" failed: ")[2] or detail
+def _reason(detail: str) -> str:
+    """Return what an error of the store says besides its operation, its key and what was written."""
+    reason = detail.partition(" failed: ")[2] or detail
+    for written in ("nothing was written", "it may have been written"):
+        reason = reason.replace(f"; {written}", "")
+    return reason
