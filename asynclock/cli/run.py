@@ -99,7 +99,9 @@ def run_locked_command(
     url, name = split_target(target)
     if skip_if_held and wait is None:
         wait = 0.0
-    level = logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO
+    # Cron mails all that is printed, and neither a wait nor a skip is news to it.
+    usual = logging.WARNING if skip_if_held else logging.INFO
+    level = logging.ERROR if quiet else logging.DEBUG if verbose else usual
     keep = checked_at_least(at_least)
     client = connect_to(
         url,
@@ -119,7 +121,7 @@ def run_locked_command(
         return asyncio.run(run())
     except AcquireTimeoutError as error:
         skip = skip_if_held and error.reason is None
-        if verbose or not skip:  # cron mails all that is printed, and a skip is no news
+        if verbose or not skip:
             tell(f"{target}: CMD was {'skipped' if skip else 'not run'}: {error}")
         return DONE if skip else exit_code(error)
 

@@ -188,6 +188,14 @@ def test_skip_if_held_runs_nothing_and_is_0(target: str, tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("held")
+def test_a_skip_after_a_wait_is_no_news_either(target: str) -> None:
+    """With --wait it waits as silently as it skips."""
+    ran = asynclock("run", target, "--skip-if-held", "--wait", "0.5", "--", "true")
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+@pytest.mark.usefixtures("held")
 def test_a_skip_is_one_line_for_who_asks(target: str) -> None:
     """With -v it says that CMD was skipped, and who holds the lock."""
     ran = asynclock("run", "-v", target, "--skip-if-held", "--", "true")
