@@ -463,7 +463,7 @@ class CloudBackend(ABC, Generic[C]):
     async def _close(self, client: C) -> None: ...
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str]:  # noqa: ARG002  for subclasses
-        """Return status and error code of an SDK's exception; (None, ""): it has none."""
+        """Return status and error code of what an SDK raises that fetches credentials; (None, ""): none."""
         return None, ""
 
     async def _ready(self) -> C:
@@ -501,10 +501,9 @@ class CloudBackend(ABC, Generic[C]):
             detail = said(error.status, error.code, row, error.more)
             denied = row.kind is not None and issubclass(row.kind, AccessDeniedError)
             return row, detail + (clocks_differ(call.date) if denied else "")
-        status, code = self._read_failure(error)
+        status, code = (None, "") if call.sent else self._read_failure(error)
         if status is not None or code:
-            row = self.answers.row(status, code)
-            return (row, said(status, code, row)) if call.sent else _without_credentials(status, code, row)
+            return _without_credentials(status, code, self.answers.row(status, code))
         found = find_fault(error)
         fault = call.fault or found.fault
         if fault in _NO_NAME and not self._trust_env and proxy_is_unused("https"):

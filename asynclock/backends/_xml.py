@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _CODE_BYTES: Final = 128
 """Of the longest error code."""
+_TAGS: Final = 250_000
+"""In a page of a listing: three times those of 1,000 entries. Each takes a hundred bytes of memory."""
 
 
 class Page(NamedTuple):
@@ -62,6 +64,8 @@ def parse_listing(body: bytes, tag: str) -> ET.Element:
     Raises:
         FaultError: The answer is no such listing.
     """
+    if body.count(b"<") > _TAGS:
+        raise FaultError(Fault.TOO_LONG, f"more than {_TAGS:,} tags")
     try:
         root = ET.fromstring(body)  # noqa: S314  expat itself limits what entities may expand to
     except ET.ParseError:

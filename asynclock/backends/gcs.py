@@ -228,7 +228,8 @@ class GcsBackend(CloudBackend[Transport]):
         await self._resolver.close()
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str]:
-        if isinstance(error, aiohttp.ClientResponseError) and error.status >= FAILURE:  # of a token service
+        # Of a token service; with a cause, aiohttp could not read the answer, and the status is its own.
+        if isinstance(error, aiohttp.ClientResponseError) and error.__cause__ is None:
             return error.status, ""
         return super()._read_failure(error)
 

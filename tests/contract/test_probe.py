@@ -13,6 +13,7 @@ import asynclock
 from asynclock.backend import Absent, Stored, Written
 from asynclock.backends.memory import MemoryBackend
 from asynclock.probing import probe, probe_backend
+from asynclock.testing.proxy import TapProxy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -374,6 +375,15 @@ async def test_a_local_store_is_trusted_and_left_clean(scheme: str, tmp_path: Pa
 
     assert report.reasons == ()
     assert await asyncio.to_thread(lambda: [p for p in tmp_path.rglob("*") if p.is_file()]) == []
+
+
+async def test_a_store_that_wants_fewer_writes_of_one_object_names_the_option(minio: Server) -> None:
+    """With one write a second, as Cloud Storage takes of one object, the report says what to set."""
+    async with TapProxy(minio.endpoint, writes_every=60.0) as proxy:
+        report = await probe(f"{minio.url}/paced", **minio.through(proxy.url))
+
+    assert not report.safe
+    assert "429: it takes fewer writes a second of one object; set min_write_interval=1" in report.reasons[0]
 
 
 async def test_an_unreachable_store_is_not_safe() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
     import ssl
@@ -45,6 +45,7 @@ class Script:
         self.endless = b""
         self.seen: list[str] = []
         self.port = 0
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def say(self, status: int, headers: str = "", body: bytes = b"") -> None:
         """Answer so from now on."""
@@ -53,6 +54,8 @@ class Script:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection."""
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._serving[task] = writer
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
@@ -70,6 +73,13 @@ class Script:
                     await asyncio.sleep(0.1)
         writer.close()
 
+    async def end(self) -> None:
+        """Hang up on everybody."""
+        self.trickle, self.endless = False, b""
+        for writer in self._serving.values():
+            writer.transport.abort()
+        await asyncio.gather(*self._serving)
+
 
 @asynccontextmanager
 async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Script]:
@@ -81,3 +91,4 @@ async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Script]:
         yield script
     finally:
         server.close()
+        await script.end()

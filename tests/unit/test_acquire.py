@@ -14,8 +14,10 @@ from asynclock import (
     AccessDeniedError,
     AcquireTimeoutError,
     BackendError,
+    BackendUnavailableError,
     ConfigError,
     RecordCorruptError,
+    UnsupportedBackendError,
     Written,
 )
 from asynclock.testing.faulty import Fault
@@ -230,6 +232,56 @@ async def test_a_denied_write_is_raised_at_once(world: World, monkeypatch: pytes
     assert world.now - began < 1
     await asyncio.sleep(5)
     assert tries == 1
+
+
+@in_virtual_time
+async def test_a_refusal_that_may_stand_is_raised_and_freed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway may refuse what the store has written: it is raised at once, and no lock stays behind."""
+    client = world.client()
+    write, refused = faulty(client).put_if_absent, 0
+
+    async def written_all_the_same(key: str, body: bytes) -> Written:
+        nonlocal refused
+        written = await write(key, body)
+        refused += 1
+        if refused == 1:
+            raise UnsupportedBackendError(
+                backend="store", operation="put_if_absent", key=key, detail="418", written="unknown"
+            )
+        return written
+
+    monkeypatch.setattr(faulty(client), "put_if_absent", written_all_the_same)
+    began = world.now
+
+    with pytest.raises(UnsupportedBackendError, match="it may have been written"):
+        await client.lock("orders").acquire()
+
+    assert world.now - began < 1
+    await asyncio.sleep(5)
+    assert (await client.lock("orders").status()).state == "free"
+
+
+@in_virtual_time
+async def test_an_unavailable_store_that_stays_so_is_raised_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate that is not trusted is no outage: ``transient`` says whether waiting helps."""
+    client = world.client()
+
+    async def refuse(key: str) -> None:
+        raise BackendUnavailableError(
+            backend="store", operation="get", key=key, detail="not trusted", transient=False
+        )
+
+    monkeypatch.setattr(faulty(client), "get", refuse)
+    began = world.now
+
+    with pytest.raises(BackendUnavailableError):
+        await client.lock("orders").acquire()
+
+    assert world.now - began < 1
 
 
 @pytest.mark.parametrize("timeout", [0, 60])

@@ -23,7 +23,7 @@ STATUS = LockStatus(
     age=0.5,
     version="v1",
 )
-CALL = {"backend": "s3", "operation": "get", "key": "orders.json", "detail": "403"}
+CALL = {"backend": "s3", "operation": "get", "key": "orders.json", "detail": "403", "request_id": "4711"}
 LOSS = {"key": "orders.json", "owner": "o", "fencing_token": 7, "reason": "deadline passed"}
 FIELDS: dict[str, dict[str, object]] = {
     "AsyncLockError": {},
@@ -37,12 +37,12 @@ FIELDS: dict[str, dict[str, object]] = {
     "LockChangedError": {"key": "orders.json", "expected": "v0", "status": STATUS},
     "StaleTokenError": {"key": "pointer", "fencing_token": 7, "stored_token": 8},
     "RecordCorruptError": {"key": "orders.json", "reason": "empty", "version": "v1"},
-    "BackendError": CALL | {"written": "no"},
-    "PreconditionFailedError": CALL | {"written": "unknown"},
-    "OutcomeUnknownError": CALL | {"written": "unknown"},
-    "BackendUnavailableError": CALL | {"written": "no"},
-    "AccessDeniedError": CALL | {"written": "no"},
-    "UnsupportedBackendError": CALL | {"written": "no"},
+    "BackendError": CALL | {"written": "no", "transient": True},
+    "PreconditionFailedError": CALL | {"written": "unknown", "transient": True},
+    "OutcomeUnknownError": CALL | {"written": "unknown", "transient": True},
+    "BackendUnavailableError": CALL | {"written": "no", "transient": False},
+    "AccessDeniedError": CALL | {"written": "no", "transient": False},
+    "UnsupportedBackendError": CALL | {"written": "no", "transient": False},
 }
 
 
@@ -119,6 +119,31 @@ def test_a_failed_call_says_whether_it_may_have_written(name: str, written: str)
 
     assert error.written == written  # type: ignore[attr-defined]
     assert ("nothing was written" in str(error)) == (written == "no")
+
+
+def test_an_error_of_a_store_names_the_request() -> None:
+    """The provider's support asks for its id first; it is an attribute and part of the text."""
+    error = errors.OutcomeUnknownError(**CALL)
+    without = errors.OutcomeUnknownError(**{**CALL, "request_id": None})
+
+    assert error.request_id == "4711"
+    assert str(error).endswith("(request id 4711)")
+    assert "request id" not in str(without)
+
+
+@pytest.mark.parametrize(
+    ("name", "transient"),
+    [
+        ("PreconditionFailedError", True),
+        ("OutcomeUnknownError", True),
+        ("BackendUnavailableError", True),
+        ("AccessDeniedError", False),
+        ("UnsupportedBackendError", False),
+    ],
+)
+def test_an_error_of_a_store_says_whether_waiting_helps(name: str, transient: bool) -> None:  # noqa: FBT001
+    """By its class, if nothing else is said."""
+    assert every_error()[name](**CALL).transient is transient  # type: ignore[attr-defined]
 
 
 def test_a_missing_package_names_the_remedy() -> None:
