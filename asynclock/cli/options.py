@@ -54,7 +54,7 @@ def parse_options(words: Iterable[str]) -> dict[str, object]:
         if key in _OF_COMMANDS:
             option = f"--{key.replace('_', '-')}"
             raise ConfigError(
-                setting=key, value=HIDDEN, reason=f"is no option of a store; write {option} TIME"
+                setting=key, value=HIDDEN, reason=f"is not an option of a store; write {option} TIME"
             )
         options[key] = _typed(key, _secret(key, value) if is_secret(key) else value)
     return options

@@ -46,7 +46,7 @@ _run_dir = click.option(
     metavar="DIR",
     help="Record the run in DIR as lines of JSON, a file for each process; pipeline report draws them.",
 )
-_once = click.option("--once", is_flag=True, help="Do what is due now, and end.")
+_once = click.option("--once", is_flag=True, help="Process what is due now, then exit.")
 
 
 @click.group("pipeline", short_help="Splice streams of files into one wide Hudi table.", cls=CommandGroup)
@@ -235,9 +235,9 @@ def explain_options(spec: str, *, as_json: bool) -> int:
 @json_option
 @with_spark_log
 def delete_rows(spec: str, keys: str, stream: str | None, up_to: tuple[str, ...], *, as_json: bool) -> int:
-    """Append deletes of the keys in FILE to the table of SPEC, beside running streams.
+    """Append deletes of the keys in FILE to the table of SPEC, while streams may run.
 
-    Without --up-to an event that is committed later makes a row anew. The values are in no file of the
+    Without --up-to an event that is committed later makes the row again. The values are in no file of the
     table after the next compaction and cleaning, unless a savepoint keeps them.
     """
     from asynclock.spark import Splice, load_spec, session_for  # noqa: PLC0415  needs the extra

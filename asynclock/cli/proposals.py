@@ -23,7 +23,7 @@ def no_url(setting: str, word: str, *, of_lock: bool) -> ConfigError:
         of_lock: Whether the URL is that of a lock, not that of a folder or bucket of locks.
     """
     example = "s3://bucket/locks/nightly" if of_lock else "s3://bucket/locks"
-    reason = f"is no URL such as {example}, gs://…, az://… or file:///…"
+    reason = f"is not a URL such as {example}, gs://…, az://… or file:///…"
     return wrong_url(setting, word, reason + proposal(word, of_lock=of_lock))
 
 

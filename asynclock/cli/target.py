@@ -11,6 +11,7 @@ from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.cli.options import environment_options
+from asynclock.cli.output import tell
 from asynclock.cli.proposals import no_url, proposal, refuse_unfit_file_url
 from asynclock.client import LockClient, default_holder
 from asynclock.errors import BackendError, ConfigError
@@ -127,7 +128,10 @@ def connect_to(
         ConfigError: The URL, an option or a setting is wrong.
         BackendNotInstalledError: The backend's package is missing.
     """
-    if max_clock_skew is None and split_url(url).scheme in _ONE_CLOCK:
+    scheme = split_url(url).scheme
+    if scheme == "memory":
+        tell("warning: memory:// is a store of this process alone: it keeps no other process out")
+    if max_clock_skew is None and scheme in _ONE_CLOCK:
         max_clock_skew = 0.0
     times = {"validity": validity, "max_clock_skew": max_clock_skew}
     settings = LeaseSettings(**{name: value for name, value in times.items() if value is not None})
@@ -150,7 +154,7 @@ def holder_with_note(holder: str | None, note: str | None) -> str | None:
 
 
 async def refuse_hudi_table(client: LockClient, name: str, target: str) -> None:
-    """Refuse a lock that would lie beside a Hudi table and keep none of its writers out.
+    """Refuse a lock that would lie next to a Hudi table and keep none of its writers out.
 
     Raises:
         ConfigError: ``target`` is the path of a Hudi table.
@@ -161,5 +165,5 @@ async def refuse_hudi_table(client: LockClient, name: str, target: str) -> None:
         async with asyncio.timeout(_LOOK_SECONDS):
             found = await client.run(lambda: client.request("get", key, client.backend.get(key)))
     if isinstance(found, Stored):
-        reason = "is a Hudi table: a lock beside it keeps none of its writers out; see asynclock hudi --help"
+        reason = "is a Hudi table: a lock next to it keeps none of its writers out; see asynclock hudi --help"
         raise ConfigError(setting="URL", value=target, reason=reason)

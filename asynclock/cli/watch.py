@@ -144,7 +144,7 @@ def _told(status: LockStatus) -> tuple[object, ...]:
 
 
 class _Screen:
-    """A table that is drawn anew at each look, as wide and as high as the terminal is then."""
+    """A table that is drawn again at each look, as wide and as high as the terminal is then."""
 
     def __init__(self, url: str, screen: Console) -> None:
         from rich.live import Live  # noqa: PLC0415  lets other commands start faster

@@ -33,7 +33,7 @@ URL = "s3://bucket/locks/nightly"
         (("ls", URL), "Did you mean 'list'?"),
         (("status", "s3://bucket/locks/"), "s3://bucket/locks/nightly does; asynclock list shows all"),
         (("list", f"{URL}.json"), f"is the object of a lock; the lock itself is {URL}"),
-        (("run", URL, "-o", "validity=60", "ls"), "is no option of a store; write --validity TIME"),
+        (("run", URL, "-o", "validity=60", "ls"), "is not an option of a store; write --validity TIME"),
         (("run", "file:///var/my locks/a", "ls"), "write file:///var/my%20locks/a"),
         (("list", "file:///var/my locks"), "write file:///var/my%20locks"),
     ],
@@ -77,6 +77,15 @@ def test_the_url_of_a_folder_is_no_lock_and_the_other_way_round(folder: Path, ta
 
     assert f"see asynclock list file://{folder}" in of_folder.stderr
     assert f"{target} is a lock; see asynclock status {target}" in of_lock.stderr
+
+
+@pytest.mark.parametrize("words", [("run", "true"), ("status",)], ids=" ".join)
+def test_a_store_in_memory_is_warned_of(words: tuple[str, ...]) -> None:
+    """It ends with the command, so a lock there keeps nobody out."""
+    ran = asynclock(words[0], "memory://x/nightly", *words[1:])
+
+    assert ran.returncode == 0
+    assert "warning: memory:// is a store of this process alone" in ran.stderr
 
 
 @pytest.mark.parametrize("words", [(), ("run",), ("hudi", "status")], ids=" ".join)

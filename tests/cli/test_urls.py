@@ -83,7 +83,7 @@ def test_nothing_is_proposed_for_what_may_be_anything(tmp_path: Path, word: str)
     """No path can be made of it, or it may hold a secret, which is not shown."""
     said = refusal(tmp_path, "status", word)
 
-    assert "is no URL" in said
+    assert "is not a URL" in said
     assert "for a folder" not in said
     assert "hush" not in said
 
