@@ -90,7 +90,7 @@ class Narrator:
         self._waits: dict[str, _Wait] = {}
         self._past_waits: deque[_Wait] = deque(maxlen=BURST)
         self._releasing: dict[str, float] = {}
-        self._leading: dict[str, _Pace] = {}
+        self._leading: dict[str, Pace] = {}
         self._budget = _Budget()
         self._counts: dict[str, tuple[int, list[str]]] = {}
 
@@ -236,7 +236,7 @@ class Narrator:
         """
         if len(self._leading) >= _MOST_LOCKS:
             self._leading.clear()
-        if self._leading.setdefault(url, _Pace()).is_due(self._clock.monotonic()):
+        if self._leading.setdefault(url, Pace()).is_due(self._clock.monotonic()):
             what = "the work of the leader failed" if led else "lead() did not become the leader"
             end = "lead() has ended, so nobody leads from here until it is called again"
             text = f"{url}: {what}: {type(error).__name__}: {error}; {end}"
@@ -333,7 +333,7 @@ class Narrator:
             logger.log(level, sentence, extra=None if event is None else event.fields())
 
 
-class _Pace:
+class Pace:
     """When to say something: at once, then after 5, 10, 20 s and so on."""
 
     def __init__(self) -> None:
@@ -352,7 +352,7 @@ class _Wait:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.pace = _Pace()
+        self.pace = Pace()
         self.ended = -math.inf
         self.said = self.counted = False
 
@@ -368,7 +368,7 @@ class _Fault:
     def __init__(self) -> None:
         self.locks: dict[str, None] = {}
         self.detail = ""
-        self._pace = _Pace()
+        self._pace = Pace()
         self._causes: list[frozenset[str]] = []
         self._said = False
         self._began = self._failed = self._ended = -math.inf
@@ -386,7 +386,7 @@ class _Fault:
         if not self.is_open:
             self._began = now
             if now - self._ended > FIRST_PAUSE:  # else it only seemed to have ended
-                self._pace = _Pace()
+                self._pace = Pace()
                 self._causes.clear()
         self._failed = now
         if len(self.locks) < _MOST_LOCKS:

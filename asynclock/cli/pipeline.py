@@ -27,6 +27,7 @@ from asynclock.cli.pipeline_reports import (
     print_services,
     print_validation,
 )
+from asynclock.cli.progress import StreamBars, busy
 from asynclock.cli.run import run_under
 from asynclock.cli.spark_log import with_spark_log
 from asynclock.errors import AsyncLockError, ConfigError
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
 
 _wait = click.option(
     "--wait", type=duration, metavar="TIME", help="Longest wait for work in flight; default: no limit."
+)
+_standby = click.option(
+    "--wait",
+    type=duration,
+    metavar="TIME",
+    help="Longest wait for a lease that another process holds; default: stand by without a limit.",
 )
 _EXISTS: Final = "there is such a file, and init overwrites none; name another one, or remove it"
 
@@ -74,7 +81,8 @@ def draft_pipeline(
     file = None if output is None else Path(output)
     if file is not None and file.exists():
         raise ConfigError(setting="output", value=output, reason=_EXISTS)
-    text = draft_spec([Path(folder) for folder in folders], table=table, key=key, file=file, warn=tell)
+    with busy("reading the first files of each folder"):
+        text = draft_spec([Path(folder) for folder in folders], table=table, key=key, file=file, warn=tell)
     if file is None:
         click.echo(text, nl=False)
         return DONE
@@ -96,16 +104,25 @@ def draft_pipeline(
 )
 @_once
 @click.option("--fail-fast", is_flag=True, help="Stop all streams as soon as one fails.")
+@_standby
 @_run_dir
 @json_option
 @with_spark_log
 def run_pipeline(
-    spec: str, streams: tuple[str, ...], *, once: bool, fail_fast: bool, run_dir: str | None, as_json: bool
+    spec: str,
+    streams: tuple[str, ...],
+    *,
+    once: bool,
+    fail_fast: bool,
+    wait: float | None,
+    run_dir: str | None,
+    as_json: bool,
 ) -> int:
     """Write the streams of SPEC until SIGINT or SIGTERM, each under its own lease.
 
     A stream that fails ends alone; the others go on, and the exit code is that of its error: 2 if the
-    spec does not fit, 69 if the store fails again and again, 76 if its lease was lost, else 1.
+    spec does not fit, 69 if the store fails again and again, 75 if another process held its lease for longer
+    than --wait, 76 if its lease was lost, else 1.
     """
     from asynclock.spark import StreamFailedError, load_spec, run  # noqa: PLC0415  needs the extra
 
@@ -114,15 +131,18 @@ def run_pipeline(
     logger = logging.getLogger("asynclock.spark")
     logger.addHandler(said)
     try:
-        run(
-            loaded,
-            streams=streams or None,
-            once=once,
-            fail_fast=fail_fast,
-            run_dir=run_dir,
-            on_batch=print_json if as_json else print_batch,
-            on_report=print_json if as_json else print_run,
-        )
+        with StreamBars(quiet=as_json or not once) as bars:
+            run(
+                loaded,
+                streams=streams or None,
+                once=once,
+                fail_fast=fail_fast,
+                run_dir=run_dir,
+                timeout=wait,
+                on_batch=print_json if as_json else print_batch,
+                on_report=print_json if as_json else print_run,
+                on_progress=bars.update if bars.shown else None,
+            )
     except StreamFailedError as error:
         tell(str(error))
         return UNAVAILABLE if error.passing else NO
@@ -139,15 +159,20 @@ def run_pipeline(
 @pipeline_group.command("services", short_help="Compact, cluster and clean the table of SPEC.")
 @click.argument("spec")
 @_once
+@_standby
 @_run_dir
 @json_option
 @with_spark_log
-def run_table_services(spec: str, *, once: bool, run_dir: str | None, as_json: bool) -> int:
+def run_table_services(
+    spec: str, *, once: bool, wait: float | None, run_dir: str | None, as_json: bool
+) -> int:
     """Compact, cluster and clean the table of SPEC and roll back dead writers, until SIGINT or SIGTERM."""
     from asynclock.spark import load_spec, run_services  # noqa: PLC0415  needs the extra
 
     loaded = load_spec(spec)
-    report = run_services(loaded, once=once, on_event=tell if as_json else click.echo, run_dir=run_dir)
+    report = run_services(
+        loaded, once=once, on_event=tell if as_json else click.echo, run_dir=run_dir, timeout=wait
+    )
     print_json(report) if as_json else print_services(report)
     _tell_table(spec, loaded)
     return DONE
@@ -166,7 +191,10 @@ def validate_table(spec: str, as_of: str | None, *, as_json: bool) -> int:
     from asynclock.spark import load_spec, session_for, validate  # noqa: PLC0415  needs the extra
 
     loaded = load_spec(spec)
-    with session_for(loaded, "asynclock validate") as spark:
+    with (
+        busy("comparing the table with its sources", quiet=as_json),
+        session_for(loaded, "asynclock validate") as spark,
+    ):
         report = validate(loaded, spark, as_of=as_of)
     print_json(report) if as_json else print_validation(report)
     return DONE if report.ok else NO

@@ -10,6 +10,7 @@ import click
 from asynclock.cli.arguments import json_option
 from asynclock.cli.exit_codes import DONE
 from asynclock.cli.output import print_json, tell
+from asynclock.cli.progress import busy
 from asynclock.cli.spark_log import with_spark_log
 from asynclock.errors import ConfigError
 
@@ -64,7 +65,7 @@ def _story(spec: Spec, run_dir: str | None, *, archived: bool) -> Story:
         return run_story(spec, Path(run_dir))
     from asynclock.spark import session_for, timeline  # noqa: PLC0415  starts Spark
 
-    with session_for(spec, "asynclock report") as spark:
+    with busy("reading the timeline"), session_for(spec, "asynclock report") as spark:
         return timeline_story(spec, timeline(spec, spark, archived=archived))
 
 

@@ -13,6 +13,7 @@ from asynclock._text import escaped
 from asynclock.cli.arguments import json_option
 from asynclock.cli.exit_codes import DONE
 from asynclock.cli.output import tell
+from asynclock.cli.progress import busy
 from asynclock.cli.spark_log import with_spark_log
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def show_command(spec: str, *, limit: int, as_of: str | None, as_json: bool) -> 
     from asynclock.spark.reader.some_rows import some_rows  # noqa: PLC0415
 
     loaded = load_spec(spec)
-    with session_for(loaded, "asynclock show") as spark:
+    with busy("reading the table", quiet=as_json), session_for(loaded, "asynclock show") as spark:
         names, rows = some_rows(loaded, spark, limit=limit, as_of=as_of)
     if as_json:
         lines: Iterator[str] = (json.dumps(dict(zip(names, row, strict=True))) for row in rows)

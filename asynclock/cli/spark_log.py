@@ -15,6 +15,7 @@ import click
 
 from asynclock.cli.output import tell
 from asynclock.errors import ConfigError
+from asynclock.events import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ def with_spark_log(function: F) -> F:
     )
     @functools.wraps(function)
     def quiet(*args: Any, log: str | None, **words: Any) -> Any:  # noqa: ANN401  whatever the command takes
-        with _spark_log(log):
+        with _spark_log(log), _waits_told():
             return function(*args, **words)
 
     return cast("F", quiet)
@@ -51,12 +52,26 @@ def _spark_log(path: str | None) -> Iterator[None]:
         def open_file() -> BinaryIO:
             file = resources.enter_context(_opened(path))
             if path is None:
-                tell(f"what Spark and Hudi say is in {file.name}")
+                tell(f"starting Spark; what it and Hudi say is in {file.name}")
             resources.enter_context(_python_too(file.name))
             return cast("BinaryIO", file)
 
         resources.enter_context(jvm_output_to(open_file))
         yield
+
+
+@contextlib.contextmanager
+def _waits_told() -> Iterator[None]:
+    """Print what is waited for: INFO of the library's own log, and of the pipeline's only warnings."""
+    quieter = logging.getLogger("asynclock.spark")
+    before = logger.level, quieter.level
+    logger.setLevel(logging.INFO)
+    quieter.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before[0])
+        quieter.setLevel(before[1])
 
 
 def _opened(path: str | None) -> Any:  # noqa: ANN401  a file, of one kind or another

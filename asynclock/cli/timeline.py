@@ -13,6 +13,7 @@ from asynclock._text import printable
 from asynclock.cli.arguments import json_option
 from asynclock.cli.exit_codes import DONE
 from asynclock.cli.output import print_json
+from asynclock.cli.progress import busy
 from asynclock.cli.spark_log import with_spark_log
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ def timeline_command(spec: str, *, follow: bool, archived: bool, as_json: bool) 
     try:
         with session_for(loaded, "asynclock timeline") as spark:
             if not follow:
-                show(timeline(loaded, spark, archived=archived))
+                with busy("reading the timeline", quiet=as_json):
+                    instants = timeline(loaded, spark, archived=archived)
+                show(instants)
                 return DONE
             for instants in followed(loaded, spark, archived=archived):
                 show(instants)

@@ -54,6 +54,28 @@ class BatchReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class StreamProgress:
+    """How far a stream has come in a run.
+
+    Attributes:
+        stream: Its name.
+        files: Files that it has to read, counted when it began; None: not known, as of a topic and of a run
+            without an end.
+        files_done: Files of committed batches.
+        rows: Rows of committed batches, bad ones included.
+        seconds: Since the stream began.
+        batch_id: The batch in work; None between two.
+    """
+
+    stream: str
+    files: int | None
+    files_done: int
+    rows: int
+    seconds: float
+    batch_id: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StreamReport:
     """One stream of a run.
 

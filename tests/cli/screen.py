@@ -32,12 +32,19 @@ class Screen:
         columns: Width of the terminal.
         rows: Height of the terminal.
         environment: Variables besides those of this process.
+        deadline: Longest wait for what is read, in seconds.
     """
 
     def __init__(
-        self, *words: str, columns: int = 80, rows: int = 24, environment: dict[str, str] | None = None
+        self,
+        *words: str,
+        columns: int = 80,
+        rows: int = 24,
+        environment: dict[str, str] | None = None,
+        deadline: float = DEADLINE,
     ) -> None:
         self.text = ""
+        self._deadline = deadline
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         inherited = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
@@ -52,7 +59,7 @@ class Screen:
 
     def read_until(self, condition: Callable[[str], object]) -> str:
         """Read until ``condition`` holds for the text so far; return it."""
-        until = time.monotonic() + DEADLINE
+        until = time.monotonic() + self._deadline
         while not condition(self.text):
             assert time.monotonic() < until, self.text
             if select.select([self._ours], [], [], 0.1)[0]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from asynclock.spark import load_spec
 from tests.cli.command import COMMAND
+from tests.cli.screen import Screen
 
 SPEC = """\
 [table]
@@ -20,7 +24,7 @@ source = "in/*.csv"
 ordering = "at"
 columns = { at = "bigint", x = "int" }
 """
-NAMED = re.compile(r"asynclock: what Spark and Hudi say is in (\S+)")
+NAMED = re.compile(r"asynclock: starting Spark; what it and Hudi say is in (\S+)")
 
 
 @pytest.fixture
@@ -127,3 +131,54 @@ def test_show_of_a_table_that_is_not_there_says_so(spec: Path) -> None:
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "feed it first" in done.stderr
+
+
+@pytest.mark.parametrize(("verb", "lock"), [("run", "stream/a"), ("services", "service/cleaning")])
+def test_a_wait_for_another_driver_is_told_and_ends(spec: Path, verb: str, lock: str) -> None:
+    """Who holds the lease is said, since when and for how long at most; after --wait the exit code is 75."""
+    if verb == "services":
+        assert ran("run", str(spec), "--once").returncode == 0
+    with load_spec(spec).locks.connect() as client, client.lock(lock).hold():
+        done = ran(verb, str(spec), "--wait", "3s")
+
+    waiting = f"asynclock: waiting for {client.url}/{lock}, held by "
+    found = next(line for line in done.stderr.splitlines() if line.startswith(waiting))
+    assert " since " in found
+    assert ", for at most " in found
+    assert re.search(r", waiting at most [23] s$", found)
+    assert "was not acquired within 3 s" in done.stderr
+    assert done.returncode == 75
+
+
+def test_a_signal_to_the_group_of_a_waiting_run_is_no_traceback(spec: Path) -> None:
+    """Supervisors end the JVM together with its driver; the run says what it has done and ends well."""
+    with load_spec(spec).locks.connect() as client, client.lock("stream/a").hold():
+        command = [*COMMAND, "pipeline", "run", str(spec)]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        ) as running:
+            assert running.stderr is not None
+            waiting = next((line for line in running.stderr if "waiting for" in line), None)
+            os.killpg(running.pid, signal.SIGTERM)
+            out, said = running.communicate(timeout=120)
+
+    assert waiting is not None
+    assert "Traceback" not in out + said
+    assert out.startswith("a: 0 rows in 0 batches")
+    assert running.returncode == 0
+
+
+def test_progress_is_shown_on_a_terminal_and_nowhere_else(spec: Path) -> None:
+    """A terminal has files and rows done of all; a pipe has no escape code."""
+    for number in (2, 3):
+        (spec.parent / "in" / f"{number}.csv").write_text(f"k,at,x\nN{number},1,1\n")
+    spec.write_text(SPEC.replace("[streams.a]\n", "[streams.a]\nmax_files_per_trigger = 1\n"))
+
+    with Screen("pipeline", "run", str(spec), "--once", columns=120, deadline=240.0) as screen:
+        text = screen.read_until(lambda text: "rows in 3 batches" in text)
+    piped = ran("validate", str(spec))
+
+    assert re.search("[12]/3 files", text)
+    for shown in ("0/3 files", "batch 1", "3 rows in 3 batches"):
+        assert shown in text
+    assert "\x1b" not in piped.stdout + piped.stderr

@@ -229,7 +229,7 @@ def test_a_reservation_gives_up_at_its_timeout(pipeline: Pipeline) -> None:
     with sync.connect(spec.locks.url, settings=spec.locks.settings, holder="a slow one") as client:
         with (
             client.lock("stream/a").hold(),
-            pytest.raises(TableBusyError, match=r"within 0.5 s.*stream/a \(held by a slow one\)"),
+            pytest.raises(TableBusyError, match=r"within 0.5 s.*stream/a, held by a slow one since"),
             reserve(spec, timeout=0.5, spark=pipeline.spark),
         ):
             pass
@@ -248,7 +248,7 @@ def test_a_parked_lock_of_another_lease_counts_for_nothing(pipeline: Pipeline) -
         other.lock("parked/stream/a").hold(),
         Reservation(spec, pipeline.spark) as reservation,
     ):
-        assert [one.split()[0] for one in reservation.in_flight()] == ["stream/a"]
+        assert list(reservation.in_flight()) == ["stream/a"]
 
 
 def test_a_dead_writer_counts_for_as_long_as_it_may_still_commit(
@@ -279,7 +279,9 @@ def test_a_reservation_waits_for_a_write_without_a_lease_too(pipeline: Pipeline)
         write_client(spec, pipeline.spark, cleaning_options(spec)) as client,
     ):
         instant = client.startCommit()
-        assert [one.split(",")[0] for one in reservation.in_flight()] == [f"the deltacommit {instant}"]
+        assert [one.split(",")[0] for one in reservation.in_flight().values()] == [
+            f"the deltacommit {instant}"
+        ]
 
 
 def test_a_second_reservation_waits_until_its_timeout(pipeline: Pipeline) -> None:
@@ -291,6 +293,32 @@ def test_a_second_reservation_waits_until_its_timeout(pipeline: Pipeline) -> Non
         reserve(spec, timeout=0.5, spark=pipeline.spark),
     ):
         pass
+
+
+def test_a_write_says_what_it_waits_for_and_gives_up_in_time(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lease of another writer, then a reservation: each is said at once, and ends the write in time."""
+    spec = pipeline.spec()
+    splice = Splice(spec, pipeline.spark)
+    caplog.set_level("INFO", "asynclock")
+
+    with (
+        spec.locks.connect() as client,
+        client.lock("stream/a").hold(),
+        pytest.raises(AcquireTimeoutError, match=r"stream/a.* not acquired within 0.5 s"),
+    ):
+        splice.write(events(pipeline, 1), "a", timeout=0.5)
+    job = Job(pipeline, spec)
+    assert job.reserved.wait(DEADLINE)
+    with pytest.raises(AcquireTimeoutError, match=r"reservation/table.* not acquired within 0.5 s"):
+        splice.write(events(pipeline, 1), "a", timeout=0.5)
+    assert job.nothing_happened()
+
+    said = [record.getMessage() for record in caplog.records]
+    assert any(f"waiting for {spec.locks.url}/stream/a, held by " in one for one in said)
+    assert any("a write to stream a waits: the table is reserved, held by " in one for one in said)
+    assert not pipeline.timeline(spec).exists()
 
 
 def test_a_write_in_the_thread_that_reserved_the_table_is_refused(pipeline: Pipeline) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._text import printable
 from asynclock.errors import ConfigError
+from asynclock.events import logger
 from asynclock.hudi import hoodie
 from asynclock.spark.hudi.options import MERGER_CLASS
 from asynclock.spark.hudi.session import HUDI_BUNDLE, MERGER_JAR, RUNTIME, STATIC, require_classes, start
@@ -96,12 +98,22 @@ def session_for(
             spark = start(
                 app, master=wanted.master or "local[*]", conf=_settings(spec), secrets=wanted.secret()
             )
-            resources.callback(spark.stop)
+            resources.callback(_stop, spark)
         _require_settings(spark)
         _require_stores(spec, spark)
         if not spark.sparkContext.master.startswith("local"):
             _require_on_executors(spark)
         yield spark
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop Spark, or forget it if its JVM has ended before, as it does on a signal to the process group."""
+    try:
+        spark.stop()
+    except (OSError, Py4JError):
+        logger.warning("Spark had ended before its driver did; a signal to the whole process group does this")
+        with contextlib.suppress(OSError, Py4JError), warnings.catch_warnings(action="ignore"):
+            spark.sparkContext.stop()
 
 
 def _settings(spec: Spec) -> dict[str, str]:

@@ -10,7 +10,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from asynclock.errors import AcquireTimeoutError
+from asynclock.errors import AcquireTimeoutError, LeaseLostError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.faults import Backoff, is_passing, sentence
 from asynclock.spark.hudi.locks import refuse_other_locks
@@ -20,7 +20,7 @@ from asynclock.spark.report import ServicesReport
 from asynclock.spark.run_log.recording import recorded
 from asynclock.spark.services.work import Cleaning, Clustering, Compaction
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.writer.reservation import Gate
+from asynclock.spark.writer.reservation import Gate, acquire_until
 from asynclock.spark.writer.streams import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def run_services(
     on_event: Callable[[str], object] | None = None,
     stop: threading.Event | None = None,
     run_dir: str | os.PathLike[str] | None = None,
+    timeout: float | None = None,
 ) -> ServicesReport:
     """Compact, cluster and clean the table, roll back dead writers and archive, until the run is stopped.
 
@@ -65,8 +66,10 @@ def run_services(
         on_event: Called with a sentence after each piece of work, in the thread that did it.
         stop: Set it to end the run; SIGINT and SIGTERM also set it, in the main thread.
         run_dir: A folder in which the run is recorded, as for ``run``; None: it is not.
+        timeout: Longest wait for the lease of a service, in seconds; None: stand by without a limit.
 
     Raises:
+        AcquireTimeoutError: Another process led one of the services for longer than ``timeout``.
         ConfigError: Nothing can be written into ``run_dir``. Nothing was written.
         SpecError: The services of the table run inside of its writes, the table was written under other
             locks, or they belong to another table. Nothing was written.
@@ -75,7 +78,13 @@ def run_services(
     """
     with recorded(spec, run_dir, "services") as (listening, run_log):
         return _run_services(
-            listening, run_log, once=once, spark=spark, on_event=on_event, stop=stop or threading.Event()
+            listening,
+            run_log,
+            once=once,
+            spark=spark,
+            on_event=on_event,
+            stop=stop or threading.Event(),
+            timeout=timeout,
         )
 
 
@@ -87,6 +96,7 @@ def _run_services(
     spark: SparkSession | None,
     on_event: Callable[[str], object] | None,
     stop: threading.Event,
+    timeout: float | None,
 ) -> ServicesReport:
     started = time.monotonic()
     if spec.services.mode == "inline":
@@ -108,7 +118,7 @@ def _run_services(
             services[CLUSTERING_LOCK] = clustering
         services[CLEANING_LOCK] = cleaning
         leaders = [
-            _Leader(spec, client, service, spark, lock=lock, stop=stop, once=once)
+            _Leader(spec, client, service, spark, lock=lock, stop=stop, once=once, timeout=timeout)
             for lock, service in services.items()
         ]
         threads = [threading.Thread(target=leader.work, name=f"service-{leader.name}") for leader in leaders]
@@ -146,6 +156,7 @@ class _Leader:
         lock: str,
         stop: threading.Event,
         once: bool,
+        timeout: float | None,
     ) -> None:
         self.name = service.name
         self.error: BaseException | None = None
@@ -156,18 +167,34 @@ class _Leader:
         self._spark = spark
         self._stop = stop
         self._once = once
+        self._timeout = timeout
         self._backoff = Backoff()
         self._looked = False
 
     def work(self) -> None:
         try:
-            while not self._stop.is_set():
-                with contextlib.suppress(AcquireTimeoutError):
-                    self._lock.lead(self._serve, timeout=_STOP_SECONDS)
-                    return
+            while not self._stop.is_set() and not self._lead():
+                pass
         except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
             self.error = error
             self._stop.set()
+
+    def _lead(self) -> bool:
+        """Wait for the lease and serve under it; False if it was lost, after which another may lead."""
+        try:
+            lease = acquire_until(self._lock, self._stop, timeout=self._timeout)
+        except AcquireTimeoutError:
+            if self._stop.is_set():
+                return True
+            raise
+        try:
+            with lease:
+                self._serve(lease)
+        except LeaseLostError:
+            if lease.lost is None:
+                raise
+            return False
+        return True
 
     def _serve(self, lease: sync.Lease) -> None:
         log.info("leading %s, lease %d", self.name, lease.fencing_token)

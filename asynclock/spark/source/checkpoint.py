@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.jvm import classes
-from asynclock.spark.source.files import frame_of, plain_path, plain_url
+from asynclock.spark.source.files import frame_of, plain_path, plain_url, source_files
 from asynclock.spark.source.reading import FILE
 from asynclock.spark.spec.load import misplaced
 
@@ -165,6 +165,19 @@ class Checkpoint:
     def arrivals(self) -> dict[str, tuple[int, int]]:
         """Return the entry of each file, and its modification time then, in ms; see ``files``."""
         return {row[FILE]: (row[ENTRY], row[_READ_AT]) for row in self.files().collect()}
+
+    def unread(self) -> int:
+        """Return how many files of the source no batch has read yet."""
+        known = self.arrivals()
+        return sum(file.url not in known for file in source_files(self._spark, self._stream.source))
+
+    def files_in(self, batch_id: int) -> int:
+        """Return how many files a batch reads; 0 if that is not known any more."""
+        entry = json.loads(self.offset(batch_id) or "{}").get("logOffset")
+        log = f"{self._stream.checkpoint}/sources/0/{entry}"
+        text = self._files.read(log) or self._files.read(f"{log}.compact") or ""
+        # The first line is a version, and a compact log has the entries before, too.
+        return sum(json.loads(line)["batchId"] == entry for line in text.splitlines()[1:])
 
     def unread_changes(self) -> UnreadChanges:
         """Return the files of the source whose present content has not been, or never will be, read.

@@ -12,15 +12,18 @@ does nothing but look. docs/concepts/reservation.md says why this holds, also fo
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import logging
+import math
 import threading
 import time
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from asynclock._text import printable
+from asynclock import sync
 from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
+from asynclock.events import logger
+from asynclock.narration import Pace, held_by, span
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.hudi.locks import refuse_other_locks
@@ -35,12 +38,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from asynclock import sync
     from asynclock.lease import Lease
     from asynclock.spark.spec.model import Spec
     from asynclock.status import LockStatus
-
-log = logging.getLogger(__name__)
 
 RESERVATION_LOCK: Final = "reservation/table"
 WORK: Final = ("stream/", "service/", "delete/")
@@ -49,6 +49,16 @@ _PARKED: Final = "parked/"
 _STEP_SECONDS: Final = 0.5
 
 _reserving = threading.local()
+
+
+def _held(status: LockStatus) -> str:
+    return held_by(
+        holder=status.holder,
+        owner=status.owner,
+        token=status.fencing_token,
+        remaining=status.remaining,
+        now=time.time(),
+    )
 
 
 class Gate:
@@ -66,16 +76,24 @@ class Gate:
         self._lease = lease
         self._worker = worker
         self._reservation = client.lock(RESERVATION_LOCK)
+        self._pace = Pace()
+        self._timeout: float | None = None
+        self._until = math.inf
 
     def reserved(self) -> LockStatus | None:
         """Return who has reserved the table, or None. One read of the store."""
         status = self._reservation.status()
         return status if status.state == "held" else None
 
-    def wait(self, stop: threading.Event | None = None) -> float:
+    def wait(self, stop: threading.Event | None = None, *, timeout: float | None = None) -> float:
         """Return when the table is not reserved, or once ``stop`` is set; how many seconds that took.
 
+        Args:
+            stop: Ends the wait.
+            timeout: Longest wait, in seconds; None: no limit.
+
         Raises:
+            AcquireTimeoutError: The table was reserved for too long.
             LeaseLostError: The lease of the work was lost meanwhile.
             ConfigError: This thread has reserved the table itself and would wait for ever.
         """
@@ -84,23 +102,32 @@ class Gate:
             raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
         stop = stop or threading.Event()
         started = time.monotonic()
-        status = self.reserved()
-        if status is None:
+        if self.reserved() is None:
             return 0.0
-        log.info("%s waits: the table is reserved by %s", self._worker, printable(status.holder))
+        self._pace, self._timeout = Pace(), timeout
+        self._until = math.inf if timeout is None else started + timeout
         while self._may_be_reserved() and not stop.is_set():
             self._park(stop)
             # Parked no longer, which is the announcement; so look once more.
-        return time.monotonic() - started
+        waited = time.monotonic() - started
+        logger.info("%s goes on after %s: the table is not reserved any more", self._worker, span(waited))
+        return waited
 
     def _may_be_reserved(self) -> bool:
         """Return whether the table is reserved, or the store does not answer; the lease ends that wait."""
         self._lease.check()
+        now, status = time.monotonic(), None
         try:
-            return self.reserved() is not None
+            if (status := self.reserved()) is None:
+                return False
         except BackendError as error:
-            log.warning("%s waits: %s", self._worker, error)
-            return True
+            if self._pace.is_due(now):
+                logger.warning("%s waits: %s", self._worker, error)
+        if status is not None and self._pace.is_due(now):
+            logger.info("%s waits: the table is reserved, %s", self._worker, _held(status))
+        if now >= self._until:
+            raise AcquireTimeoutError(key=self._reservation.key, timeout=self._timeout or 0.0, status=status)
+        return True
 
     def _park(self, stop: threading.Event) -> None:
         """Hold the second lease until the table is not reserved, or ``stop`` is set."""
@@ -203,36 +230,38 @@ class Reservation:
             LeaseLostError: The reservation was lost.
         """
         stop = stop or threading.Event()
-        told: set[str] = set()
+        told: dict[str, Pace] = {}
         while not stop.is_set() and (busy := self.in_flight()):
             lease.check()
-            for one in busy:
-                if one not in told:
-                    log.info("the reservation waits for %s", one)
-                    told.add(one)
+            for one, said in busy.items():
+                if told.setdefault(one, Pace()).is_due(time.monotonic()):
+                    logger.info("the reservation waits for %s", said)
             if deadline is not None and time.monotonic() >= deadline:
                 raise TableBusyError(
-                    key=lease.key, timeout=timeout or 0.0, path=self._spec.table.path, busy=tuple(busy)
+                    key=lease.key,
+                    timeout=timeout or 0.0,
+                    path=self._spec.table.path,
+                    busy=tuple(busy.values()),
                 )
             stop.wait(min(_STEP_SECONDS, self._spec.locks.settings.poll_interval))
 
-    def in_flight(self) -> list[str]:
-        """Return what may be writing to the table now; empty if nothing is."""
-        return self._working() or [
-            f"the {instant.action} {instant.requested}, whose writer is alive"
+    def in_flight(self) -> dict[str, str]:
+        """Return what may be writing to the table now, each with a description; empty if nothing is."""
+        return self._working() or {
+            instant.requested: f"the {instant.action} {instant.requested}, whose writer is alive"
             for instant in self._timeline.beating(SILENCE_MS)
-        ]
+        }
 
-    def _working(self) -> list[str]:
+    def _working(self) -> dict[str, str]:
         locks = {status.name: status for status in self._client.list()}
-        busy = []
+        busy = {}
         for name, status in sorted(locks.items()):
             if not name.startswith(WORK):
                 continue
             parked = locks.get(_PARKED + name)
             waits = parked is not None and parked.state == "held" and parked.holder == status.owner
             if self._fades(status) or (status.state == "held" and not waits):
-                busy.append(f"{name} (held by {printable(status.holder or status.owner)})")
+                busy[name] = f"{name}, {_held(status)}"
         return busy
 
     def _fades(self, status: LockStatus) -> bool:
@@ -250,31 +279,47 @@ class Reservation:
 
 
 def acquire_until(
-    lock: sync.Lock, stop: threading.Event | None = None, *, own: sync.Lease | None = None
+    lock: sync.Lock,
+    stop: threading.Event | None = None,
+    *,
+    own: sync.Lease | None = None,
+    timeout: float | None = None,
 ) -> sync.Lease:
-    """Acquire a lock that another process may hold for hours.
+    """Acquire a lock that another process may hold for hours; the log says who holds it.
 
     Args:
         lock: The lock.
         stop: Set it to end the wait.
         own: A lease of the caller, which must last.
+        timeout: Longest wait, in seconds; None: no limit.
 
     Raises:
-        AcquireTimeoutError: ``stop`` was set.
+        AcquireTimeoutError: The time is out, or ``stop`` was set.
         LeaseLostError: The caller's own lease was lost.
     """
-    while True:
-        if own is not None:
-            own.check()
+
+    async def acquire() -> sync.Lease:
+        acquiring = asyncio.ensure_future(lock.twin.acquire(timeout=timeout))
         try:
-            return lock.acquire(timeout=_STEP_SECONDS)
-        except AcquireTimeoutError:
-            if stop is not None and stop.is_set():
-                raise
+            while not (await asyncio.wait([acquiring], timeout=_STEP_SECONDS))[0]:
+                if own is not None:
+                    own.check()
+                if stop is not None and stop.is_set():
+                    raise AcquireTimeoutError(key=lock.key, timeout=0.0)
+            return sync.Lease(acquiring.result())
+        finally:
+            acquiring.cancel()
+            await asyncio.wait([acquiring])
+
+    if own is not None:
+        own.check()
+    return asyncio.run(acquire())
 
 
 @contextlib.contextmanager
-def working(spec: Spec, spark: SparkSession, lock: str, worker: str) -> Iterator[sync.Lease]:
+def working(
+    spec: Spec, spark: SparkSession, lock: str, worker: str, *, timeout: float | None = None
+) -> Iterator[sync.Lease]:
     """Hold a lease for the body, which begins when the table is not reserved, and cancel it on a loss.
 
     Args:
@@ -282,15 +327,17 @@ def working(spec: Spec, spark: SparkSession, lock: str, worker: str) -> Iterator
         spark: The session that runs the body's jobs.
         lock: Name of the lock.
         worker: Who works, for the log.
+        timeout: Longest wait for the lease, and then for the end of a reservation; None: no limit.
 
     Raises:
+        AcquireTimeoutError: Another process held the lease, or the reservation, for too long.
         LeaseLostError: The lease was lost; the body's jobs were cancelled.
         UnfinishedRestoreError: A restore has been left half done.
     """
     jobs = Cancellable(spark, f"asynclock {worker} {uuid.uuid4()}")
-    with spec.locks.connect() as client, client.lock(lock).hold() as lease:
+    with spec.locks.connect() as client, client.lock(lock).hold(timeout=timeout) as lease:
         lease.on_lost(lambda _: jobs.cancel())
-        Gate(spec, client, lease, worker).wait()
+        Gate(spec, client, lease, worker).wait(timeout=timeout)
         RestoreMark(spec, spark).refuse()
         with jobs.running():
             lease.check()

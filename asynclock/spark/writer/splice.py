@@ -124,6 +124,7 @@ class Splice:
         lease: sync.Lease | None = None,
         offset: str = "",
         stop: threading.Event | None = None,
+        timeout: float | None = None,
     ) -> bool:
         """Append the events of ``df``.
 
@@ -139,6 +140,8 @@ class Splice:
                 (``Gate``) and cancels the jobs of this thread when it is lost; None: this call does both.
             offset: Where the batch ends in its source; kept in the commit.
             stop: Set it to end the wait for another writer that creates the table meanwhile.
+            timeout: Longest wait for the lease that this call takes, and for the end of a reservation, in
+                seconds; None: no limit.
 
         Returns:
             True if this call committed the batch; False if it was committed before, so nothing was written.
@@ -148,7 +151,8 @@ class Splice:
                 holds the table's own lock. Nothing was written.
             SpecError: Another driver has changed the columns of the stream in a way that this writer cannot
                 follow; nothing was written.
-            AcquireTimeoutError: ``stop`` was set while another writer created the table; nothing was written.
+            AcquireTimeoutError: The time is out, or ``stop`` was set while another writer created the table;
+                nothing was written.
             LeaseLostError: The lease was lost. Nothing was written if the write had not begun; else its
                 jobs were cancelled, and what is not committed will be rolled back by the cleaning service.
         """
@@ -158,7 +162,8 @@ class Splice:
         with contextlib.ExitStack() as held:
             if lease is None:
                 worker = f"a write to stream {stream}"
-                lease = held.enter_context(working(self._spec, self._spark, stream_lock(stream), worker))
+                lock = stream_lock(stream)
+                lease = held.enter_context(working(self._spec, self._spark, lock, worker, timeout=timeout))
             if not self._claimed:
                 # Two writers that create the table at once would overwrite each other's properties, and
                 # neither would see a commit to compare its number of buckets with.
@@ -173,6 +178,7 @@ class Splice:
         *,
         stream: str | None = None,
         up_to: UpTo | Mapping[str, UpTo] | None = None,
+        timeout: float | None = None,
     ) -> DeleteReport:
         """Append deletes, beside running streams.
 
@@ -192,8 +198,11 @@ class Splice:
             stream: The stream whose columns are deleted; None: the whole row.
             up_to: An ordering value of that stream; of a whole row a timestamp for all streams, or a value
                 for each by its name.
+            timeout: Longest wait for another delete, and for the end of a reservation, in seconds; None: no
+                limit.
 
         Raises:
+            AcquireTimeoutError: The time is out; nothing was written.
             ConfigError: No such stream; a value is not of the type of its ordering column; a key column is
                 missing or of another type; nothing is committed yet. Nothing was written.
             LeaseLostError: As for ``write``.
@@ -201,7 +210,7 @@ class Splice:
         deletion = Deletion.of(self._spec, stream, up_to)
         refuse_if_held(self._spec.table.path)
         frame = key_frame(self._spec, self._spark, keys)
-        with working(self._spec, self._spark, DELETE_LOCK, "a delete") as lease:
+        with working(self._spec, self._spark, DELETE_LOCK, "a delete", timeout=timeout) as lease:
             self._first_commit()
             shared = (f"{self._fit(name)} AS {quoted(name)}" for name in self._spec.table.shared_columns)
             with deletion.found(frame.selectExpr(*shared)) as (deletes, report):

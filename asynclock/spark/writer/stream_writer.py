@@ -14,12 +14,14 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._text import printable
 from asynclock.errors import AcquireTimeoutError, AsyncLockError, BackendError
+from asynclock.events import logger
+from asynclock.narration import Pace
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.errors import BadRowsError, StreamFailedError
 from asynclock.spark.faults import RETRIES, Backoff, is_passing, sentence
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import spread
-from asynclock.spark.report import BatchReport, StreamReport
+from asynclock.spark.report import BatchReport, StreamProgress, StreamReport
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.kafka import open_source
 from asynclock.spark.source.reading import REASON
@@ -72,6 +74,8 @@ class StreamWriter:
         fail_fast: Set ``stop`` when this writer fails, which ends the others too.
         once: End once every file or record that exists now is committed.
         on_batch: Called after each batch.
+        timeout: Longest wait for the lease, in seconds; None: no limit.
+        on_progress: Called when the stream begins, and at the start and end of each batch.
 
     Attributes:
         name: Name of the stream.
@@ -93,6 +97,8 @@ class StreamWriter:
         fail_fast: bool,
         once: bool,
         on_batch: Callable[[BatchReport], object] | None,
+        timeout: float | None = None,
+        on_progress: Callable[[StreamProgress], object] | None = None,
     ) -> None:
         self.name = stream.name
         self.report = StreamReport(stream=stream.name)
@@ -105,6 +111,11 @@ class StreamWriter:
         self._fail_fast = fail_fast
         self._once = once
         self._on_batch = on_batch
+        self._timeout = timeout
+        self._on_progress = on_progress
+        self._files: int | None = None
+        self._files_done = 0
+        self._began = time.monotonic()
         self._source = open_source(spec, stream, spark)
         self._splice = Splice(spec, spark)
         self._checkpoint = Checkpoint(spec, stream, spark)
@@ -150,9 +161,12 @@ class StreamWriter:
     def _acquire(self) -> sync.Lease | None:
         started = time.monotonic()
         try:
-            lease = acquire_until(self._client.lock(stream_lock(self.name)), self._stop)
+            lock = self._client.lock(stream_lock(self.name))
+            lease = acquire_until(lock, self._stop, timeout=self._timeout)
         except AcquireTimeoutError:
-            return None
+            if self._stop.is_set():
+                return None
+            raise
         waited = time.monotonic() - started
         self.report = dataclasses.replace(
             self.report, lock_wait_seconds=waited, fencing_token=lease.fencing_token
@@ -161,7 +175,10 @@ class StreamWriter:
         return lease
 
     def _write(self, lease: sync.Lease) -> None:
-        started = time.monotonic()
+        self._began = started = time.monotonic()
+        if self._on_progress is not None and self._once and self._stream.kafka is None:
+            self._files = self._checkpoint.unread()
+        self._tell_progress(None)
         gate = Gate(self._spec, self._client, lease, f"stream {self.name}")
         lease.on_lost(self._abandon)
         try:
@@ -239,9 +256,14 @@ class StreamWriter:
         self._query = query = batches.start()
         made_way = False
         looked = reservation_looked = time.monotonic()
+        idle = Pace()
         try:
             while not query.awaitTermination(_STOP_SECONDS):
                 now = time.monotonic()
+                if self.report.batches == 0 and _is_idle(query) and idle.is_due(now):
+                    kafka = self._stream.kafka
+                    where = self._stream.source if kafka is None else kafka.name
+                    logger.info("stream %s: nothing to read in %s yet", self.name, printable(where))
                 if self._stop.is_set() or lease.lost is not None:
                     self._end_batch()  # the next batch sees the stop and ends
                     query.stop()
@@ -312,12 +334,16 @@ class StreamWriter:
             with self._batches.running():
                 started = time.monotonic()
                 self._proceed(lease, gate)
+                self._tell_progress(batch_id)
                 done = self._commit(frame, batch_id, lease, time.monotonic() - started)
         except BaseException as error:
             stopped = self._cut_off or (self._stop.is_set() and isinstance(error, AcquireTimeoutError))
             self._failure = _Stopping() if stopped else error if lease.lost is None else lease.lost
             raise
+        if self._on_progress is not None and self._stream.kafka is None and not done.skipped:
+            self._files_done += self._checkpoint.files_in(batch_id)
         self._count(done)
+        self._tell_progress(None)
 
     def _proceed(self, lease: sync.Lease, gate: Gate) -> None:
         if self._stop.is_set():
@@ -354,6 +380,19 @@ class StreamWriter:
         return dataclasses.replace(
             done, retries=self._retries, wasted=wasted, seconds=seconds, look_seconds=looked
         )
+
+    def _tell_progress(self, batch_id: int | None) -> None:
+        if self._on_progress is not None:
+            self._on_progress(
+                StreamProgress(
+                    stream=self.name,
+                    files=self._files,
+                    files_done=self._files_done,
+                    rows=self.report.rows,
+                    seconds=time.monotonic() - self._began,
+                    batch_id=batch_id,
+                )
+            )
 
     def _put_aside(self, parsed: DataFrame, batch_id: int, rows: int) -> None:
         bad = self._source.bad(parsed)
@@ -397,3 +436,9 @@ class StreamWriter:
         )
         if self._on_batch is not None:
             self._on_batch(done)
+
+
+def _is_idle(query: StreamingQuery) -> bool:
+    """Return whether a query has looked for data and found none."""
+    status = query.status
+    return query.lastProgress is not None and not (status["isDataAvailable"] or status["isTriggerActive"])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.report import BatchReport
+    from asynclock.spark.report import BatchReport, StreamProgress
     from asynclock.spark.run_log.lines import RunLog
     from asynclock.spark.spec.model import Spec
 
@@ -41,6 +41,8 @@ def run(
     on_report: Callable[[RunReport], object] | None = None,
     stop: threading.Event | None = None,
     run_dir: str | os.PathLike[str] | None = None,
+    timeout: float | None = None,
+    on_progress: Callable[[StreamProgress], object] | None = None,
 ) -> RunReport:
     """Write streams into the table until the run is stopped.
 
@@ -65,8 +67,13 @@ def run(
         run_dir: A folder in which this process records the run, as lines of JSON in a file of its own:
             events of the locks, batches, resources. Other processes may use the folder too. None: it is
             not recorded.
+        timeout: Longest wait for the lease of a stream, in seconds; None: stand by without a limit.
+        on_progress: Called when a stream begins, and at the start and end of each batch, in the thread of its
+            stream; must be quick. It makes each batch count its files.
 
     Raises:
+        AcquireTimeoutError: Another process held the lease of a stream for longer than ``timeout``. The other
+            streams were written.
         ConfigError: There is no such stream, the table was made for another spec, or nothing can be written
             into ``run_dir``. Nothing was written.
         SpecError: A source does not exist or lacks a column, or a checkpoint belongs to another table.
@@ -91,6 +98,8 @@ def run(
             on_batch=on_batch,
             on_report=on_report,
             stop=stop or threading.Event(),
+            timeout=timeout,
+            on_progress=on_progress,
         )
 
 
@@ -105,6 +114,8 @@ def _run(
     on_batch: Callable[[BatchReport], object] | None,
     on_report: Callable[[RunReport], object] | None,
     stop: threading.Event,
+    timeout: float | None,
+    on_progress: Callable[[StreamProgress], object] | None,
 ) -> RunReport:
     started = time.monotonic()
     with contextlib.ExitStack() as resources:
@@ -124,6 +135,8 @@ def _run(
                 fail_fast=fail_fast,
                 once=once,
                 on_batch=on_batch,
+                timeout=timeout,
+                on_progress=on_progress,
             )
             for name in chosen
         ]
