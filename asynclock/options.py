@@ -16,6 +16,7 @@ class BackendOptions(TypedDict, total=False):
     # All.
     min_write_interval: float | None
     trust_env: bool | None
+    verify: bool | None
     # file://
     fsync: bool | None
     # s3://, gs:// and az://

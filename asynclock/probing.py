@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -18,13 +19,16 @@ from asynclock.backend import Absent, Stored, Written
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
+from asynclock.defects import Defect
 from asynclock.errors import (
     AccessDeniedError,
     AsyncLockError,
     BackendError,
     BackendUnavailableError,
+    ConfigError,
     OutcomeUnknownError,
     PreconditionFailedError,
+    UnsupportedBackendError,
 )
 from asynclock.names import PROBE
 from asynclock.portal import running_loop
@@ -41,6 +45,19 @@ if TYPE_CHECKING:
 RACERS: Final = 32
 _ROUNDS: Final = 3
 _REWRITES: Final = 4
+_AZURE: Final = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
+_CONDITIONAL: Final = frozenset({"put_if_absent", "put_if_match"})
+_EXPLAINS: Final = {
+    Defect.NO_CONDITIONS: {
+        Defect.CREATES_TWICE,
+        Defect.REPLACES_ANY,
+        Defect.CREATES_BY_REPLACING,
+        Defect.NOT_ATOMIC,
+    },
+    Defect.CREATES_TWICE: {Defect.NOT_ATOMIC},
+    Defect.REPLACES_ANY: {Defect.NOT_ATOMIC, Defect.CREATES_BY_REPLACING},
+}
+"""By a defect: those that are its effects, or part of it."""
 _UNAVAILABLE: Final = (AccessDeniedError, BackendUnavailableError, OutcomeUnknownError)
 
 
@@ -52,11 +69,13 @@ class Finding:
         check: What was checked, in a few words.
         safe: Whether a lock may rely on it.
         detail: What was seen, and what follows from it.
+        defect: What is wrong with the store, if it is known by name; its ``remedy`` says what to do.
     """
 
     check: str
     safe: bool
     detail: str
+    defect: Defect | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +108,21 @@ class ProbeReport:
         """Why the store is not safe; empty if it is."""
         return tuple(f"{found.check}: {found.detail}" for found in self.findings if not found.safe)
 
+    @property
+    def defects(self) -> tuple[Defect, ...]:
+        """What is wrong with the store, by name: what explains the most first; empty if nothing is known."""
+        found = dict.fromkeys(each.defect for each in self.findings if each.defect is not None)
+        if found.keys() >= {Defect.CREATES_TWICE, Defect.REPLACES_ANY}:
+            found = {Defect.NO_CONDITIONS: None} | found
+        for cause, effects in _EXPLAINS.items():
+            if cause in found:
+                found = {each: None for each in found if each not in effects}
+        return tuple(found)
 
-async def probe(url: str, **backend_options: Unpack[BackendOptions]) -> ProbeReport:
+
+async def probe(
+    url: str, *, also: str | None = None, **backend_options: Unpack[BackendOptions]
+) -> ProbeReport:
     """Test whether ``url`` is safe for locks: conditions, races, reads, Dates.
 
     Writes a dozen objects named ``.asynclock-probe-…`` there and deletes them; those that it could
@@ -98,6 +130,8 @@ async def probe(url: str, **backend_options: Unpack[BackendOptions]) -> ProbeRep
 
     Args:
         url: Where the locks will be.
+        also: Another address of the same store, such as ``https://node-2:9000`` or another URL of the same
+            locks: the two are raced, since nodes may keep conditions for themselves only.
         backend_options: Options of the backend: ``BackendOptions``; see ``docs/backends``.
 
     Raises:
@@ -108,16 +142,33 @@ async def probe(url: str, **backend_options: Unpack[BackendOptions]) -> ProbeRep
     running_loop()
     refuse_patched()
     backend = open_backend(url, **backend_options)
+    other = None if also is None else _open_other(url, also, dict(backend_options))
     try:
-        return await probe_backend(backend, url=url)
+        return await probe_backend(backend, url=url, also=other)
     finally:
         await backend.aclose()
+        if other is not None:
+            await other.aclose()
 
 
-async def probe_backend(backend: Backend, *, url: str, clock: Clock | None = None) -> ProbeReport:
-    """Probe a backend that is open already; see ``probe``."""
+def _open_other(url: str, also: str, options: dict[str, object]) -> Backend:
+    """Return the backend of a store at another of its addresses."""
+    if not also.lower().startswith(("http://", "https://")):
+        return open_backend(also, **options)
+    name = "account_url" if split_url(url).scheme in _AZURE else "endpoint_url"
+    if options.get("connection_string") is not None:
+        raise ConfigError(
+            setting="also", value=also, reason="needs account_url in place of connection_string"
+        )
+    return open_backend(url, **{**options, name: also})
+
+
+async def probe_backend(
+    backend: Backend, *, url: str, clock: Clock | None = None, also: Backend | None = None
+) -> ProbeReport:
+    """Probe a backend that is open already, or two of one store; see ``probe``."""
     split_url(url)
-    trial = _Trial(backend, clock or SystemClock())
+    trial = _Trial(backend, clock or SystemClock(), also)
     try:
         await trial.run()
     finally:
@@ -136,10 +187,15 @@ async def probe_backend(backend: Backend, *, url: str, clock: Clock | None = Non
 class _Refuted(Exception):  # noqa: N818  says that a check failed, never leaves this module
     """The store broke a rule."""
 
+    def __init__(self, defect: Defect | None, seen: str) -> None:
+        super().__init__(seen)
+        self.defect = defect
+
 
 class _Trial:
-    def __init__(self, backend: Backend, clock: Clock) -> None:
+    def __init__(self, backend: Backend, clock: Clock, other: Backend | None) -> None:
         self._backend = backend
+        self._other = other
         self._clock = clock
         self._stem = f"{PROBE}{uuid.uuid4()}"
         self._keys: list[str] = []
@@ -159,15 +215,24 @@ class _Trial:
             ("versions tell writes apart", self._versions_differ),
             ("one of many creators wins", self._race_to_create),
             ("one of many replacers wins", self._race_to_replace),
+            ("create again what was deleted", self._creates_again),
             ("clock", self._tells_time),
         )
+        if self._other is not None:
+            other = self._other
+            checks += (
+                ("both addresses keep one condition", lambda: self._agree(other)),
+                ("one winner at both addresses", lambda: self._race_both(other)),
+            )
         for name, check in checks:
             try:
                 found = Finding(check=name, safe=True, detail=await check())
             except _Refuted as refuted:
-                found = Finding(check=name, safe=False, detail=str(refuted))
+                found = Finding(check=name, safe=False, detail=str(refuted), defect=refuted.defect)
             except AsyncLockError as error:
-                found = Finding(check=name, safe=False, detail=str(error))
+                unsupported = isinstance(error, UnsupportedBackendError) and error.operation in _CONDITIONAL
+                defect = Defect.UNSUPPORTED if unsupported and name != "read back" else None
+                found = Finding(check=name, safe=False, detail=str(error), defect=defect)
                 if name == "read back" and isinstance(error, _UNAVAILABLE):
                     self.unavailable = str(error)
             self.findings.append(found)
@@ -192,12 +257,23 @@ class _Trial:
         key = self._name()
         await self._missing(key)
         self._keys.append(key)  # from here on it may exist
-        written = await self._backend.put_if_absent(key, b"first")
+        try:
+            written = await self._backend.put_if_absent(key, b"first")
+        except PreconditionFailedError:
+            if await self._replaces_another(key):
+                raise _Refuted(
+                    Defect.INVERTED, "creating a missing object is refused, replacing it is accepted"
+                ) from None
+            raise _Refuted(
+                Defect.REFUSES_SHOWN, "creating an object is refused, though reads show none"
+            ) from None
         stored = await self._present(key)
         if stored.body != b"first":
-            raise _Refuted("the body read is not the one written; the store drops or changes bodies")
+            raise _Refuted(
+                Defect.BODY_CHANGED, "the body read is not the one written; the store drops or changes bodies"
+            )
         if stored.version != written.version:
-            raise _Refuted("the version read is not the one that the write returned")
+            raise _Refuted(Defect.VERSION_CHANGED, "the version read is not the one that the write returned")
         return "what was written is read at once"
 
     async def _creates_once(self) -> str:
@@ -206,9 +282,11 @@ class _Trial:
         await self._pace()
         with contextlib.suppress(PreconditionFailedError):
             await self._backend.put_if_absent(key, b"second")
-            raise _Refuted("a second creation was accepted; the store ignores If-None-Match")
+            raise _Refuted(
+                Defect.CREATES_TWICE, "a second creation was accepted; the store ignores If-None-Match"
+            )
         if (await self._present(key)).body != b"first":
-            raise _Refuted("a refused creation was written anyway")
+            raise _Refuted(Defect.WRITES_REFUSED, "a refused creation was written anyway")
         return "a second creation is refused"
 
     async def _replaces_once(self) -> str:
@@ -218,13 +296,24 @@ class _Trial:
         try:
             await self._backend.put_if_match(key, b"second", first.version)
         except PreconditionFailedError:
-            raise _Refuted("a write over the present version was refused; a lease could not renew") from None
+            if await self._replaces_another(key):
+                raise _Refuted(
+                    Defect.INVERTED, "a write over the present version was refused, one over another accepted"
+                ) from None
+            raise _Refuted(
+                Defect.REFUSES_SHOWN, "a write over the present version was refused; a lease could not renew"
+            ) from None
         await self._pace()
         with contextlib.suppress(PreconditionFailedError):
             await self._backend.put_if_match(key, b"third", first.version)
-            raise _Refuted("a write over an old version was accepted; the store ignores If-Match")
-        if (await self._present(key)).body != b"second":
-            raise _Refuted("a refused write was written anyway")
+            raise _Refuted(
+                Defect.REPLACES_ANY, "a write over an old version was accepted; the store ignores If-Match"
+            )
+        body = (await self._present(key)).body
+        if body == b"first":
+            raise _Refuted(Defect.STALE_READS, "a read after a write showed an older object")
+        if body != b"second":
+            raise _Refuted(Defect.WRITES_REFUSED, "a refused write was written anyway")
         return "a write over an old version is refused"
 
     async def _never_creates(self) -> str:
@@ -232,7 +321,9 @@ class _Trial:
         version = (await self._backend.put_if_absent(other, b"other")).version
         with contextlib.suppress(PreconditionFailedError):
             await self._backend.put_if_match(key, b"second", version)
-            raise _Refuted("a write over a version of a missing object was accepted")
+            raise _Refuted(
+                Defect.CREATES_BY_REPLACING, "a write over a version of a missing object was accepted"
+            )
         await self._missing(key)
         return "a write over a missing object is refused"
 
@@ -246,7 +337,10 @@ class _Trial:
             version = (await self._backend.put_if_match(key, body, version)).version
             stored = await self._present(key)
             if stored.body != body or stored.version != version:
-                raise _Refuted("a read after a write showed an older object; reads are stale or cached")
+                raise _Refuted(
+                    Defect.STALE_READS,
+                    "a read after a write showed an older object; reads are stale or cached",
+                )
         return "every read shows the latest write"
 
     async def _versions_differ(self) -> str:
@@ -256,14 +350,101 @@ class _Trial:
             await self._pace()
             seen.append((await self._backend.put_if_match(key, body, seen[-1])).version)
         if seen[0] == seen[1] or seen[1] == seen[2]:
-            raise _Refuted("two different bodies have the same version; a lost race could not be seen")
+            raise _Refuted(
+                Defect.VERSIONS_REPEAT,
+                "two different bodies have the same version; a lost race could not be seen",
+            )
         if seen[0] != seen[2]:
             return "every write makes a new version"
         if not self._backend.versions_may_repeat:
             raise _Refuted(
-                "the same bytes have the same version again; a write that comes late could undo a newer one"
+                Defect.VERSIONS_REPEAT,
+                "the same bytes have the same version again; a write that comes late could undo a newer one",
             )
         return "a version is a hash of the body, as this kind of store says; each lock write has a nonce"
+
+    async def _creates_again(self) -> str:
+        key = self._key()
+        await self._backend.put_if_absent(key, b"first")
+        await self._pace()
+        try:
+            await self._backend.delete(key)
+        except BackendError as error:
+            return (
+                f"not tested, since the object could not be deleted ({error.detail}); delete no lock's object"
+            )
+        if isinstance(await self._backend.get(key), Stored):
+            return "not tested, since a deleted object is still there; delete no lock's object"
+        await self._pace()
+        try:
+            await self._backend.put_if_absent(key, b"second")
+        except PreconditionFailedError:
+            raise _Refuted(
+                Defect.DELETE_MARKER,
+                "a deleted object reads as missing and cannot be created; a delete marker refuses that",
+            ) from None
+        return "a deleted object can be created"
+
+    async def _replaces_another(self, key: str) -> bool:
+        """Whether a replacement of a version that is not there is accepted."""
+        other = self._key()
+        with contextlib.suppress(BackendError):
+            version = (await self._backend.put_if_absent(other, b"other")).version
+            await self._pace()
+            await self._backend.put_if_match(key, b"another", version)
+            return True
+        for version in ('"0"', "1"):  # an inverted store creates nothing
+            with contextlib.suppress(BackendError):
+                await self._backend.put_if_match(key, b"another", version)
+                return True
+        return False
+
+    async def _agree(self, other: Backend) -> str:
+        """Check that what one address has written binds the other."""
+        key = self._key()
+        first = await self._backend.put_if_absent(key, b"first")
+        found = await other.get(key)
+        if isinstance(found, Absent) or found.body != b"first":
+            seen = "the other address does not show what this one has written; is it the same store?"
+            raise _Refuted(Defect.NODES_APART, seen)
+        await self._pace()
+        with contextlib.suppress(PreconditionFailedError):
+            await other.put_if_absent(key, b"second")
+            raise _Refuted(Defect.NODES_APART, "the other address creates what this one has created")
+        await self._pace()
+        try:
+            await other.put_if_match(key, b"second", found.version)
+        except PreconditionFailedError:
+            seen = "the other address refuses the version that it shows of an object written here"
+            raise _Refuted(Defect.NODES_APART, seen) from None
+        await self._pace()
+        with contextlib.suppress(PreconditionFailedError):
+            await self._backend.put_if_match(key, b"third", first.version)
+            raise _Refuted(Defect.NODES_APART, "this address replaces a version that the other has replaced")
+        return "each address keeps the conditions of what the other has written"
+
+    async def _race_both(self, other: Backend) -> str:
+        """Race for objects, half of the writers by each address."""
+        both = self._backend, other
+        decided = 0
+        try:
+            while decided < _ROUNDS:
+                key = self._key()
+                turn = itertools.cycle(both)
+                decided += await self._race(
+                    key,
+                    lambda body, key=key, turn=turn: next(turn).put_if_absent(key, body),  # type: ignore[misc]
+                )
+                key = self._key()  # another, since a version may be a hash of the racer's body
+                base = (await self._backend.put_if_absent(key, b"base")).version
+                await self._pace()
+                await self._race(
+                    key,
+                    lambda body, key=key, base=base, turn=turn: next(turn).put_if_match(key, body, base),  # type: ignore[misc]
+                )
+        except _Refuted as refuted:
+            raise _Refuted(Defect.NODES_APART, str(refuted)) from None
+        return f"{2 * _ROUNDS} races of {RACERS}, half of them by each address, one winner each"
 
     async def _race_to_create(self) -> str:
         decided = 0
@@ -302,16 +483,22 @@ class _Trial:
                 raise outcome
         winners = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Written)]
         if len(winners) > 1:
-            raise _Refuted(f"{len(winners)} of {RACERS} racers were told that they won")
+            raise _Refuted(Defect.NOT_ATOMIC, f"{len(winners)} of {RACERS} racers were told that they won")
         if not winners:
             unanswered = [outcome for outcome in outcomes if isinstance(outcome, _UNAVAILABLE)]
             if unanswered and self._undecided < _ROUNDS:
                 self._undecided += 1
                 return False
             shown = (unanswered or outcomes)[0]
-            raise _Refuted(f"no racer was told that it won; one of them: {shown}")
-        if (await self._present(key)).body != bodies[winners[0]]:
-            raise _Refuted("the body that stayed is not the one of the racer that was told it won")
+            raise _Refuted(None, f"no racer was told that it won; one of them: {shown}")
+        body = (await self._present(key)).body
+        if body not in bodies:
+            raise _Refuted(Defect.STALE_READS, "a read after a race shows what was there before it")
+        if body != bodies[winners[0]]:
+            raise _Refuted(
+                Defect.WRITES_REFUSED,
+                "the body that stayed is not the one of the racer that was told it won",
+            )
         return True
 
     async def _tells_time(self) -> str:
@@ -322,7 +509,9 @@ class _Trial:
         stored = await self._present(key)
         after = self._clock.wall()
         if self._backend.sends_dates and None in {missing.server_time, stored.server_time}:
-            raise _Refuted("answers carry no Date, which new locks are made from; what strips it off?")
+            raise _Refuted(
+                Defect.NO_DATES, "answers carry no Date, which new locks are made from; what strips it off?"
+            )
         if stored.server_time is None:
             return "answers have no usable Date; a dead holder's lock is freed after a full observation only"
         ahead = max(0.0, stored.server_time - after)
@@ -330,8 +519,9 @@ class _Trial:
         self.clock_offset = ahead - behind
         if abs(self.clock_offset) > skew:
             raise _Refuted(
+                Defect.WRONG_CLOCK,
                 f"the store's clock and this machine's differ by {abs(self.clock_offset):.0f} s; "
-                "one of the two is wrong, put it right"
+                "one of the two is wrong, put it right",
             )
         if stored.last_modified is None:
             return "answers have no Last-Modified; a dead holder's lock is freed by observation only"
@@ -339,19 +529,21 @@ class _Trial:
             abs(stored.last_modified - stored.server_time)
             > skew + self._backend.clock_resolution + after - before
         ):
-            raise _Refuted("Date and Last-Modified of one store disagree")
+            raise _Refuted(Defect.WRONG_CLOCK, "Date and Last-Modified of one store disagree")
         return "the store's clock agrees with this machine's"
 
     async def _present(self, key: str) -> Stored:
         stored = await self._backend.get(key)
         if isinstance(stored, Absent):
-            raise _Refuted("an object just written is not found; reads are stale or cached")
+            raise _Refuted(
+                Defect.STALE_READS, "an object just written is not found; reads are stale or cached"
+            )
         return stored
 
     async def _missing(self, key: str) -> Absent:
         found = await self._backend.get(key)
         if isinstance(found, Stored):
-            raise _Refuted("an object that was never written is found")
+            raise _Refuted(Defect.STALE_READS, "an object that was never written is found")
         return found
 
     async def _pace(self) -> None:

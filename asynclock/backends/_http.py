@@ -12,6 +12,7 @@ import base64
 import hashlib
 import ipaddress
 import logging
+import re
 import ssl
 import time
 from abc import ABC, abstractmethod
@@ -437,6 +438,10 @@ class CloudBackend(ABC, Generic[C]):
 
     sends_dates = True
     versions_may_repeat = False
+    verify = True
+    """Whether a store at an address that is not the provider's is tried out before the first lock."""
+    own_hosts: str
+    """Pattern of the provider's own hosts."""
 
     def __init__(self, *, prefix: str, min_write_interval: float, trust_env: bool = False) -> None:
         self.min_write_interval = min_write_interval
@@ -465,6 +470,23 @@ class CloudBackend(ABC, Generic[C]):
     def _read_failure(self, error: Exception) -> tuple[int | None, str]:  # noqa: ARG002  for subclasses
         """Return status and error code of what an SDK raises that fetches credentials; (None, ""): none."""
         return None, ""
+
+    @abstractmethod
+    def _location(self, client: C) -> tuple[str, str]:
+        """Return the address that requests go to, and the bucket."""
+
+    async def place(self) -> str | None:
+        """Return what tells this bucket from others; None at an address of the provider itself.
+
+        Raises:
+            BackendError: The SDK could not be set up.
+        """
+        with BackendCall(self, "get", ""):
+            address, bucket = self._location(await self._ready())
+            parts = urlsplit(address)
+            if parts.scheme == "https" and re.fullmatch(self.own_hosts, parts.hostname or ""):
+                return None
+            return f"{self.name} {parts.scheme}://{parts.hostname}:{parts.port}{parts.path} {bucket}"
 
     async def _ready(self) -> C:
         if self._client is None:

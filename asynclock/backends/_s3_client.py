@@ -42,6 +42,11 @@ class S3Client:
         """Whether the bucket is a directory bucket (S3 Express)."""
         return self._access.express
 
+    @property
+    def url(self) -> str:
+        """Address of the bucket."""
+        return self._access.url
+
     async def send(
         self,
         call: BackendCall,

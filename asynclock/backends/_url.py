@@ -23,6 +23,7 @@ _CREDENTIALS: Final = (
 )
 _URL: Final = r"(?s)(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)(?P<path>.*)"
 _NO_PORT: Final = r"[^\[:]*:(?!\d+$)"
+_ANYWHERE: Final = frozenset({"trust_env", "verify"})
 _WITH_ACCOUNT: Final = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
 
 
@@ -126,8 +127,8 @@ def take_options(options: dict[str, object], **allowed: type) -> dict[str, Any]:
     """Check the options of a backend by name and type, and return those that were given.
 
     Args:
-        options: By name; one with the value None counts as not given. ``trust_env`` is accepted for every
-            backend and never returned; backends without a network ignore it.
+        options: By name; one with the value None counts as not given. ``trust_env`` and
+            ``verify`` are accepted for every backend; those without a network ignore them.
         allowed: The type of each allowed option. An int is accepted for a float and returned as a float.
 
     Raises:
@@ -136,7 +137,7 @@ def take_options(options: dict[str, object], **allowed: type) -> dict[str, Any]:
     """
     taken: dict[str, Any] = {}
     for name, value in options.items():
-        if name not in allowed and name != "trust_env":
+        if name not in allowed and name not in _ANYWHERE:
             reason = f"no such option here; there are: {known_options(name, allowed)}"
             raise ConfigError(setting=name, value="...", reason=reason)
         if value is None or name not in allowed:

@@ -59,6 +59,7 @@ class AzureBackend(CloudBackend[AzureClient]):
 
     name = "azure"
     answers = AZURE
+    own_hosts = r".+\.(core\.(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)|storage\.azure\.net)"
 
     def __init__(
         self,
@@ -152,6 +153,9 @@ class AzureBackend(CloudBackend[AzureClient]):
             self._account, self._container, tls=trusting(self._ca_file), trust_env=self._trust_env
         )
 
+    def _location(self, _client: AzureClient) -> tuple[str, str]:
+        return self._account.url, self._container
+
     async def _close(self, client: AzureClient) -> None:
         await client.aclose()
 
@@ -171,8 +175,10 @@ def open_azure(url: str, **options: object) -> AzureBackend:
             key or an async token credential; default ``DefaultAzureCredential``), ``ca_file``
             (certificates to trust besides those of the machine), ``allow_http``,
             ``trust_env`` (default False: proxies of the environment are not used),
-            ``min_write_interval`` (seconds; default 0). Where the options and the URL name no account, the
-            environment does: ``AZURE_STORAGE_CONNECTION_STRING``, or ``AZURE_STORAGE_ACCOUNT``. Where no
+            ``min_write_interval`` (seconds; default 0), ``verify`` (default True: a store at another
+            address than Azure's is tried out before the first lock). Where the options and the URL name
+            no account, the environment does: ``AZURE_STORAGE_CONNECTION_STRING``, or
+            ``AZURE_STORAGE_ACCOUNT``. Where no
             option is a credential: ``AZURE_STORAGE_KEY`` or ``AZURE_STORAGE_SAS_TOKEN``.
 
     Raises:
@@ -188,6 +194,7 @@ def open_azure(url: str, **options: object) -> AzureBackend:
         ca_file=str,
         allow_http=bool,
         min_write_interval=float,
+        verify=bool,
     )
     container, _, host = parts.netloc.partition("@")
     if (problem := name_problem("az", container)) is not None:
@@ -201,7 +208,7 @@ def open_azure(url: str, **options: object) -> AzureBackend:
         raise ConfigError(setting="account_url", value="...", reason="a token credential needs https")
     if (ca_file := taken.get("ca_file")) is not None:
         check_certificates(ca_file)
-    return AzureBackend(
+    backend = AzureBackend(
         container,
         Account(address, account.credential),
         prefix=object_prefix(parts),
@@ -209,3 +216,5 @@ def open_azure(url: str, **options: object) -> AzureBackend:
         ca_file=ca_file,
         trust_env=bool(options.get("trust_env", False)),
     )
+    backend.verify = taken.get("verify", True)
+    return backend

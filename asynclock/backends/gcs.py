@@ -80,6 +80,7 @@ class GcsBackend(CloudBackend[Transport]):
 
     name = "gcs"
     answers = GCS
+    own_hosts = r"(.+\.)?googleapis\.com"
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class GcsBackend(CloudBackend[Transport]):
         trust_env: bool = False,
     ) -> None:
         super().__init__(prefix=prefix, min_write_interval=min_write_interval, trust_env=trust_env)
-        self._endpoint = endpoint_url
+        self._endpoint, self._bucket = endpoint_url, bucket
         # A plain http address without a token is an emulator, which needs no credentials.
         self._anonymous = token is None and endpoint_url.startswith("http://")
         self._token = token
@@ -219,6 +220,9 @@ class GcsBackend(CloudBackend[Transport]):
             raise
         return transport
 
+    def _location(self, _client: Transport) -> tuple[str, str]:
+        return self._endpoint, self._bucket
+
     async def _close(self, client: Transport) -> None:
         if isinstance(self._token, SharedToken):  # the caller closes any other source of tokens
             await self._token.close()
@@ -244,7 +248,9 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
             finds by itself), ``ca_file`` (certificates to trust besides those of the machine),
             ``user_project`` or ``project`` (billed where the requester pays),
             ``allow_http`` (default False), ``trust_env`` (default False: proxies of the environment
-            are not used), ``min_write_interval`` (seconds; default 1, as Cloud Storage asks).
+            are not used), ``min_write_interval`` (seconds; default 1, as Cloud Storage asks),
+            ``verify`` (default True: a store at another address than Google's is tried out before the
+            first lock).
 
     Raises:
         ConfigError: The URL or an option is wrong.
@@ -259,6 +265,7 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
         ca_file=str,
         allow_http=bool,
         min_write_interval=float,
+        verify=bool,
     )
     endpoint = taken.get("endpoint_url") or os.environ.get(_EMULATOR) or _ENDPOINT
     if "://" not in endpoint:
@@ -266,7 +273,7 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
     endpoint = check_endpoint("endpoint_url", endpoint, allow_http=taken.get("allow_http", False))
     if (ca_file := taken.get("ca_file")) is not None:
         check_certificates(ca_file)
-    return GcsBackend(
+    backend = GcsBackend(
         bucket_of(parts, "gs"),
         prefix=object_prefix(parts),
         min_write_interval=taken.get("min_write_interval", _WRITE_INTERVAL),
@@ -276,6 +283,8 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
         ca_file=ca_file,
         trust_env=bool(options.get("trust_env", False)),
     )
+    backend.verify = taken.get("verify", True)
+    return backend
 
 
 def _multipart(name: str, body: bytes) -> bytes:

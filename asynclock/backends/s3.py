@@ -69,6 +69,7 @@ class S3Backend(CloudBackend[S3Client]):
     name = "s3"
     versions_may_repeat = True
     answers = S3
+    own_hosts = r"(.+\.)?(amazonaws\.(com(\.cn)?|eu)|api\.aws)"
 
     def __init__(
         self,
@@ -181,6 +182,9 @@ class S3Backend(CloudBackend[S3Client]):
     def _note_waiting(self, waits: bool) -> None:  # noqa: FBT001  a callback
         self._opening_waits_since = time.monotonic() if waits else None
 
+    def _location(self, client: S3Client) -> tuple[str, str]:
+        return client.url, self._bucket
+
     async def _close(self, client: S3Client) -> None:
         await client.aclose()
 
@@ -205,7 +209,8 @@ def open_s3(url: str, **options: object) -> S3Backend:
             ``aws:kms:dsse``), ``sse_kms_key_id``, ``sse_customer_key`` (32 bytes),
             ``requester_pays``, ``ca_file``, ``allow_http``,
             ``trust_env`` (default False: proxies of the environment are not used),
-            ``min_write_interval`` (seconds; default 0).
+            ``min_write_interval`` (seconds; default 0), ``verify`` (default True: a store at another
+            address than Amazon's is tried out before the first lock).
 
     Raises:
         ConfigError: The URL or an option is wrong.
@@ -226,6 +231,7 @@ def open_s3(url: str, **options: object) -> S3Backend:
         ca_file=str,
         allow_http=bool,
         min_write_interval=float,
+        verify=bool,
     )
     allow_http = taken.get("allow_http", False)
     endpoint = taken.get("endpoint_url")
@@ -249,7 +255,7 @@ def open_s3(url: str, **options: object) -> S3Backend:
         trust_env=bool(options.get("trust_env", False)),
     )
     at_rest, customer = _encryption(taken)
-    return S3Backend(
+    backend = S3Backend(
         bucket_of(parts, "s3"),
         settings,
         prefix=object_prefix(parts),
@@ -258,6 +264,8 @@ def open_s3(url: str, **options: object) -> S3Backend:
         customer=customer,
         at_rest=at_rest,
     )
+    backend.verify = taken.get("verify", True)
+    return backend
 
 
 def _credentials(taken: dict[str, Any]) -> tuple[str, str, str | None] | None:

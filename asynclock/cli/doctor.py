@@ -18,14 +18,15 @@ from asynclock.probing import probe
 @click.command("doctor")
 @url_argument
 @backend_option
+@click.option("--also", metavar="URL", help="Another address of the same store: race the two.")
 @json_option
-def doctor_command(url: str, options: dict[str, Any], *, as_json: bool) -> int:
+def doctor_command(url: str, options: dict[str, Any], *, also: str | None, as_json: bool) -> int:
     """Test whether URL is safe for locks: conditions, races, reads, Dates.
 
     Writes a few test objects there and deletes them, or names those that it could not delete.
     Exit code 1 if the store is not safe; 69 if it does not answer or denies access.
     """
-    report = asyncio.run(probe(url, **with_environment(url, options)))
+    report = asyncio.run(probe(url, also=also, **with_environment(url, options)))
     if as_json:
         print_json(report)
     else:
@@ -33,6 +34,8 @@ def doctor_command(url: str, options: dict[str, Any], *, as_json: bool) -> int:
             click.echo(
                 f"{'ok ' if found.safe else 'NO '} {found.check}: {printable(found.detail, limit=1000)}"
             )
+        for defect in report.defects:
+            click.echo(f"    {defect}: {defect.remedy}")
         if report.left:
             click.echo(f"{len(report.left)} objects of this trial could not be deleted; no lock needs them:")
         for key in report.left:

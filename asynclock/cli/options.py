@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_FLAGS: Final = frozenset({"allow_http", "fsync", "path_style", "requester_pays", "trust_env"})
+_FLAGS: Final = frozenset({"allow_http", "fsync", "path_style", "requester_pays", "trust_env", "verify"})
 _DURATIONS: Final = frozenset({"min_write_interval"})
 _OF_COMMANDS: Final = frozenset({"validity", "wait", "at_least", "max_clock_skew"})
 _BYTES: Final = frozenset({"sse_customer_key"})

@@ -166,6 +166,9 @@ class Acquisition:
         verdict = self._judge(seen)
         if not verdict.free:
             return self._until_next_look(verdict.wait), None
+        if self._objects.unverified:
+            left = math.inf if self._once else max(self._until - self._loop.time(), _LEAST_REQUEST)
+            await self._objects.verify(self._key, within=left)
         await self._objects.pace(self._key)
         attempt = self._attempt_on(seen) if self._may_write() else None
         if attempt is None:
@@ -177,10 +180,8 @@ class Acquisition:
         error = await self._claim.write(attempt, timeout=self._request_limit())
         if error is None:
             await self._take(attempt, "acquired")
-        elif isinstance(error, PreconditionFailedError):
-            self.error = error  # told of only if nobody else has written
         else:
-            self._note_failure(error)
+            self._note_outcome(error)
         back = seen if self._held is not None else await self._read_and_adopt()
         refused = self._held is None and self._still_shows(error, seen, back)
         if self._held is None and (refused or self._claim.open_on(back.version)):
@@ -190,6 +191,12 @@ class Acquisition:
             often = refused and self._known.refusals.count > 1
             return self._until_next_look(self._timing.poll_interval / (1 if often else 4)), back
         return 0.0, back
+
+    def _note_outcome(self, error: BackendError) -> None:
+        if isinstance(error, PreconditionFailedError):
+            self.error = error  # told of only if nobody else has written
+        else:
+            self._note_failure(error)
 
     def _still_shows(self, error: BackendError | None, seen: Seen, back: Seen) -> bool:
         """Note a write over ``seen``; return whether it was refused and ``back`` shows the same (rule 23).

@@ -6,7 +6,7 @@ import asyncio
 import math
 from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -91,6 +91,12 @@ class LockObjects:
         self.in_flight = in_flight or InFlight()
         self.closed: ConfigError | None = None
         """Why nothing is sent to the backend any more; None while it is open."""
+        self.unverified: bool = getattr(backend, "verify", False)
+        """Whether the store may have to be tried out before the first lock is held."""
+        if self.unverified:
+            import asynclock.verification  # noqa: F401, PLC0415  later it would read files on the loop
+        self._verification: asyncio.Task[None] | None = None
+        self._verification_failure: BackendError | None = None
         self._backend = backend
         self._rng = rng
         self._next_write: dict[str, float] = {}
@@ -194,6 +200,40 @@ class LockObjects:
         latest = date.value + self.timing.resolution + self.timing.skew if date and date.usable else None
         record = parse_record(stored.body, key=key, version=stored.version, store_time=latest)
         return Seen(record, stored.version, stored.last_modified, date, arrived)
+
+    async def verify(self, key: str, *, within: float) -> None:
+        """Try the store out, unless that was done within a day; for all locks of the client at a time.
+
+        It goes on in the background if ``within`` seconds are not enough, and the next call waits for it.
+
+        Raises:
+            UnsupportedBackendError: The store does not keep its conditions.
+            BackendError: It did not answer, or not in time.
+        """
+        if self._verification is None or self._verification.done():
+            self._verification = self.in_flight.spawn(self._verify(key))
+            self._verification.add_done_callback(self._note_verification)
+        trial = self._verification
+        await asyncio.wait([trial], timeout=None if within == math.inf else within)
+        if trial.done() and not trial.cancelled():
+            return trial.result()
+        if self._verification_failure is not None:
+            raise self._verification_failure
+        detail = "the store is still being tried out before the first lock"
+        raise BackendUnavailableError(backend=self._backend.name, operation="verify", key=key, detail=detail)
+
+    def _note_verification(self, trial: asyncio.Task[None]) -> None:
+        error = None if trial.cancelled() else trial.exception()
+        self._verification_failure = error if isinstance(error, BackendError) else None
+
+    async def _verify(self, key: str) -> None:
+        from asynclock.verification import verify  # noqa: PLC0415  imported by now
+
+        backend: Any = self._backend
+        place = await backend.place()
+        if place is not None:
+            await verify(backend, self.request, place=place, key=key, url=self.events.url)
+        self.unverified = False
 
     async def pace(self, key: str) -> None:
         """Wait until the store takes another write of this object (GCS: one a second)."""

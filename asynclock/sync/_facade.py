@@ -118,9 +118,9 @@ def connect(
     )
 
 
-def probe(url: str, **backend_options: Unpack[BackendOptions]) -> ProbeReport:
+def probe(url: str, *, also: str | None = None, **backend_options: Unpack[BackendOptions]) -> ProbeReport:
     """Test whether ``url`` is safe for locks; see ``asynclock.probe``."""
-    return block("probe", lambda: asynclock.probe(url, **backend_options))
+    return block("probe", lambda: asynclock.probe(url, also=also, **backend_options))
 
 
 class LockClient:

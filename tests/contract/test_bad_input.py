@@ -81,7 +81,7 @@ class Blocking:
         ("s3://bucket", {"sse_customer_key": b"short"}, "must be 32 bytes"),
         ("s3://bucket", {"ca_file": "/nowhere.pem"}, "no such file"),
         ("s3://bucket", {"ca_file": __file__}, "no PEM certificate"),
-        ("s3://bucket", {"verify": False}, "no such option"),
+        ("s3://bucket", {"verify_tls": False}, "no such option"),
         ("s3://bucket", {"path_style": "yes"}, "must be of type bool"),
         ("s3://bucket", {"min_write_interval": -1.0}, "must be 0 to 60 s"),
         ("gs://bucket", {"endpoint_url": "http://store.example"}, "plain http"),

@@ -22,7 +22,9 @@ async def test_a_renewal_without_a_clear_answer_leaves_the_lock_ours(
 ) -> None:
     """Throttled or in doubt is not lost, as with Hudi; the deadline decides."""
     async with TapProxy(upstream=minio.endpoint, seed=3) as proxy:
-        lock = hudi.table_lock(table.base, table.options | {"asynclock.endpoint_url": proxy.url})
+        lock = hudi.table_lock(
+            table.base, table.options | {"asynclock.endpoint_url": proxy.url, "asynclock.verify": "false"}
+        )
         assert await lock.try_lock()
         proxy.inject(Wire.ANSWER, writes=True, status=status)
         assert await lock.renew_lock()
@@ -32,7 +34,9 @@ async def test_a_renewal_without_a_clear_answer_leaves_the_lock_ours(
 async def test_a_renewal_that_is_denied_is_an_error_and_no_loss(table: Table, minio: Server) -> None:
     """Hudi's answers false and stops renewing; here the lease holds until its deadline."""
     async with TapProxy(upstream=minio.endpoint, seed=6) as proxy:
-        lock = hudi.table_lock(table.base, table.options | {"asynclock.endpoint_url": proxy.url})
+        lock = hudi.table_lock(
+            table.base, table.options | {"asynclock.endpoint_url": proxy.url, "asynclock.verify": "false"}
+        )
         assert await lock.try_lock()
         proxy.inject(Wire.ANSWER, writes=True, status=403)
         with pytest.raises(AccessDeniedError, match="nothing was written"):
@@ -47,7 +51,9 @@ async def test_a_write_that_landed_without_saying_so_is_ours(
 ) -> None:
     """Answer lost, or sent again below us and refused with 412: Hudi leaves a ghost, ours is read back."""
     async with TapProxy(upstream=minio.endpoint, seed=4) as proxy:
-        lock = hudi.table_lock(table.base, table.options | {"asynclock.endpoint_url": proxy.url})
+        lock = hudi.table_lock(
+            table.base, table.options | {"asynclock.endpoint_url": proxy.url, "asynclock.verify": "false"}
+        )
         proxy.inject(fault, writes=True)
         assert await lock.try_lock()
         proxy.inject(fault, writes=True)
@@ -64,7 +70,9 @@ async def test_an_unlock_that_is_throttled_or_fails_is_sent_again(
 ) -> None:
     """Hudi 1.2 sends it again after 429 but not after 503, which leaves the lock dangling."""
     async with TapProxy(upstream=minio.endpoint, seed=5) as proxy:
-        lock = hudi.table_lock(table.base, table.options | {"asynclock.endpoint_url": proxy.url})
+        lock = hudi.table_lock(
+            table.base, table.options | {"asynclock.endpoint_url": proxy.url, "asynclock.verify": "false"}
+        )
         assert await lock.try_lock()
         proxy.inject(Wire.ANSWER, writes=True, status=status)
         await lock.unlock()

@@ -79,10 +79,14 @@ class Server:
     ca_file: str = ""
 
     def through(self, endpoint: str) -> dict[str, Any]:
-        """Return the options that lead to this server through a proxy at ``endpoint``."""
-        if "account_url" in self.options:
-            return self.options | {"account_url": f"{endpoint}/{AZURE_ACCOUNT}"}
-        return self.options | {"endpoint_url": endpoint}
+        """Return the options that lead to this server through a proxy at ``endpoint``.
+
+        The store is not tried out before the first lock, since what is sent through a proxy is counted.
+        """
+        options = self.options | {"verify": False}
+        if "account_url" in options:
+            return options | {"account_url": f"{endpoint}/{AZURE_ACCOUNT}"}
+        return options | {"endpoint_url": endpoint}
 
 
 def is_named(name: str) -> bool:
