@@ -22,6 +22,7 @@ from asynclock.errors import (
     AccessDeniedError,
     BackendError,
     BackendUnavailableError,
+    ConfigError,
     PreconditionFailedError,
     UnsupportedBackendError,
 )
@@ -141,7 +142,7 @@ class _Trial:
         if self._may_exist:
             try:
                 await self._send("delete", self._key, self._backend.delete(self._key))
-            except BackendError as error:
+            except (BackendError, ConfigError) as error:
                 logger.info("the object %s of a trial was left: %s", self._key, error)
 
     async def _create(self) -> None:
