@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 from queue import SimpleQueue
@@ -48,10 +49,17 @@ class Reserve:
 
     def _start(self, call: Callable[[], object]) -> bool:
         try:
-            threading.Thread(target=call, name=self._name, daemon=True).start()
+            # Not threading.Thread here: it takes locks of its own, in which a signal handler may have come.
+            _thread.start_new_thread(self._begin, (call,))
         except (RuntimeError, MemoryError):  # no more threads; or the interpreter ends
             return False
         return True
+
+    def _begin(self, call: Callable[[], object]) -> None:
+        try:
+            threading.Thread(target=call, name=self._name, daemon=True).start()
+        except (RuntimeError, MemoryError):
+            call()
 
     def _work(self) -> None:
         while True:

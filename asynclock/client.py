@@ -317,6 +317,13 @@ class LockClient:
         """Seconds that an exit may take to release (rule 18)."""
         return self._objects.timing.exit_bound
 
+    def lose_all(self, reason: str) -> None:
+        """End all leases, and report their losses from this thread: nobody runs the loop any more."""
+        self._unusable, self._abandoned = reason, True
+        for held in self._renewals.held:
+            held.end_belief(reason)
+            held.report_loss()
+
     def abandon(self, reason: str) -> None:
         """Hold nothing any more and leave the sockets alone: this is a forked child."""
         self._unusable, self._abandoned = reason, True

@@ -161,13 +161,8 @@ class Lease:
         self._held.on_lost(lambda loss: _reserve.on_lost.run(lambda: run(loss)))
 
     def watch(self, callback: Callable[[LeaseLostError], object]) -> None:
-        """Like ``on_lost``, but on the lease's loop: the callback must not block."""
-
-        def call(ended: asyncio.Future[LeaseLostError | None]) -> None:
-            if (loss := ended.result()) is not None:
-                callback(loss)
-
-        self._loop.call_soon_threadsafe(self._held.ended.add_done_callback, call)
+        """Like ``on_lost``, but in the thread that finds the loss: it must neither block nor raise."""
+        self._held.on_lost(callback)
 
     def enter(self) -> None:
         """Release the lease when the running loop, which runs its body, is closed by force."""
@@ -176,7 +171,7 @@ class Lease:
     def let_go(self) -> None:
         """Release in the background; from any thread, and from finalizers."""
         held, end = self._held, self._end  # not this lease, which may be collected
-        with suppress(RuntimeError):  # that loop is closed: the lock frees itself, or at exit
+        with suppress(RuntimeError, ConfigError):  # that loop is closed: the lock frees itself, or at exit
             start_on(self._loop, lambda: end(held))
 
     def __del__(self) -> None:

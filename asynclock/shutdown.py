@@ -57,6 +57,10 @@ class Releasing(Protocol):
         """Release every lease within the bound, on another loop, because the client's is closed."""
         ...
 
+    def lose_all(self, reason: str) -> None:
+        """End every lease, and report the losses from this thread: its loop has died."""
+        ...
+
     def abandon(self, reason: str) -> None:
         """Give up every lease without writing: this is a forked child."""
         ...
@@ -83,7 +87,7 @@ def _lose_all_on(loop: asyncio.AbstractEventLoop, reason: str) -> None:
     """End what the clients of a loop hold, since nobody will run it again."""
     for client in _living():
         if client.loop is loop:
-            client.abandon(reason)
+            client.lose_all(reason)
 
 
 Host.on_death = _lose_all_on

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -48,9 +47,9 @@ _ENDED: Final = frozenset({Phase.RELEASED, Phase.LOST})
 class HeldLock:
     """The holder's side of one acquisition, made of the write that ``landed``.
 
-    ``remaining`` may be called from any thread. The first thread that sees the deadline passed
-    makes the loss final under a mutex, so that no answer can revive the lock. All else runs on
-    the client's loop.
+    ``remaining`` may be called from any thread, and in a signal handler wherever that has interrupted it.
+    The first that sees the deadline passed makes the loss final, so that no answer can revive the lock: it
+    is the first entry of a list, and no mutex guards that. All else runs on the client's loop.
 
     Attributes:
         head: The last write that is known to have landed.
@@ -77,41 +76,42 @@ class HeldLock:
         self._objects = objects
         self._in_flight = objects.in_flight
         self._belief = objects.timing.belief
-        self._mutex = threading.Lock()
+        # What has ended belief comes first: a loss, or another object for a release.
+        self._ends: list[object] = []
         self._sent = landed.sent
         self._began = landed.sent.monotonic
         self._renewal: asyncio.Task[BackendError | None] | None = None
         self._refusals = Refusals()
         self._kept_until = -math.inf
         self._handed_out = False
-        self._unreported: LeaseLostError | None = None
-        self._on_lost: tuple[Callable[[LeaseLostError], object], ...] = ()
-        # Those to be called once the mutex is free.
-        self._told_next: tuple[Callable[[LeaseLostError], object], ...] = ()
+        self._unreported: list[LeaseLostError] = []  # one at most
+        self._on_lost: list[Callable[[LeaseLostError], object]] = []
 
     # Belief: any thread.
 
     def remaining(self) -> float:
         """Return seconds until belief ends; 0.0 once it has."""
-        # Without the mutex first: a renewal that lands meanwhile only makes the answer too small.
+        # A renewal that lands meanwhile only makes the answer too small.
         if self.phase is _HELD and (left := self._left()) > 0:
             return left
-        with self._mutex:
-            left = self._believed()
-        if self._unreported is not None:
+        left = self._believed()
+        if self.lost is not None:
             self._tell()
         return left
 
     def _believed(self) -> float:
-        """Like ``remaining``; the mutex is held."""
+        """Like ``remaining``, but tell nobody."""
         if self.phase is not Phase.HELD:
             return 0.0
+        sent = self._sent
         if (left := self._left()) > 0:
             return left
         reason = "its deadline passed before a renewal was confirmed"
         if self._refusals.final:
             reason += ": the store refuses them over the version that it shows; run asynclock doctor"
         self._lose(self._error(LeaseExpiredError, reason))
+        if isinstance(self.lost, LeaseExpiredError):
+            self._sent = sent  # even if a renewal landed in this very instant: its record is to be freed
         return 0.0
 
     def _left(self) -> float:
@@ -125,19 +125,19 @@ class HeldLock:
 
         ``loss`` says why it is released, if its holder did not ask for that: it is lost to the holder.
         """
-        with self._mutex:
-            held = self._believed() > 0
-            if held and loss is None:
+        if self.remaining() <= 0:
+            return False
+        if loss is not None:
+            held = self._lose(self._error(LeaseLostError, loss))
+        else:
+            self._ends.append(end := object())
+            if held := self._ends[0] is end:
                 self.phase = Phase.RELEASING
-            elif held:
-                self._lose(self._error(LeaseLostError, loss or ""))
-        if self._unreported is not None:
-            self._tell()
+        self._tell()
         return held
 
     def abandon(self, reason: str) -> None:
         """End belief without a write and without reporting it: in a forked child."""
-        self._mutex = threading.Lock()  # another thread of the parent may have held the old one
         if self.phase is Phase.HELD:
             self.lost, self.phase = self._error(LeaseLostError, reason), Phase.LOST
 
@@ -147,31 +147,30 @@ class HeldLock:
         It must neither block nor raise. It needs no event loop: that of the client may be blocked or closed.
         """
         self.remaining()  # the first look after the deadline makes the loss final
-        with self._mutex:
-            if (lost := self.lost) is None:
-                self._on_lost += (tell,)
-        if lost is not None:
-            tell(lost)
+        self._on_lost.append(tell)
+        self._tell()
 
-    def _lose(self, error: LeaseLostError) -> None:
-        """Make the loss of a lock that was held final; the mutex is held. Call ``_tell`` after that."""
-        self._note_lost(error)
+    def _lose(self, error: LeaseLostError) -> bool:
+        """Make a loss final; False if belief has ended by something else. Call ``_tell`` after that."""
+        self._ends.append(error)
+        first = self._ends[0]
+        if isinstance(first, LeaseLostError):
+            self.lost, self.phase = first, Phase.LOST  # also for another, who has not come to it yet
+        if first is not error:
+            return False
+        self._unreported.append(error)
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.report_loss)
-
-    def _note_lost(self, error: LeaseLostError) -> None:
-        self.lost, self.phase, self._unreported = error, Phase.LOST, error
-        self._told_next, self._on_lost = self._on_lost, ()
+        return True
 
     def _tell(self) -> None:
         """Call who waits for a loss, if one was found; and report it, if the loop that would is closed."""
-        lost = self.lost
-        if lost is not None and self._told_next:
-            with self._mutex:
-                tellers, self._told_next = self._told_next, ()
-            for tell in tellers:
-                tell(lost)
-        if self._unreported is not None and self._loop.is_closed():
+        if (lost := self.lost) is None:
+            return
+        with suppress(IndexError):  # another thread took the last one
+            while self._on_lost:
+                self._on_lost.pop(0)(lost)
+        if self._unreported and self._loop.is_closed():
             self.report_loss()
 
     def _error(self, kind: Callable[..., LeaseLostError], reason: str, **fields: Any) -> LeaseLostError:  # noqa: ANN401
@@ -258,10 +257,13 @@ class HeldLock:
             return  # the claim is the receiver's, or settled
         self.head = attempt
         self.claim.settle_on(attempt)
-        with self._mutex:
-            if (left := self._believed()) <= 0:
-                return
-            self._sent = attempt.sent
+        if (left := self.remaining()) <= 0:
+            return
+        before = self._sent
+        self._sent = attempt.sent
+        if self._ends:  # another thread has found the deadline passed just now
+            self._sent = before
+            return
         self._refusals.count = 0
         self.until_settled()  # while there is a Date to tell by
         self._emit("renewed", reason=reason, since=attempt.sent.monotonic, remaining=left)
@@ -363,19 +365,24 @@ class HeldLock:
         if not by.proven:
             self._released("released", f"{by.reason} since")
             return
-        with self._mutex:
-            if self.phase in _ENDED:
-                return
-            fields = {"new_owner": by.owner, "new_token": by.token}
-            self._note_lost(self._error(LeaseTakenOverError, by.reason, **fields))
+        if self.phase in _ENDED:
+            return
+        fields = {"new_owner": by.owner, "new_token": by.token}
+        error = self._error(LeaseTakenOverError, by.reason, **fields)
+        if self.phase is not Phase.HELD:
+            self.lost, self.phase = error, Phase.LOST
+            self._unreported.append(error)
+        elif not self._lose(error):
+            return
         self.report_loss()
 
     # The end.
 
     def report_loss(self) -> None:
         """End it and report its loss, once; on the client's loop, or anywhere if that is closed."""
-        error, self._unreported = self._unreported, None
-        if error is None:
+        try:
+            error = self._unreported.pop()
+        except IndexError:
             return
         # The end comes first: a report runs what others wrote.
         self._end()

@@ -56,6 +56,9 @@ except ConfigError as error:
 else:
     raise AssertionError
 assert not lease.held
+while "on_lost" not in told:
+    time.sleep(0.01)
+assert "has died" in told["on_lost"], told
 try:
     lease.release()
 except LeaseLostError as error:

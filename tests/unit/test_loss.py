@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import logging
 import threading
@@ -150,8 +151,8 @@ def lose(client: LockClient, lease: Lease) -> None:
     error = LeaseTakenOverError(key=KEY, owner=lease.owner, fencing_token=lease.fencing_token, reason="test")
 
     def now() -> None:
-        with lease._held._mutex:
-            lease._held._lose(error)
+        lease._held._lose(error)
+        lease._held._tell()
 
     assert client._loop is not None
     client._loop.call_soon_threadsafe(now)
@@ -242,7 +243,7 @@ async def test_what_on_lost_raises_is_logged(caplog: pytest.LogCaptureFixture) -
     assert "ZeroDivisionError" in caplog.text
 
 
-def no_thread(_: threading.Thread) -> None:
+def no_thread(*_: object) -> None:
     """Do as the start of a thread does where the process may have no more of them."""
     raise RuntimeError("can't start new thread")
 
@@ -259,10 +260,10 @@ async def test_on_lost_runs_where_no_thread_can_be_started(
         lease = await client.lock("orders").acquire()
         with monkeypatch.context() as patch:
             if until == "the registration":
-                patch.setattr(threading.Thread, "start", no_thread)
+                patch.setattr(_thread, "start_new_thread", no_thread)
             for _ in range(3):
                 lease.on_lost(lambda _: called.append(threading.current_thread().name))
-            patch.setattr(threading.Thread, "start", no_thread)
+            patch.setattr(_thread, "start_new_thread", no_thread)
             lose(client, lease)
             while len(called) < 3:
                 await asyncio.sleep(0.01)
@@ -287,7 +288,7 @@ async def test_whatever_on_lost_raises_the_next_callback_runs_in_the_reserve(
         lease.on_lost(fail)
         lease.on_lost(lambda _: called.set())
         with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", no_thread)
+            patch.setattr(_thread, "start_new_thread", no_thread)
             lose(client, lease)
             while not called.is_set():
                 await asyncio.sleep(0.01)

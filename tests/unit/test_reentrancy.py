@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from asynclock import sync
+from asynclock import LeaseExpiredError, LeaseLostError, sync
+from asynclock.clock import SystemClock
 from asynclock.events import Event
 from asynclock.hudi import held_tables
 from asynclock.hudi.paths import TablePath
@@ -201,3 +203,47 @@ def test_a_handler_shares_the_waiting_line_that_it_has_interrupted(monkeypatch: 
         places: list[int] = []
         at_each_step(prepare, handle)
         assert len(places) > 50
+
+
+class _Shifted(SystemClock):
+    """A machine whose wall clock can be set forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self.wall = lambda: time.time() + self.ahead  # type: ignore[method-assign, assignment]
+
+
+@pytest.mark.parametrize("ends", ["its look", "its release"])
+def test_a_handler_may_look_at_the_lease_that_is_being_lost(ends: str) -> None:
+    """Its own look, another thread's and the host's wait for nobody, and the loss is told once."""
+    numbers = iter(range(100_000))
+    told: list[LeaseLostError] = []
+    lease: sync.Lease
+    with sync.connect("memory://", clock=(clock := _Shifted())) as client:
+
+        def prepare() -> Callable[[], object]:
+            nonlocal lease
+            clock.ahead = 0.0
+            told.clear()
+            lease = client.lock(f"orders/{next(numbers)}").acquire()
+            lease.on_lost(told.append)
+            clock.ahead = 1000.0
+            return act
+
+        def act() -> None:
+            if ends == "its look":
+                assert not lease.held
+            else:
+                with pytest.raises(LeaseLostError):
+                    lease.release()
+            assert isinstance(lease.lost, LeaseExpiredError)
+            assert eventually(lambda: bool(told))
+            assert told == [lease.lost]
+
+        def handle() -> None:
+            assert client.lock("others").status().state == "absent"
+            _elsewhere(lease.remaining)
+            assert not lease.held
+            assert isinstance(lease.lost, LeaseExpiredError)
+
+        assert at_each_step(prepare, handle, every=3) > 60
