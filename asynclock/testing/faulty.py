@@ -25,6 +25,7 @@ from asynclock.errors import (
     ConfigError,
     OutcomeUnknownError,
     PreconditionFailedError,
+    UnsupportedBackendError,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Fault(StrEnum):
     """429; nothing is written."""
     UNAVAILABLE = "unavailable-503"
     """503; nothing is written, and the caller cannot know: ``OutcomeUnknownError``."""
+    BLOCKED = "blocked-418"
+    """Written, then refused by a gateway for good: ``UnsupportedBackendError``, ``written="unknown"``."""
     STALE_DATE = "stale-date"
     """The answer's Date is ``date_error`` in the past, as from a cache."""
     NO_DATE = "no-date"
@@ -71,7 +74,9 @@ class Fault(StrEnum):
     """The object is deleted by somebody else just before the request."""
 
 
-ON_WRITES: Final = frozenset({Fault.LATE, Fault.DUPLICATE, Fault.CONFLICT, Fault.OWN_412, Fault.REFUSED})
+ON_WRITES: Final = frozenset(
+    {Fault.LATE, Fault.DUPLICATE, Fault.CONFLICT, Fault.OWN_412, Fault.REFUSED, Fault.BLOCKED}
+)
 """Faults that need a write; as a storm they pass reads by."""
 ON_READS: Final = frozenset({Fault.CORRUPT})
 """Faults that need a read."""
@@ -278,6 +283,10 @@ class FaultyBackend:
         elif fault is Fault.OWN_412:
             raise PreconditionFailedError(
                 backend=self.name, operation=operation, key=key, detail="412 precondition failed"
+            )
+        elif fault is Fault.BLOCKED:
+            raise UnsupportedBackendError(
+                backend=self.name, operation=operation, key=key, detail="418", written="unknown"
             )
 
     async def _later(self, send: Callable[[], Coroutine[Any, Any, Written]]) -> None:

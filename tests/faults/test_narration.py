@@ -101,6 +101,17 @@ def nobody(cloud: str) -> Place:
     return place
 
 
+def untrusted(cloud: str) -> Place:
+    """Return a server whose certificate nobody trusts."""
+
+    @asynccontextmanager
+    async def place(servers: Servers, _: Path) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        server = servers[f"{cloud}-tls"]
+        yield server.url, {name: value for name, value in server.options.items() if name != "ca_file"}
+
+    return place
+
+
 def folder(prepare: Callable[[Path], object]) -> Place:
     """Return a folder in which something is wrong."""
 
@@ -140,6 +151,18 @@ ROWS: Final = [
     ),
     Row("no permission, Cloud Storage", answered("gcs", 403, gcs_body("forbidden")), ("forbidden",), False),
     Row("no bucket", answered("s3", 404, s3_body("NoSuchBucket")), ("NoSuchBucket",), False),
+    Row("a proxy wants a password", answered("s3", 407), ("407", "trust_env"), False),
+    Row("a law", answered("azure", 451), ("451",), False),
+    Row("a status that no table names", answered("gcs", 418), ("418", "gateway"), False),
+    Row(
+        "a sign-in page",
+        answered("s3", 200, b"<html>Please sign in</html>", **{"Content-Type": "text/html"}),
+        ("web page",),
+        False,
+    ),
+    Row("a KMS key", answered("s3", 400, s3_body("KMS.DisabledException")), ("KMS key",), False),
+    Row("a certificate, S3", untrusted("s3"), ("not trusted", "ca_file"), False),
+    Row("a certificate, Azure", untrusted("azure"), ("not trusted", "ca_file"), False),
     Row(
         "a file in place of the folder", folder(lambda path: (path / "locks").touch()), ("Not a dir",), False
     ),
@@ -192,9 +215,12 @@ def logged(name: str) -> Iterator[Log]:
 
 
 @pytest.fixture
-def servers(minio: Server, fake_gcs: Server, azurite: Server) -> Servers:
-    """Return a real server for each cloud."""
-    return {"s3": minio, "gcs": fake_gcs, "azure": azurite}
+def servers(
+    minio: Server, fake_gcs: Server, azurite: Server, minio_tls: Server, azurite_tls: Server
+) -> Servers:
+    """Return a real server for each cloud, and of two one that serves https."""
+    plain = {"s3": minio, "gcs": fake_gcs, "azure": azurite}
+    return plain | {"s3-tls": minio_tls, "azure-tls": azurite_tls}
 
 
 @pytest.fixture

@@ -60,6 +60,7 @@ WRITE: Final = f"{_OBJECTS}.write"
 _CLAIM: Final = "asynclock.protocol.claim:Claim"
 RECOGNISE: Final = f"{_CLAIM}.recognise"
 FREE: Final = f"{_CLAIM}.free"
+CLAIM_WRITE: Final = f"{_CLAIM}.write"
 TRY_TO_FREE: Final = f"{_CLAIM}.try_to_free"
 RELEASE_ATTEMPT: Final = f"{_CLAIM}._release"
 RELEASED: Final = "asynclock.record:LockRecord.released"
@@ -250,6 +251,14 @@ MUTANTS: Final = (
         "run_on($loop, $call)",
         LEFT,
         "cancellations",
+    ),
+    Mutant(
+        "forget a write whose refusal may not be the store's",
+        CLAIM_WRITE,
+        'error.written == "no"',
+        "True",
+        LEFT,
+        "single-faults",
     ),
     Mutant(
         "give up a release that was refused",

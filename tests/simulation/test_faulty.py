@@ -15,6 +15,7 @@ from asynclock.errors import (
     ConfigError,
     OutcomeUnknownError,
     PreconditionFailedError,
+    UnsupportedBackendError,
 )
 from asynclock.testing import Fault, FaultyBackend, run_virtual
 
@@ -51,6 +52,7 @@ def test_it_is_a_backend(faulty: FaultyBackend) -> None:
         (Fault.REFUSED, PreconditionFailedError, False),
         (Fault.THROTTLED, BackendUnavailableError, False),
         (Fault.UNAVAILABLE, OutcomeUnknownError, False),
+        (Fault.BLOCKED, UnsupportedBackendError, True),
     ],
 )
 async def test_a_spoiled_write_fails_as_named(
