@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from asynclock._secrets import clean_url
 from asynclock._text import printable
 from asynclock.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from asynclock.clock import Clock
 
@@ -124,6 +124,14 @@ SILENCE: Final = 2.0
 """Seconds without an answer of the store after which a narrator says so."""
 
 
+class UnderWay(NamedTuple):
+    """A request under way: its key, the loop times at which it began and from which an answer may come."""
+
+    key: str
+    began: float
+    answered_from: float
+
+
 class Narrates(Protocol):
     """What says in sentences what the events mean.
 
@@ -139,11 +147,11 @@ class Narrates(Protocol):
         """Take an event."""
         ...
 
-    def watch(self, requests: Callable[[], Iterable[tuple[str, float]]], due: float) -> None:
+    def watch(self, requests: Callable[[], list[UnderWay]], due: float) -> None:
         """Take note of a request without an answer, and look again as long as there are such.
 
         Args:
-            requests: Returns the keys of all requests under way, and at what loop time each was sent.
+            requests: Returns all requests under way.
             due: The loop time at which this was to be called.
         """
         ...
@@ -234,7 +242,7 @@ class Events:
         except BaseException:  # noqa: BLE001, S110  also an interrupt: locks end and are renewed all the same
             pass
 
-    def watch(self, requests: Callable[[], Iterable[tuple[str, float]]], due: float) -> None:
+    def watch(self, requests: Callable[[], list[UnderWay]], due: float) -> None:
         """Take note of a request that got no answer for ``SILENCE``; see ``Narrates.watch``."""
         if self.narrator is not None and logger.isEnabledFor(logging.WARNING):
             self.narrator.watch(requests, due)

@@ -20,10 +20,10 @@ from asynclock.events import LONGEST_TEXT, SILENCE, logger
 from asynclock.names import SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sized
+    from collections.abc import Callable, Sized
 
     from asynclock.clock import Clock
-    from asynclock.events import Event
+    from asynclock.events import Event, UnderWay
 
 FIRST_PAUSE: Final = 5.0
 """Seconds from the first sentence about a fault or a wait to the second; then always twice as long."""
@@ -38,10 +38,11 @@ _MOST_LOCKS: Final = 10_000
 _MOST_CAUSES: Final = 4
 _MOST_NAMED: Final = 3
 _COUNTED: Final = {
-    "waits": (logging.INFO, "waiting for {:,} other locks as well"),
-    "losses": (logging.WARNING, "{:,} other leases were lost as well; stop the work that they protect"),
-    "releases": (logging.WARNING, "{:,} other releases were not confirmed either"),
+    "waits": (logging.INFO, "waiting as well for {}"),
+    "losses": (logging.WARNING, "leases lost as well: {}; stop the work that they protect"),
+    "releases": (logging.WARNING, "releases not confirmed either: {}"),
 }
+"""What is said of the locks that were only counted."""
 # Now, since the first use reads the time zone from a file, which a loss must not wait for.
 time.localtime()
 
@@ -85,13 +86,13 @@ class Narrator:
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._looked = -math.inf
-        self._requests: Callable[[], Iterable[tuple[str, float]]] = tuple
+        self._requests: Callable[[], list[UnderWay]] = list
         self._acquiring, self._renewing, self._silent = _Fault(), _Fault(), _Fault()
         self._waits: dict[str, _Wait] = {}
         self._past_waits: deque[_Wait] = deque(maxlen=BURST)
         self._releasing: dict[str, float] = {}
         self._leading: dict[str, Pace] = {}
-        self._budget = _Budget()
+        self._budgets = {group: _Budget() for group in _COUNTED}
         self._counts: dict[str, tuple[int, list[str]]] = {}
 
     # Events.
@@ -128,9 +129,9 @@ class Narrator:
     def _hear_waiting(self, event: Event, now: float) -> None:
         self._answered(event, now)
         wait = None if event.limit == 0 else self._wait_for(event.url, now)  # one try waits for nothing
-        if wait is None or not wait.pace.is_due(now):
+        if wait is None or not logger.isEnabledFor(logging.INFO) or not wait.pace.is_due(now):
             return
-        if not self._may_say(now):
+        if not self._may_say("waits", now):
             self._count("waits", wait.url, again=wait.counted)
             wait.counted = True
             return
@@ -244,7 +245,7 @@ class Narrator:
 
     # Requests without an answer.
 
-    def watch(self, requests: Callable[[], Iterable[tuple[str, float]]], due: float) -> None:
+    def watch(self, requests: Callable[[], list[UnderWay]], due: float) -> None:
         """Take note of a request without an answer, and look again as long as there are such."""
         self._requests = requests
         if asyncio.get_running_loop().time() >= self._looked + _BETWEEN_LOOKS:
@@ -268,24 +269,21 @@ class Narrator:
             self._timer.cancel()
             self._timer = None
         self._looked = now = asyncio.get_running_loop().time()
+        requests = self._requests()
         if not self.hushed:
-            if self._counts and self._budget.take(self._clock.monotonic()):
-                self._say_counted()
+            self._say_counted(self._clock.monotonic())
             if now - due < _STARVED:
-                self._look_at(now)
-        if self._counts or self._silent.is_open:
+                self._look_at(requests, now)
+        if requests or self._counts or self._silent.is_open:
             self._look_in(_BETWEEN_LOOKS)
 
-    def _look_at(self, now: float) -> None:
+    def _look_at(self, requests: list[UnderWay], now: float) -> None:
         clock, due, longest = self._clock.monotonic(), False, 0.0
         first = ""
-        for key, began in list(self._requests()):
+        for key, began, answered_from in requests:
             lock, age = self._url_of(key), now - began
-            if (
-                key.endswith(SUFFIX)
-                and age >= SILENCE
-                and not (lock in self._acquiring.locks or lock in self._renewing.locks)
-            ):
+            is_said = lock in self._acquiring.locks or lock in self._renewing.locks
+            if now - answered_from >= SILENCE and key.endswith(SUFFIX) and not is_said:
                 self.alert = True
                 due |= self._silent.note(lock, frozenset(), clock)
                 if age > longest:
@@ -302,13 +300,13 @@ class Narrator:
 
     def _news(self, group: str, sentence: str, event: Event, now: float) -> None:
         """Warn of a single lock, or count it if many have the same at once."""
-        if self._may_say(now):
+        if self._may_say(group, now):
             self._say(logging.WARNING, sentence, event)
         else:
             self._count(group, event.url)
 
-    def _may_say(self, now: float) -> bool:
-        return not self._counts and self._budget.take(now)
+    def _may_say(self, group: str, now: float) -> bool:
+        return group not in self._counts and self._budgets[group].take(now)
 
     def _count(self, group: str, url: str, *, again: bool = False) -> None:
         if not again:
@@ -321,12 +319,14 @@ class Narrator:
             with suppress(RuntimeError):  # no loop runs: ``close`` says it
                 self._look_in(FIRST_PAUSE)
 
-    def _say_counted(self) -> None:
-        counts, self._counts = self._counts, {}
-        for group, (count, named) in counts.items():
-            level, what = _COUNTED[group]
-            rest = f" and {count - len(named):,} more" if count > len(named) else ""
-            self._say(level, f"{what.format(count)}: {', '.join(named)}{rest}")
+    def _say_counted(self, now: float | None = None) -> None:
+        """Say what was counted of the groups whose turn it is; None: of all."""
+        for group in list(self._counts):
+            if now is None or self._budgets[group].take(now):
+                count, named = self._counts.pop(group)
+                level, what = _COUNTED[group]
+                rest = f" and {count - len(named):,} more" if count > len(named) else ""
+                self._say(level, what.format(f"{', '.join(named)}{rest}"))
 
     def _say(self, level: int, sentence: str, event: Event | None = None) -> None:
         with suppress(BaseException):  # of a handler or a filter of the user

@@ -453,6 +453,11 @@ class CloudBackend(ABC, Generic[C]):
         self._warned = False
         self._opening_waits_since: float | None = None  # for credentials
 
+    @property
+    def opening(self) -> bool:
+        """Whether its client is still to be made, which takes a busy machine long; nothing was sent then."""
+        return self._client is None and not self._closed
+
     async def aclose(self) -> None:
         """Free connections and descriptors. A second call does nothing; requests now fail."""
         self._closed = True

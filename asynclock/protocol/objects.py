@@ -20,7 +20,7 @@ from asynclock.errors import (
     PreconditionFailedError,
     UnsupportedBackendError,
 )
-from asynclock.events import SILENCE
+from asynclock.events import SILENCE, UnderWay
 from asynclock.inflight import InFlight
 from asynclock.portal import current_task
 from asynclock.protocol.decisions import Seen, next_token, next_token_without_dates, promise
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ROUNDED: Final = 1 - 1e-9
+_LONGEST_OPENING: Final = 8.0
+"""Seconds after which a backend that does not open is as silent as a store that does not answer."""
 _MOST_PACED: Final = 4096
 """Keys from which those whose pace is over are dropped."""
 
@@ -103,13 +105,24 @@ class LockObjects:
         self._no_context = Context()  # one for each: no two threads can be in the same at once
         # Weak: a request whose loop was closed by force is collected, and the lease in its frame with it.
         self._expiries: WeakKeyDictionary[Callable[[], object], tuple[str, float]] = WeakKeyDictionary()
-        """What ends each request under way; its key, and at what loop time it was sent."""
+        """What ends each request under way; its key, and at what loop time it began."""
+        self._opening_at = -math.inf
 
     def close(self, error: ConfigError) -> None:
         """Send nothing more, and end what is under way: its outcome is unknown."""
         self.closed = error
         for expire in list(self._expiries):
             expire()
+
+    def _under_way(self) -> list[UnderWay]:
+        """Return the requests under way; nothing can be answered before the backend is open."""
+        now = asyncio.get_running_loop().time()
+        if getattr(self._backend, "opening", False):
+            self._opening_at = now
+        return [
+            UnderWay(key, began, max(began, min(self._opening_at, began + _LONGEST_OPENING)))
+            for key, began in self._expiries.values()
+        ]
 
     def through(self, backend: Backend) -> LockObjects:
         """Return the same objects as another backend reads and writes them, on another event loop."""
@@ -310,7 +323,7 @@ class LockObjects:
         def notice() -> None:
             nonlocal timer
             timer = loop.call_at(began + limit, expire, context=self._no_context)
-            self.events.watch(self._expiries.values, began + SILENCE)
+            self.events.watch(self._under_way, began + SILENCE)
 
         loop = asyncio.get_running_loop()
         began = loop.time()
