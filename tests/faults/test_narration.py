@@ -18,10 +18,12 @@ import pytest
 
 import asynclock
 from asynclock import LeaseSettings
+from asynclock.defects import Defect
 from asynclock.testing.proxy import TapProxy, Wire
 from tests.faults.scripted import CLOUDS, URLS, options, serving
 from tests.faults.test_answers import gcs_body, s3_body
 from tests.faults.test_tables import TABLES, Certificates, is_absent, meant, rows, said_by
+from tests.servers.scripted import Quirk, ScriptedStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -122,6 +124,17 @@ def folder(prepare: Callable[[Path], object]) -> Place:
     return place
 
 
+def defective(cloud: str, quirk: Quirk) -> Place:
+    """Return a scripted store that has a known defect."""
+
+    @asynccontextmanager
+    async def place(_: Servers, __: Path) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        async with ScriptedStore(cloud, quirk) as store:
+            yield store.url, store.options
+
+    return place
+
+
 def refused_certificate() -> Place:
     """Return a server whose certificate nobody trusts."""
 
@@ -162,6 +175,16 @@ ROWS: Final = [
     Row("a KMS key", answered("s3", 400, s3_body("KMS.DisabledException")), ("KMS key",), False),
     Row("a certificate, S3", untrusted("s3"), ("not trusted", "ca_file"), False),
     Row("a certificate, Azure", untrusted("azure"), ("not trusted", "ca_file"), False),
+    *(
+        Row(f"{quirk}, {cloud}", defective(cloud, quirk), (f"{defect}: ", "run: asynclock doctor "), False)
+        for cloud in CLOUDS
+        for quirk, defect in (
+            (Quirk.DROPS_CONDITIONS, Defect.NO_CONDITIONS),
+            (Quirk.INVERTED, Defect.INVERTED),
+            (Quirk.TWO_STEPS, Defect.NOT_ATOMIC),
+            (Quirk.REFUSES_SHOWN, Defect.REFUSES_SHOWN),
+        )
+    ),
     Row(
         "a file in place of the folder", folder(lambda path: (path / "locks").touch()), ("Not a dir",), False
     ),
@@ -256,6 +279,21 @@ async def test_a_fault_is_said_once_and_then_rarely(
     assert ended is not row.passes
     assert ("trying again" in line or "no answer" in line) is row.passes
     assert log.notes == []
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+async def test_refusals_that_nobody_explains_end_the_wait_in_two_sentences(cloud: str, log: Log) -> None:
+    """The first is said at the first refusal, the second as the leader ends; both name the doctor."""
+    async with (
+        ScriptedStore(cloud, Quirk.INVERTED) as store,
+        asynclock.connect(store.url, settings=SETTINGS, verify=False, **store.options) as client,
+    ):
+        ended = await watched(client, log)
+
+    assert ended
+    assert 1 <= len(log.warnings) <= 2
+    assert all("nobody else has written (reads show no object)" in line for line in log.warnings)
+    assert all(f"asynclock doctor {store.url}" in line for line in log.warnings)
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)

@@ -338,3 +338,34 @@ async def store_delete(store: ScriptedStore, key: str) -> None:
     backend = open_backend(store.url, **store.options)
     await backend.delete(key)
     await backend.aclose()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "conditions-inverted: "),
+        (("-o", "verify=false"), "3 times in a row"),
+        (("-o", "verify=false", "--wait", "0"), "refused once"),
+        (("-o", "verify=false", "--skip-if-held"), "refused once"),
+    ],
+    ids=lambda words: " ".join(words) or "as it is" if isinstance(words, tuple) else "",
+)
+async def test_the_command_ends_with_69(words: tuple[str, ...], says: str) -> None:
+    """A broken store is never "held by others" to a script: not 75, and no skip with 0."""
+    async with ScriptedStore("s3", Quirk.INVERTED) as store:
+        keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1"}
+        where = [f"{store.url}/orders", "-o", f"endpoint_url={store.endpoints[0]}"]
+        ran = await asyncio.to_thread(
+            lambda: subprocess.run(
+                [sys.executable, "-m", "asynclock", "run", *words, *where, "--", "echo", "ran"],
+                env=os.environ | keys,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        )
+
+    assert (ran.returncode, ran.stdout) == (69, "")
+    assert says in ran.stderr
+    assert f"asynclock doctor {store.url}" in ran.stderr

@@ -110,7 +110,7 @@ def changed(plan: Plan, rng: Random) -> Plan:
                 )
             )
         plan = replace(plan, **new)
-    return replace(plan, longest_wait=None)  # which holds for the users that the scenario has
+    return replace(plan, longest_wait=None, alone=False)  # which hold for the users that the scenario has
 
 
 def _store_feature(rng: Random) -> dict[str, Any]:
