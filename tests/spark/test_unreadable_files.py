@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -371,3 +372,26 @@ def test_a_file_that_differs_from_its_checksum_is_a_bad_file(
     assert report.streams[0].quarantined == 1
     assert [row["k"] for row in read_table(spec, spark).collect()] == ["N1"]
     assert validate(spec, spark).ok
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_a_pipe_among_the_files_is_an_entry_and_hangs_nobody(
+    spec_of: Callable[..., Spec], tmp_path: Path, spark: SparkSession, form: str
+) -> None:
+    """A FIFO that nobody writes to would be waited for: the stream and the validation go on without."""
+    spec = spec_of(form=form, policy="quarantine")
+    good = tmp_path / "in" / f"good.{form}"
+    if form == "parquet":
+        good.write_bytes(stored(table()))
+    else:
+        row = {"k": "N1", "at": 1, "x": 1, "note": "a"}
+        lines = [",".join(row), ",".join(map(str, row.values()))] if form == "csv" else [json.dumps(row)]
+        good.write_text("".join(f"{line}\n" for line in lines))
+    os.mkfifo(tmp_path / "in" / f"pipe.{form}")
+
+    report = run(spec, once=True, spark=spark)
+    found = validate(spec, spark)
+
+    assert report.streams[0].quarantined == 1
+    assert (found.ok, found.streams[0].bad_rows) == (True, 1)
+    assert read_table(spec, spark).count() == found.keys > 0

@@ -58,6 +58,8 @@ def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
         BadFileError: The file gives no rows; those that were yielded before do not count.
         ConfigError: It is compressed in a way that only Hadoop can read.
     """
+    if path.exists() and not path.is_file():
+        raise BadFileError("it is no file but a pipe, a socket or a device")
     _compare_with_checksum(path)
     if stream.format == "parquet":
         yield from parquet_records.rows(path, layout)

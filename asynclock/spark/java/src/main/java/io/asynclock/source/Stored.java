@@ -5,6 +5,8 @@ import java.io.FileNotFoundException;
 import java.io.FilterInputStream;
 import java.io.IOException;
 import java.nio.file.AccessDeniedException;
+import java.nio.file.Files;
+import java.nio.file.Paths;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumException;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -35,6 +37,7 @@ final class Stored extends FilterInputStream {
   }
 
   static Stored open(Path path, Configuration conf) throws BadFile {
+    refuseDevice(path, conf);
     try {
       return new Stored(path.getFileSystem(conf).open(path), path, conf);
     } catch (IOException error) {
@@ -42,8 +45,20 @@ final class Stored extends FilterInputStream {
     }
   }
 
+  /** A pipe would be waited for without an end, and a device has no end. */
+  private static void refuseDevice(Path path, Configuration conf) throws BadFile {
+    String scheme = path.toUri().getScheme();
+    if ("file".equals(scheme == null ? FileSystem.getDefaultUri(conf).getScheme() : scheme)) {
+      java.nio.file.Path local = Paths.get(path.toUri().getPath());
+      if (Files.exists(local) && !Files.isRegularFile(local) && !Files.isDirectory(local)) {
+        throw new BadFile("it is no file but a pipe, a socket or a device; take it out of the source's folder");
+      }
+    }
+  }
+
   /** The size of a file in bytes. */
   static long length(Path path, Configuration conf) throws BadFile {
+    refuseDevice(path, conf);
     try {
       return path.getFileSystem(conf).getFileStatus(path).getLen();
     } catch (IOException error) {
