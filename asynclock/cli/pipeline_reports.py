@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def print_batch(batch: BatchReport) -> None:
     """Print what a batch of a stream did."""
-    done = "committed before, skipped" if batch.skipped else f"{batch.rows} rows in {batch.seconds:.1f} s"
+    done = (
+        "committed before, skipped" if batch.skipped else f"{batch.rows} events read in {batch.seconds:.1f} s"
+    )
     aside = f", {batch.quarantined} bad rows put aside" if batch.quarantined else ""
     again = f", {batch.retries} retries" if batch.retries else ""
     wasted = _wasted(batch.wasted)
@@ -26,14 +28,14 @@ def print_run(report: RunReport) -> None:
     """Print what each stream of a run did."""
     for stream in report.streams:
         click.echo(
-            f"{stream.stream}: {stream.rows} rows in {stream.batches} batches, {stream.skipped} skipped, "
-            f"{stream.quarantined} bad rows, {stream.retries} retries, "
+            f"{stream.stream}: {stream.rows} events read in {stream.batches} batches, "
+            f"{stream.skipped} skipped, {stream.quarantined} bad rows, {stream.retries} retries, "
             f"waited {stream.lock_wait_seconds:.1f} s for the lease"
             f"{_wasted(stream.wasted)}"
         )
         if stream.error is not None:
             click.echo(f"{stream.stream}: failed: {stream.error}")
-    click.echo(f"{report.rows} rows in {report.seconds:.1f} s, {report.rows_per_second:.0f} rows/s")
+    click.echo(f"{report.rows} events read in {report.seconds:.1f} s, {report.rows_per_second:.0f} a second")
 
 
 def _wasted(wasted: Wasted) -> str:

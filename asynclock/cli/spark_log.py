@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import tempfile
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import click
 
+from asynclock.cli.exit_codes import DONE
 from asynclock.cli.output import tell
 from asynclock.errors import ConfigError
 from asynclock.events import logger
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
+_KEPT: Final = 20
 _LOGGERS: Final = ("py4j", "pyspark", "py.warnings")
 """What speaks for Spark in this process; py4j logs the traceback of every batch that fails."""
 
@@ -33,31 +37,46 @@ def with_spark_log(function: F) -> F:
     @click.option(
         "--log",
         metavar="FILE",
-        help="Where what Spark and Hudi say goes; default: a new temporary file.",
+        help="Where what Spark and Hudi say goes; default: a new file of the user's, removed at a good end.",
     )
     @functools.wraps(function)
     def quiet(*args: Any, log: str | None, **words: Any) -> Any:  # noqa: ANN401  whatever the command takes
-        with _spark_log(log), _waits_told():
-            return function(*args, **words)
+        with _spark_log(log) as own, _waits_told():
+            code = function(*args, **words)
+            own.keep = code != DONE
+            return code
 
     return cast("F", quiet)
 
 
+@dataclass
+class _OwnLog:
+    """The log that this command has chosen itself, if Spark was started at all."""
+
+    path: Path | None = None
+    keep: bool = True
+
+
 @contextlib.contextmanager
-def _spark_log(path: str | None) -> Iterator[None]:
+def _spark_log(path: str | None) -> Iterator[_OwnLog]:
     from asynclock.spark.hudi.session import jvm_output_to  # noqa: PLC0415  needs the extra
 
+    own = _OwnLog()
     with contextlib.ExitStack() as resources:
 
         def open_file() -> BinaryIO:
             file = resources.enter_context(_opened(path))
             if path is None:
+                own.path = Path(file.name)
                 tell(f"starting Spark; what it and Hudi say is in {file.name}")
             resources.enter_context(_python_too(file.name))
             return cast("BinaryIO", file)
 
         resources.enter_context(jvm_output_to(open_file))
-        yield
+        yield own
+    if own.path is not None and not own.keep:
+        with contextlib.suppress(OSError):
+            own.path.unlink()
 
 
 @contextlib.contextmanager
@@ -76,12 +95,27 @@ def _waits_told() -> Iterator[None]:
 
 def _opened(path: str | None) -> Any:  # noqa: ANN401  a file, of one kind or another
     if path is None:
-        prefix = time.strftime("asynclock-pipeline-%Y%m%d-%H%M%S-")
-        return tempfile.NamedTemporaryFile(prefix=prefix, suffix=".log", delete=False)
+        return _new_log().open("xb")
     try:
         return Path(path).open("ab")
     except OSError as error:
         raise ConfigError(setting="log", value=path, reason=f"cannot be written: {error.strerror}") from error
+
+
+def _new_log() -> Path:
+    """Return the path of a new log, in the one folder for them, of which the oldest are removed."""
+    try:
+        state = os.environ.get("XDG_STATE_HOME")
+        folder = (Path(state) if state else Path("~/.local/state").expanduser()) / "asynclock" / "logs"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError
+    except (OSError, RuntimeError):  # no home, or one that cannot be written
+        folder = Path(tempfile.mkdtemp(prefix="asynclock-logs-"))
+    with contextlib.suppress(OSError):
+        for old in sorted(folder.glob("pipeline-*.log"))[:-_KEPT]:
+            old.unlink()
+    return folder / f"pipeline-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
 
 
 @contextlib.contextmanager

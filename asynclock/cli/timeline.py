@@ -131,7 +131,7 @@ def _fitted(longest: int, width: int | None) -> list[TimelineColumn]:
         TimelineColumn("stream", lambda one: _cut(_stream(one), stream), stream),
         TimelineColumn("batch", lambda one: _number(one.batch), 6, rank=2, right=True),
         TimelineColumn("token", lambda one: _number(one.token), 16, rank=4, right=True),
-        TimelineColumn("rows", lambda one: _number(one.rows), 9, rank=1, right=True),
+        TimelineColumn("changed", lambda one: _number(one.rows), 9, rank=1, right=True),
         TimelineColumn("written", lambda one: _size(one.bytes), 8, rank=3, right=True),
         TimelineColumn("took", lambda one: _duration(one.latency), 7, rank=1, right=True),
     ]

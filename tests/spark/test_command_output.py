@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def spec(tmp_path: Path) -> Path:
     return path
 
 
-def ran(*words: str) -> subprocess.CompletedProcess[str]:
+def ran(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401  of subprocess
     """Run a verb of the pipeline to its end."""
     return subprocess.run(
         [*COMMAND, "pipeline", *words],
@@ -46,6 +47,7 @@ def ran(*words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=240,
         check=False,
+        **options,
     )
 
 
@@ -164,8 +166,23 @@ def test_a_signal_to_the_group_of_a_waiting_run_is_no_traceback(spec: Path) -> N
 
     assert waiting is not None
     assert "Traceback" not in out + said
-    assert out.startswith("a: 0 rows in 0 batches")
+    assert out.startswith("a: 0 events read in 0 batches")
     assert running.returncode == 0
+
+
+def test_a_good_run_leaves_nothing_behind(spec: Path) -> None:
+    """Neither a log nor a folder of Spark's: only the table and what belongs to it."""
+    home, work = spec.parent / "home", spec.parent / "work"
+    home.mkdir()
+    work.mkdir()
+
+    done = ran("run", str(spec), "--once", cwd=work, env={**os.environ, "HOME": str(home)})
+
+    assert done.returncode == 0, done.stderr
+    assert str(home / ".local" / "state" / "asynclock" / "logs") in done.stderr
+    assert [path for path in home.rglob("*") if path.is_file()] == []
+    assert list(work.iterdir()) == []
+    assert done.stdout.startswith("a: batch 0: 1 events read in ")
 
 
 def test_progress_is_shown_on_a_terminal_and_nowhere_else(spec: Path) -> None:
@@ -175,10 +192,10 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(spec: Path) -> None:
     spec.write_text(SPEC.replace("[streams.a]\n", "[streams.a]\nmax_files_per_trigger = 1\n"))
 
     with Screen("pipeline", "run", str(spec), "--once", columns=120, deadline=240.0) as screen:
-        text = screen.read_until(lambda text: "rows in 3 batches" in text)
+        text = screen.read_until(lambda text: "read in 3 batches" in text)
     piped = ran("validate", str(spec))
 
     assert re.search("[12]/3 files", text)
-    for shown in ("0/3 files", "batch 1", "3 rows in 3 batches"):
+    for shown in ("0/3 files", "batch 1", "3 events read in 3 batches"):
         assert shown in text
     assert "\x1b" not in piped.stdout + piped.stderr

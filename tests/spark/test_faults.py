@@ -447,7 +447,7 @@ def test_exit_code_says_that_a_stream_failed(
     locked = capsys.readouterr()
 
     assert "a: failed: stream 'a': 1 bad rows in batch 0" in bad.out
-    assert "b: 1 rows in 1 batches" in bad.out
+    assert "b: 1 events read in 1 batches" in bad.out
     report = json.loads(locked.out.splitlines()[-1])
     assert report["streams"][0]["error"].startswith("HoodieLockException: Unable to acquire the lock")
     assert "stream 'b' has ended: HoodieLockException" in locked.err

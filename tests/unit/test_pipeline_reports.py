@@ -25,8 +25,8 @@ def test_a_run_prints_what_conflicts_have_wasted(capsys: pytest.CaptureFixture[s
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
-        "a: batch 7: 5 rows in 1.5 s",
-        "a: batch 7: 5 rows in 1.5 s, 2 conflicts wasted 3.2 s",
+        "a: batch 7: 5 events read in 1.5 s",
+        "a: batch 7: 5 events read in 1.5 s, 2 conflicts wasted 3.2 s",
     ]
     assert [line.endswith(", 2 conflicts wasted 3.2 s") for line in lines[2:]] == [True, True, False]
     assert report.wasted == Wasted(conflicts=4, seconds=6.5)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
+import tempfile
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,6 +61,7 @@ _STORES: Final = {
 }
 KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7"
 """What reads topics; the registries do not have it for every version of PySpark 3.5."""
+_WAREHOUSE: Final = "spark.sql.warehouse.dir"
 _KAFKA_CLASS: Final = "org/apache/spark/sql/kafka010/KafkaSourceProvider.class"
 _PACKAGES: Final = "spark.jars.packages"
 _NEEDED: Final = ("spark.serializer", "spark.kryo.registrator")
@@ -94,10 +97,12 @@ def session_for(
         if spark is None and SparkContext._active_spark_context is not None:  # noqa: SLF001  no public way
             spark = _beside_running()
         elif spark is None:
-            wanted = spec.spark
-            spark = start(
-                app, master=wanted.master or "local[*]", conf=_settings(spec), secrets=wanted.secret()
-            )
+            wanted, conf = spec.spark, _settings(spec)
+            if _WAREHOUSE not in conf:
+                # Spark makes a folder for tables of its catalog, by default in the working folder.
+                conf[_WAREHOUSE] = tempfile.mkdtemp(prefix="asynclock-warehouse-")
+                resources.callback(shutil.rmtree, conf[_WAREHOUSE], ignore_errors=True)
+            spark = start(app, master=wanted.master or "local[*]", conf=conf, secrets=wanted.secret())
             resources.callback(_stop, spark)
         _require_settings(spark)
         _require_stores(spec, spark)
