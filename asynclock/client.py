@@ -26,6 +26,7 @@ from asynclock.lock import Lock
 from asynclock.names import SUFFIX, checked_name, is_name
 from asynclock.narration import Narrator
 from asynclock.portal import Host, prepare, run_on, running_loop, runs, uninterrupted
+from asynclock.protocol.held import CLOSED
 from asynclock.protocol.objects import LockObjects
 from asynclock.protocol.renewal import Renewals
 from asynclock.protocol.timing import Timing
@@ -127,7 +128,11 @@ class LockClient:
         self._objects = LockObjects(
             backend=backend,
             clock=clock,
-            timing=Timing(self.settings, resolution=backend.clock_resolution),
+            timing=Timing(
+                self.settings,
+                resolution=backend.clock_resolution,
+                write_interval=backend.min_write_interval,
+            ),
             rng=rng or _system_random(),
             events=Events(
                 events,
@@ -217,7 +222,9 @@ class LockClient:
         """Release what is held, end all tasks and close the backend; twice is a no-op.
 
         Every caller returns only once nothing is held and the backend is closed, which takes at most
-        ``min(2 s, validity / 5)``; what is not released by then frees itself after its validity. If the
+        ``min(2 s, validity / 5)`` (Cloud Storage: 1.5 s at least); what is not released by then frees itself
+        after its validity. It is a loss for whoever works under a lease of this client: bodies of ``hold()``
+        and ``async with`` are cancelled and raise ``LeaseLostError``, and ``on_lost`` is called. If the
         client's loop is closed, what it held is released through a new backend on the running loop.
 
         Raises:
@@ -241,7 +248,10 @@ class LockClient:
             async with self._closing_elsewhere:
                 if self._reopen is None and any(held.remaining() > 0 for held in self._renewals.held):
                     raise self._unreleased_error("closed, and its backend cannot be opened on another")
-                await self.release_elsewhere()
+                self._in_flight.closed = self._in_flight.closed or ConfigError(
+                    setting="client", value=self.url, reason="it was closed; connect again"
+                )
+                await self.release_elsewhere(closing=True)
                 self._renewals.close()
                 self._narrator.close()
                 self._unusable = self._unusable or "it was closed"
@@ -264,7 +274,7 @@ class LockClient:
     async def _close_once(self) -> None:
         error = self._unusable_error()
         self._in_flight.close(error)
-        await self.release_all()
+        await self._let_go_of_all(CLOSED, closing=True)
         self._renewals.close()
         self._objects.close(error)
         await self._in_flight.cut_off()
@@ -282,27 +292,47 @@ class LockClient:
         """
         if quietly:
             self._objects.events.hold_back()
+        await self._let_go_of_all(loss)
+        for each in self._in_flight.unfreed:
+            if loss is None:
+                each.give_up("the process ended")
+            else:
+                each.note_pending()
+
+    async def _let_go_of_all(self, loss: str | None, *, closing: bool = False) -> None:
+        """Release every lock within the exit bound; ``closing``: to those that nobody uses it is no loss."""
         now = asyncio.get_running_loop().time()
         self._engines.stand_back(now + 2 * self.exit_bound)
+        self._objects.hurry()
         going_on = True
         while going_on:
             for held in self._renewals.held:  # again: a write that was in flight may acquire another
-                held.let_go(loss)
+                held.let_go(None if closing and not held.in_use else loss)
             going_on = await self._in_flight.progress(now + self.exit_bound)
 
     async def report(self) -> None:
         """Pass on the events that ``release_all`` has held back. Runs on the client's loop."""
         self._objects.events.catch_up()
 
-    async def release_elsewhere(self) -> None:
-        """Release every lock through another backend, on the running loop: the client's own is closed."""
+    async def release_elsewhere(self, *, closing: bool = False) -> None:
+        """Release every lock through another backend, on the running loop: the client's own is closed.
+
+        And what was being freed when that loop was closed.
+
+        Args:
+            closing: It is a loss to those who use a lock.
+        """
         locks = self._renewals.held
-        if self._reopen is None or not locks:
+        unfreed = [each for each in self._in_flight.unfreed if each not in locks]
+        if self._reopen is None or not (locks or unfreed):
             return
         backend = self._reopen()
         try:
             objects = self._objects.through(backend)
-            releases = (held.release_through(objects) for held in locks)
+            releases = [
+                held.release_through(objects, CLOSED if closing and held.in_use else None) for held in locks
+            ]
+            releases += [each.release_through(objects) for each in unfreed]
             await asyncio.gather(*releases, return_exceptions=True)
         finally:
             await backend.aclose()

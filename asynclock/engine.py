@@ -231,6 +231,8 @@ class LockEngine:
             status = seen_status(self.name, self.url, *self._known.last, self._objects.timing)
         contended = isinstance(error, PreconditionFailedError) and not self._known.refusals.count
         reason = None if error is None or contended else by_name(str(error), self.key)
+        if reason is None and self._held is not None and (pending := self._held.pending) is not None:
+            reason = f"its last release is not confirmed: {pending}"
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status, reason=reason)
 
     def stand_back(self, until: float) -> None:
@@ -243,11 +245,15 @@ class LockEngine:
             return False
         try:
             with self._in_flight.protect():
-                await held.settle()
-                if self._hand_over(held):
-                    await asyncio.wait([held.ended], timeout=3 * self._objects.timing.request_timeout)
+                until = None
+                if held.renewal is not None:
+                    until = asyncio.get_running_loop().time() + self._objects.timing.exit_bound
+                    await held.settle(until)
+                if held.renewal is None and self._hand_over(held):
+                    until = until or asyncio.get_running_loop().time() + self._objects.timing.exit_bound
+                    await held.outlast(held.ended, until)
                 else:
-                    await held.release()
+                    await held.release(until)
                     self._note_end()  # now: the caller may try the lock again at once
         except asyncio.CancelledError:
             if self._in_flight.closed is None:
@@ -276,6 +282,11 @@ class LockEngine:
         self._known.freed = held.freed
         self._known.fairness.ended(asyncio.get_running_loop().time(), jittered=self._objects.jittered)
         self._queue.leave()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._in_flight.closed is not None
 
     def note_leader(self, error: Exception, *, led: bool) -> None:
         """Log that ``lead`` of this lock ends with ``error``; from any thread."""

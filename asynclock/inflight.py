@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from asynclock.portal import cancel_once, current_task, uninterrupted
 
@@ -14,6 +14,22 @@ if TYPE_CHECKING:
     from asynclock.errors import ConfigError
 
 T = TypeVar("T")
+
+
+class Unfreed(Protocol):
+    """What may stand in the store as a held lock although nobody holds it, and is being freed."""
+
+    async def release_through(self, objects: Any, loss: str | None = None) -> None:  # noqa: ANN401  of a higher layer
+        """Free it by requests of other ``LockObjects``, on the running loop, within the exit bound."""
+        ...
+
+    def note_pending(self) -> None:
+        """Report that nobody waits for it any more."""
+        ...
+
+    def give_up(self, reason: str) -> None:
+        """Report that it ends here, without the store's word."""
+        ...
 
 
 class InFlight:
@@ -30,6 +46,7 @@ class InFlight:
         # Dicts, not sets: they keep the order of their start.
         self._work: dict[asyncio.Future[Any], None] = {}
         self._acquisitions: dict[asyncio.Task[Any], bool] = {}  # whether a write of each may stand
+        self._unfreed: dict[Unfreed, None] = {}
         self._progress = asyncio.Event()
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -47,15 +64,35 @@ class InFlight:
         self._work.pop(future, None)
         self._progress.set()
 
+    @property
+    def unfreed(self) -> list[Unfreed]:
+        """What is being freed in the background, or was when its event loop ended."""
+        return list(self._unfreed)
+
+    def note_unfreed(self, lock: Unfreed) -> None:
+        """Note that ``lock`` is being freed in the background, so that an exit finds it."""
+        self._unfreed[lock] = None
+        _owing[self] = None
+
+    def note_freed(self, lock: Unfreed) -> None:
+        """Note that the freeing of ``lock`` has ended."""
+        self._unfreed.pop(lock, None)
+        if not self._unfreed:
+            _owing.pop(self, None)
+
     @contextlib.contextmanager
-    def protect(self) -> Iterator[None]:
-        """Count the running task as work, and delay its cancellation to the end of the body."""
+    def protect(self, at_most: float | None = None) -> Iterator[None]:
+        """Count the running task as work, and delay its cancellation to the end of the body.
+
+        Args:
+            at_most: As of ``uninterrupted``.
+        """
         if (task := current_task()) in self._work:
             yield  # it is inside of another body, or has no caller who could cancel it
             return
         self._work[task] = None
         try:
-            with uninterrupted():
+            with uninterrupted(at_most):
                 yield
         finally:
             self._finish(task)
@@ -119,3 +156,7 @@ class InFlight:
             for task in left:
                 task.cancel()
             await asyncio.wait(left)
+
+
+_owing: Final[dict[InFlight, None]] = {}
+"""Keeps clients that still free something alive: their loop may have ended, and an exit frees it then."""

@@ -83,8 +83,8 @@ class Lease:
 
     @property
     def released(self) -> bool:
-        """Whether its release has ended: it was confirmed, or given up after the clean-up time."""
-        return self._held.phase is Phase.RELEASED
+        """Whether the store has confirmed its release; for the rest of the package."""
+        return self._held.confirmed
 
     def remaining(self) -> float:
         """Return seconds until we stop believing; 0.0 once lost or released."""
@@ -124,9 +124,10 @@ class Lease:
         """Free the lock: one conditional write that keeps the token; twice is a no-op.
 
         If another coroutine or thread of this client waits, the lock is handed over to it instead:
-        its acquisition is that one write, under a new token. If the store does not answer, this
-        returns after three request timeouts and goes on trying in the background; the lock frees
-        itself after its validity at the latest.
+        its acquisition is that one write, under a new token. If the store does not confirm it within
+        ``min(2 s, validity / 5)`` (Cloud Storage: 1.5 s at least), this returns, and the release goes on in
+        the background, which the event ``release_pending`` tells; the lock frees itself after its validity
+        at the latest. A cancellation makes it no longer.
 
         Raises:
             LeaseLostError: It was lost before; nothing was written.
@@ -166,7 +167,16 @@ class Lease:
 
     def enter(self) -> None:
         """Release the lease when the running loop, which runs its body, is closed by force."""
+        self.note_body()
         self._held.body_loop = asyncio.get_running_loop()
+
+    def note_body(self) -> None:
+        """Note that a body works under it, so that the end of its client is a loss.
+
+        Raises:
+            LeaseLostError: The client was closed meanwhile.
+        """
+        self._held.note_body()
 
     def let_go(self) -> None:
         """Release in the background; from any thread, and from finalizers."""

@@ -146,7 +146,8 @@ class Lock:
 
         If the lease is lost, the body's task is cancelled once and the statement raises
         ``LeaseLostError`` in place of that cancellation. A cancellation from outside wins; so
-        does an exception of the body, to which the loss is added as a note.
+        does an exception of the body, to which the loss is added as a note. To close the client is a
+        loss for every body under its locks.
         """
         return Hold(self, checked_timeout(timeout), at_least=checked_at_least(at_least))
 
@@ -249,12 +250,17 @@ class Lock:
                 async with self.hold(timeout=timeout) as lease:
                     return await work(lease)
             except LeaseLostError as error:
-                if lease is None or lease.lost is None:
+                if lease is None or lease.lost is None or self.closed:
                     self.note_leader(error, lease)
                     raise
             except Exception as error:
                 self.note_leader(error, lease)
                 raise
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be acquired any more: the client was closed."""
+        return self._engine.closed
 
     def note_leader(self, error: Exception, lease: object) -> None:
         """Log that ``lead`` ends with an error, under its ``lease`` if any; for the rest of the package."""

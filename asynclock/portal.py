@@ -135,15 +135,23 @@ def current_task() -> asyncio.Task[Any]:
 
 
 class uninterrupted:  # noqa: N801  read as a verb
-    """Delay a cancellation of the running call (``cancel_once``) until the end of the body."""
+    """Delay a cancellation of the running call (``cancel_once``) until the end of the body.
 
-    __slots__ = ("_state",)
+    Args:
+        at_most: Cut off the body so many seconds after the cancellation; None: never.
+    """
+
+    __slots__ = ("_at_most", "_state")
+
+    def __init__(self, at_most: float | None = None) -> None:
+        self._at_most = at_most
 
     def __enter__(self) -> None:
         # None: the task is not a call, so the portal does not cancel it.
         self._state = _states.get(current_task())
         if self._state is not None:
             self._state.bodies += 1
+            self._state.at_most = self._at_most
 
     def __exit__(self, *_: object) -> None:
         state = self._state
@@ -164,11 +172,27 @@ def cancel_once(task: asyncio.Task[Any]) -> None:
     if state is None:
         task.cancel()
     elif not state.requested:
-        state.requested = True
+        loop = asyncio.get_running_loop()
+        state.requested, state.requested_at = True, loop.time()
         if state.bodies > 0:
             state.deferred = True
+            if state.at_most is not None:
+                loop.call_later(state.at_most, _cut_off, task, state)
         else:
             task.cancel()
+
+
+def _cut_off(task: asyncio.Task[Any], state: _State) -> None:
+    if state.deferred:
+        task.cancel()
+
+
+def cancelled_for() -> float:
+    """Return for how many seconds the running call has been asked to end by ``cancel_once``, else 0.0."""
+    state = _states.get(current_task())
+    if state is None or not state.requested:
+        return 0.0
+    return asyncio.get_running_loop().time() - state.requested_at
 
 
 class _State:
@@ -177,12 +201,16 @@ class _State:
     Attributes:
         bodies: Number of nested ``uninterrupted`` bodies that the task is in.
         requested: A cancellation was requested.
+        requested_at: When, in loop time.
+        at_most: Seconds from a cancellation to the end of the innermost body; None: no limit.
         deferred: The cancellation waits for the end of these bodies.
     """
 
-    __slots__ = ("bodies", "deferred", "requested")
+    __slots__ = ("at_most", "bodies", "deferred", "requested", "requested_at")
 
     def __init__(self) -> None:
+        self.at_most: float | None = None
+        self.requested_at = 0.0
         self.bodies = 0
         self.requested = False
         self.deferred = False

@@ -157,12 +157,12 @@ async def run_under(
             printed.once = False
             if lease is None:
                 return SIGNALLED + signals.interrupted
-            # Released by the client as it is closed, within the time that an exit may take.
             if ready is not None:
                 await signals.interrupt(ready(lease))
             code = await _hold(client, lease, target, command, signals, at_least)
             if finish is not None:
                 await finish(lease)
+            lease.let_go()  # the client waits for it as it is closed, within the time that an exit may take
         return _code_after_release(client, lease, code)
 
 

@@ -11,6 +11,7 @@ from asynclock.events import logger
 from asynclock.hudi import held_tables
 from asynclock.hudi.audit import is_enabled
 from asynclock.hudi.audit_records import encode, file_name
+from asynclock.protocol.timing import LEAVE_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -48,12 +49,16 @@ class TableHooks:
             self._writer.renewed()
 
     async def end(self, release: Callable[[], Awaitable[bool]]) -> bool:
-        """Release the lock and record that the lease has ended."""
+        """Release the lock and record that the lease has ended.
+
+        The record, too, is waited for no longer than leaving may take; it is written in the background then.
+        """
         writer = self.take_writer()
-        ended_ms = wall_ms()
+        ended_ms, began = wall_ms(), time.monotonic()
         released = await release()
         if writer is not None:
-            await (writer.end(ended_ms) if released else writer.stop())
+            left = max(0.0, min(LEAVE_WITHIN, self._timeout) + began - time.monotonic())
+            await (writer.end(ended_ms, left) if released else writer.stop(left))
         return released
 
     def take_writer(self) -> AuditWriter | None:
@@ -99,18 +104,19 @@ class AuditWriter:
         """Write RENEW, in the background."""
         self._add("RENEW", wall_ms())
 
-    async def end(self, ended_ms: int) -> None:
-        """Write END.
+    async def end(self, ended_ms: int, within: float) -> None:
+        """Write END, and wait for that.
 
         Args:
             ended_ms: A time before the release was sent, so that the next holder's START is never earlier.
+            within: Longest wait, in seconds.
         """
         self._add("END", ended_ms)
-        await self._written()
+        await self._written(within)
 
-    async def stop(self) -> None:
-        """Wait for the record being written. A lease that was lost gets no END."""
-        await self._written()
+    async def stop(self, within: float = LEAVE_WITHIN) -> None:
+        """Wait for the record being written, ``within`` seconds. A lease that was lost gets no END."""
+        await self._written(within)
 
     def _add(self, state: State, timestamp_ms: int) -> None:
         expiration = self._held.head.record.valid_until_ms
@@ -128,9 +134,9 @@ class AuditWriter:
             except (BackendError, TimeoutError) as error:
                 logger.warning("%s: an audit record was not written: %s", self._held.key, error)
 
-    async def _written(self) -> None:
+    async def _written(self, within: float | None = None) -> None:
         if self._writing is not None:
-            await asyncio.wait([self._writing])
+            await asyncio.wait([self._writing], timeout=within)
 
 
 def wall_ms() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import (
@@ -12,6 +13,7 @@ from asynclock.errors import (
     PreconditionFailedError,
 )
 from asynclock.names import by_name
+from asynclock.portal import cancelled_for
 from asynclock.protocol.claim import Claim
 from asynclock.protocol.decisions import Observation, Seen, Verdict, displaced, judge
 from asynclock.protocol.held import HeldLock
@@ -22,6 +24,7 @@ from asynclock.record import LockRecord
 
 if TYPE_CHECKING:
     from asynclock.events import Kind
+    from asynclock.protocol.decisions import Displaced
     from asynclock.protocol.objects import LockObjects
     from asynclock.protocol.renewal import Renewals
 
@@ -392,14 +395,15 @@ class Acquisition:
         self._owner = self._objects.fresh_owner()
 
     async def _give_up(self) -> None:
-        """Leave nothing behind (rules 3 and 16)."""
+        """Leave nothing behind (rules 3 and 16), within the exit bound of a cancellation (rule 24)."""
+        until = self._loop.time() + max(0.0, self._timing.exit_bound - cancelled_for())
         if self._held is not None:
             self._held.end_belief()
-            await self._held.release()
+            await self._held.release(until)
         elif (last := self._claim.last()) is not None:
             freeing = self._clean_up(last)
             if last.version is not None:
-                await asyncio.wait([freeing], timeout=self._timing.request_timeout)
+                await asyncio.wait([freeing], timeout=max(0.0, until - self._loop.time()))
 
     def _clean_up(self, last: Attempt) -> asyncio.Task[None]:
         """Free in the background what was handed over, and what was written over it or by itself."""
@@ -407,12 +411,51 @@ class Acquisition:
         if given is not None and last.version is not None and not last.spent:
             given.written_over()  # by this acquisition
             given = None
-        free = self._reap(self._claim, last) if given is None else given.release()
+        free = (
+            _Reaped(self._objects, self._key, self._claim, last).run() if given is None else given.release()
+        )
         return self._objects.in_flight.spawn(free)
 
-    async def _reap(self, claim: Claim, last: Attempt) -> None:
-        if isinstance(await claim.free(last), Attempt):
-            self._objects.events.emit("reaped", self._key, last.record.owner, last.record.epoch)
+
+class _Reaped:
+    """A write of an acquisition that has ended; it may stand, or may still land, and is freed (rule 3)."""
+
+    def __init__(self, objects: LockObjects, key: str, claim: Claim, last: Attempt) -> None:
+        self._objects = objects
+        self._key = key
+        self._claim = claim
+        self._last = last
+
+    async def run(self) -> None:
+        """Free it, and report that."""
+        self._objects.in_flight.note_unfreed(self)
+        try:
+            freed = await self._claim.free(self._last)
+        except asyncio.CancelledError:
+            if self._objects.closed is None:
+                raise  # its loop ends: it is freed at the exit, through another
+            freed = None
+        self._note(freed)
+
+    async def release_through(self, objects: LockObjects, loss: str | None = None) -> None:
+        """See ``Unfreed``."""
+        del loss  # nobody holds it
+        with suppress(TimeoutError):
+            async with asyncio.timeout(objects.timing.exit_bound):
+                self._note(await self._claim.free(self._last, through=objects))
+
+    def note_pending(self) -> None:
+        """Nobody has waited for it."""
+
+    def give_up(self, reason: str) -> None:
+        """Nobody waits for it; its record says when it is free."""
+        del reason
+        self._objects.in_flight.note_freed(self)
+
+    def _note(self, freed: Attempt | Displaced | None) -> None:
+        self._objects.in_flight.note_freed(self)
+        if isinstance(freed, Attempt):
+            self._objects.events.emit("reaped", self._key, self._last.record.owner, self._last.record.epoch)
 
 
 def is_transient(error: BackendError) -> bool:

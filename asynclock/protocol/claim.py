@@ -26,6 +26,7 @@ class Claim:
     Attributes:
         doubtful: A write may have freed or taken over the lock unseen: another's record proves no loss.
         refusal: Why the store does not let it be freed, though it shows no other write; else None (rule 23).
+        error: Why the last try to free it did not succeed, if the store said so.
     """
 
     def __init__(self, objects: LockObjects, key: str, *landed: Attempt) -> None:
@@ -35,6 +36,7 @@ class Claim:
         self._freeing: list[str | None] = []
         self.doubtful = False
         self.refusal: BackendError | None = None
+        self.error: BackendError | ConfigError | None = None
 
     async def write(self, attempt: Attempt, *, timeout: float) -> BackendError | None:
         """Like ``LockObjects.write``, and remember the attempt, unless nothing was written."""
@@ -107,7 +109,7 @@ class Claim:
         """
         objects, loop, refusals = through or self._objects, asyncio.get_running_loop(), Refusals()
         until = loop.time() + objects.timing.clean_up_for
-        pause = objects.timing.poll_interval / 4
+        pause = first = objects.timing.poll_interval / 4
         while not refusals.final:
             try:
                 attempt, tried = tried or await self.try_to_free(head, kept_until, objects), None
@@ -117,8 +119,8 @@ class Claim:
                 seen = await objects.read(self._key)
             except RecordCorruptError as corrupt:
                 return Displaced(f"its object is corrupt: {corrupt.reason}")
-            except (BackendError, ConfigError):
-                pass  # try again, even after a refusal: permissions and credentials come back
+            except (BackendError, ConfigError) as error:
+                self.error = error  # try again, even after a refusal: permissions and credentials come back
             else:
                 if seen.record is not None and self._has_freed(seen.record, head.record.owner):
                     return Attempt(seen.record, attempt.base, attempt.sent, seen.version, unseen=True)
@@ -131,8 +133,8 @@ class Claim:
                     continue
             if loop.time() >= until or objects.closed is not None:
                 return None
-            await asyncio.sleep(objects.jittered(pause))
-            pause = min(pause * 2, objects.timing.renew_interval)
+            hurried = await objects.pause(objects.jittered(pause))
+            pause = first if hurried else min(pause * 2, objects.timing.renew_interval)
         return None
 
     def _note_refusal(self, refusals: Refusals, attempt: Attempt, head: Attempt, seen: Seen) -> None:
@@ -142,7 +144,12 @@ class Claim:
             self.refusal = refusals.error(attempt.refused, url=self._objects.events.url)
 
     async def try_to_free(
-        self, head: Attempt, kept_until: float = -math.inf, objects: LockObjects | None = None
+        self,
+        head: Attempt,
+        kept_until: float = -math.inf,
+        objects: LockObjects | None = None,
+        *,
+        timeout: float | None = None,
     ) -> Attempt:
         """Send one write of ``free``, which has a version if it is known to have landed.
 
@@ -156,7 +163,11 @@ class Claim:
         nonce = objects.fresh_nonce() if keep_token else None
         self._freeing.append(nonce)
         attempt = await self._release(objects, head, nonce, kept_until)
-        await objects.write(self._key, attempt)
+        try:
+            self.error = await objects.write(self._key, attempt, timeout=timeout)
+        except (BackendError, ConfigError) as error:
+            self.error = error
+            raise
         return attempt
 
     async def _release(

@@ -42,6 +42,8 @@ class Phase(Enum):
 
 _HELD: Final = Phase.HELD  # to look it up in an enum costs a tenth of a look at a lease
 _ENDED: Final = frozenset({Phase.RELEASED, Phase.LOST})
+CLOSED: Final = "the client was closed"
+"""Why a lease is lost that somebody works under while its client is closed (rule 25)."""
 
 
 class HeldLock:
@@ -57,6 +59,8 @@ class HeldLock:
         freed: The write that released it and left it free, once it has landed.
         ended: Done when it is released or lost; the result is the loss, or None.
         body_loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
+        confirmed: The store has confirmed its release.
+        in_use: Somebody works under it who is to be told of its end: a body, or an ``on_lost``.
     """
 
     def __init__(self, *, objects: LockObjects, key: str, landed: Attempt) -> None:
@@ -71,6 +75,8 @@ class HeldLock:
         self.lost: LeaseLostError | None = None
         self.freed: Attempt | None = None
         self.body_loop: asyncio.AbstractEventLoop | None = None
+        self.in_use = False
+        self.confirmed = False
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[LeaseLostError | None] = self._loop.create_future()
         self._objects = objects
@@ -84,6 +90,7 @@ class HeldLock:
         self._refusals = Refusals()
         self._kept_until = -math.inf
         self._handed_out = False
+        self._left_unfreed = False
         self._unreported: list[LeaseLostError] = []  # one at most
         self._on_lost: list[Callable[[LeaseLostError], object]] = []
 
@@ -141,12 +148,23 @@ class HeldLock:
         if self.phase is Phase.HELD:
             self.lost, self.phase = self._error(LeaseLostError, reason), Phase.LOST
 
+    def note_body(self) -> None:
+        """Note that a body works under it from now on.
+
+        Raises:
+            LeaseLostError: The client was closed meanwhile.
+        """
+        self.in_use = True
+        if self._in_flight.closed is not None and self.remaining() <= 0 and self.lost is None:
+            raise self._error(LeaseLostError, CLOSED)
+
     def on_lost(self, tell: Callable[[LeaseLostError], object]) -> None:
         """Call ``tell`` once at a loss, in the thread that finds it; at once if it is lost. From any thread.
 
         It must neither block nor raise. It needs no event loop: that of the client may be blocked or closed.
         """
         self.remaining()  # the first look after the deadline makes the loss final
+        self.in_use = True
         self._on_lost.append(tell)
         self._tell()
 
@@ -288,46 +306,95 @@ class HeldLock:
     def let_go(self, loss: str | None = None) -> None:
         """End belief and release in the background; ``loss`` as of ``end_belief``."""
         if self.end_belief(loss):
-            self._in_flight.spawn(self.release())
+            self._in_flight.spawn(self._free_in_background())
 
-    async def release(self) -> None:
+    async def release(self, until: float | None = None) -> None:
         """Free the lock, after ``end_belief``; ``lost`` then says whether it was found to be gone.
 
-        Waits at most three request timeouts; after that it goes on in the background (rule 3).
+        Waits until that loop time, or for the exit bound; after that it goes on in the background (rule 24).
         """
         with self._in_flight.protect():
-            await self.settle()
-            loop = asyncio.get_running_loop()
-            until = loop.time() + 2 * self._objects.timing.request_timeout
-            tried = None
-            if self._left_to_keep() <= 0:
+            bound = self._objects.timing.exit_bound
+            tried, began = None, self._loop.time()
+            if (
+                until is None
+                and self.renewal is None
+                and not (self._objects.paced or self._left_to_keep() > 0)
+            ):
                 # Nearly always enough, and then the release needs no task of its own.
                 with suppress(BackendError, ConfigError):
-                    tried = await self.claim.try_to_free(self.head)
+                    tried = await self.claim.try_to_free(self.head, timeout=bound)
             if tried is not None and tried.version is not None:
                 self._note_freed(tried)
-            else:
-                freeing = self._in_flight.spawn(self._free(tried))
-                await asyncio.wait([freeing], timeout=max(0.0, until - loop.time()))
+                return
+            freeing = self._in_flight.spawn(self._free_in_background(tried))
+            await self.outlast(freeing, began + bound if until is None else until)
 
-    async def release_through(self, objects: LockObjects) -> None:
-        """Free the lock by requests on another loop, since this one's is closed; within the exit bound."""
-        if self.end_belief():
+    async def outlast(self, end: asyncio.Future[Any], until: float) -> None:
+        """Wait for the end of a release or hand-over, but not past that loop time; then report so."""
+        await asyncio.wait([end], timeout=max(0.0, until - self._loop.time()))
+        if not end.done():
+            self.note_pending()
+
+    def note_pending(self) -> None:
+        """Report, once, that nobody waits any more for a release that is under way."""
+        if not self._left_unfreed:
+            self._left_unfreed = True
+            error = self.claim.error
+            reason = "" if error is None else type(error).__name__
+            self._emit_end("release_pending", self._why_unfreed(), reason=reason)
+
+    @property
+    def pending(self) -> str | None:
+        """Why its release is not over although its holder has left; None if it is, or nobody has left."""
+        return self._why_unfreed() if self._left_unfreed and self.phase is Phase.RELEASING else None
+
+    def _why_unfreed(self) -> str:
+        return "no answer so far" if self.claim.error is None else str(self.claim.error)
+
+    async def settle(self, until: float | None = None) -> None:
+        """Wait for the renewal in flight, for at most a request timeout (rule 6), or until that loop time."""
+        if (renewal := self.renewal) is not None:
+            limit = self._objects.timing.request_timeout
+            if until is not None:
+                limit = min(limit, max(0.0, until - self._loop.time()))
+            await asyncio.wait([renewal], timeout=limit)
+
+    async def _free_in_background(self, tried: Attempt | None = None) -> None:
+        self._in_flight.note_unfreed(self)
+        freed = None
+        try:
+            await self.settle()
+            freed = await self.claim.free(self.head, kept_until=self._kept_until, tried=tried)
+        except asyncio.CancelledError:
+            if self._objects.closed is None:
+                raise  # its loop ends: it is freed at the exit, through another
+        self._in_flight.note_freed(self)
+        self._note_freed(freed)
+
+    async def release_through(self, objects: LockObjects, loss: str | None = None) -> None:
+        """Free the lock by requests on another loop, since this one's is closed; within the exit bound.
+
+        ``loss`` as of ``end_belief``.
+        """
+        if self.end_belief(loss) or self in self._in_flight.unfreed:
             try:
                 async with asyncio.timeout(objects.timing.exit_bound):
-                    await self._free(through=objects)
+                    freeing = self.claim.free(self.head, kept_until=self._kept_until, through=objects)
+                    freed = await freeing
+                self._in_flight.note_freed(self)
+                self._note_freed(freed)
             except TimeoutError:
-                self._released("release_unconfirmed", "the store did not answer in time")
+                self.give_up("the store did not answer in time")
 
-    async def settle(self) -> None:
-        """Wait for the renewal in flight, for at most a request timeout (rule 6)."""
-        if (renewal := self.renewal) is not None:
-            await asyncio.wait([renewal], timeout=self._objects.timing.request_timeout)
-
-    async def _free(self, tried: Attempt | None = None, *, through: LockObjects | None = None) -> None:
-        self._note_freed(
-            await self.claim.free(self.head, kept_until=self._kept_until, through=through, tried=tried)
-        )
+    def give_up(self, reason: str) -> None:
+        """Report that the release ends here without the store's word."""
+        self._in_flight.note_freed(self)
+        if self.claim.refusal is not None:
+            reason = str(self.claim.refusal)
+        elif self.claim.error is not None:
+            reason = f"{reason}: {self.claim.error}"
+        self._released("release_unconfirmed", reason)
 
     def _note_freed(self, freed: Attempt | Displaced | None) -> None:
         """Report how a release ended, as ``Claim.free`` tells it."""
@@ -339,8 +406,7 @@ class HeldLock:
         elif freed is not None:
             self._released("released", f"kept for another {max(0.0, self._left_to_keep()):.0f} s")
         else:
-            detail = "the store did not answer" if self.claim.refusal is None else str(self.claim.refusal)
-            self._released("release_unconfirmed", detail)
+            self.give_up("the store did not answer")
 
     # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
 
@@ -401,6 +467,7 @@ class HeldLock:
             self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
     def _released(self, kind: Kind, detail: str = "", reason: str = "") -> None:
+        self.confirmed = kind == "released"
         if self.phase is not Phase.LOST:
             self.phase = Phase.RELEASED
             self._end()

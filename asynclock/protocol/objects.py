@@ -8,7 +8,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from asynclock.backend import Absent
 from asynclock.clock import ClockReading, StoreTime
@@ -102,6 +102,7 @@ class LockObjects:
         self._backend = backend
         self._rng = rng
         self._next_write: dict[str, float] = {}
+        self._pauses: WeakSet[asyncio.Future[None]] = WeakSet()
         self._no_context = Context()  # one for each: no two threads can be in the same at once
         # Weak: a request whose loop was closed by force is collected, and the lease in its frame with it.
         self._expiries: WeakKeyDictionary[Callable[[], object], tuple[str, float]] = WeakKeyDictionary()
@@ -135,6 +136,7 @@ class LockObjects:
             holder=self.holder,
         )
         other.time = self.time
+        other._next_write = self._next_write
         return other
 
     def now(self) -> ClockReading:
@@ -248,6 +250,24 @@ class LockObjects:
             await verify(backend, self.request, place=place, key=key, url=self.events.url)
         self.unverified = False
 
+    async def pause(self, seconds: float) -> bool:
+        """Wait before something is tried again; True if ``hurry`` has cut that short."""
+        hurried = asyncio.get_running_loop().create_future()
+        self._pauses.add(hurried)
+        await asyncio.wait([hurried], timeout=seconds)
+        return hurried.done()
+
+    def hurry(self) -> None:
+        """Let what pauses be tried again now: the client, or its process, is about to end."""
+        for each in list(self._pauses):
+            if not each.done():
+                each.set_result(None)
+
+    @property
+    def paced(self) -> bool:
+        """Whether the store takes a write of an object only once in a while."""
+        return self._backend.min_write_interval > 0
+
     async def pace(self, key: str) -> None:
         """Wait until the store takes another write of this object (GCS: one a second)."""
         if self._backend.min_write_interval > 0:
@@ -261,7 +281,7 @@ class LockObjects:
         self._next_write[key] = now + self._backend.min_write_interval
 
     async def write(self, key: str, attempt: Attempt, *, timeout: float | None = None) -> BackendError | None:
-        """Send one attempt; a cancelled call waits for its end first, within the request timeout.
+        """Send one attempt; a cancelled call waits for its end first, within the exit bound.
 
         Returns:
             None if it landed, and has its version; else why the outcome is open: read back.
@@ -277,13 +297,16 @@ class LockObjects:
             name, put = "put_if_match", backend.put_if_match(key, body, attempt.base)
         if backend.min_write_interval > 0:
             self._set_pace(key, asyncio.get_running_loop().time())
-        with self.in_flight.protect():
+        with self.in_flight.protect(at_most=self.timing.exit_bound):
             try:
                 written = await self.request(name, key, put, timeout)
             except ConfigError as error:
                 return BackendUnavailableError(
                     backend=backend.name, operation=name, key=key, detail=str(error)
                 )
+            except asyncio.CancelledError:
+                attempt.unseen = True
+                raise
             except BackendError as error:
                 if isinstance(error, PreconditionFailedError):  # which is believed
                     attempt.refused = error

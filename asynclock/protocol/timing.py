@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
 _RUN_POLLS: Final = 20
 _REQUESTS_PER_LEASE: Final = 5
+LEAVE_WITHIN: Final = 2.0
+"""Seconds for which anybody who leaves waits for the store's word, if a fifth of L is no less (rule 24)."""
+ROUND_TRIP: Final = 0.5
+"""Seconds that a round trip may take after the pause that a store asks for between two writes (rule 24)."""
 _LONGEST_REQUEST: Final = 3600.0
 """So that ``validUntil``, which allows for requests under way, stays within the bounds of rule 9."""
 
@@ -29,11 +33,16 @@ def longest_run(validity: float) -> float:
 class Timing:
     """Settings of a lease on one backend, and what the rules make of them; all in seconds.
 
+    Args:
+        settings: Of the client.
+        resolution: Of the clock of its backend.
+        write_interval: What the backend leaves between two writes of an object.
+
     Raises:
         ConfigError: The validity is shorter than skew and resolution together (rule 11).
     """
 
-    def __init__(self, settings: LeaseSettings, *, resolution: float) -> None:
+    def __init__(self, settings: LeaseSettings, *, resolution: float, write_interval: float = 0.0) -> None:
         self.slack = settings.max_clock_skew + resolution
         if settings.validity < self.slack:
             raise ConfigError(
@@ -52,7 +61,10 @@ class Timing:
         # reached such a token before a dead holder's lock can be taken over.
         self.longest_trip_for_future = self.validity - self.slack
         self.clean_up_for = self.validity + self.request_timeout  # rule 3
-        self.exit_bound = min(2.0, self.validity / 5)  # rule 18
+        # How long anybody who leaves waits for the store's word (rules 18 and 24).
+        self.exit_bound = min(LEAVE_WITHIN, self.validity / 5)
+        if write_interval > 0:
+            self.exit_bound = max(self.exit_bound, write_interval + ROUND_TRIP)
         # The poll interval that this client makes way for; waiters can tell it from its record (rule 14).
         self.turn_poll = max(self.poll_interval, default_poll_interval(self.validity))
         self.run_length = max(self.renew_interval, _RUN_POLLS * self.turn_poll)

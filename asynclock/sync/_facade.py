@@ -258,7 +258,7 @@ class Lock:
                 with self.hold(timeout=timeout) as lease:
                     return work(lease)
             except LeaseLostError as error:
-                if lease is None or lease.lost is None:
+                if lease is None or lease.lost is None or self.twin.closed:
                     self.twin.note_leader(error, lease)
                     raise
             except Exception as error:
@@ -321,6 +321,7 @@ class Lease:
         self.twin.on_lost(callback)
 
     def __enter__(self) -> Self:
+        self.twin.note_body()
         return self
 
     def __exit__(
@@ -358,6 +359,7 @@ class _Hold(AbstractContextManager[Lease]):
         self._lock.twin.refuse_nested(thread)
         self._lease = self._lock.acquire(timeout=self._timeout, at_least=self._at_least)
         self._lock.twin.note_body(thread, self._lease.twin)
+        self._lease.twin.note_body()
         return self._lease
 
     def __exit__(

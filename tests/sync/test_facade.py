@@ -50,6 +50,7 @@ ASYNC_ONLY = {
     "released",
     "refuse_nested",
     "note_body",
+    "closed",
 }
 """Public to the rest of the package, no part of the pinned surface."""
 

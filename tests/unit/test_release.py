@@ -125,9 +125,7 @@ def test_a_release_whose_answer_was_lost_frees_the_lock(world: World, fault: Fau
 
 
 @in_virtual_time
-async def test_a_release_returns_after_three_request_timeouts(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_release_returns_within_the_exit_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a write gets no answer and the look after it is slow; it goes on in the background."""
     limit = TIMING.request_timeout
     async with world.client() as client:
@@ -141,7 +139,7 @@ async def test_a_release_returns_after_three_request_timeouts(
             took = world.now - began
         await asyncio.sleep(3 * limit)
 
-        assert took <= 3 * limit
+        assert took <= TIMING.exit_bound + 0.01
         assert world.record().expired
 
 

@@ -112,7 +112,7 @@ async def test_on_lost_is_called_for_a_loss_found_at_release(world: World) -> No
 
 @in_virtual_time
 async def test_a_release_that_is_not_answered_is_no_loss(world: World) -> None:
-    """An unreachable store is another event: ``release_unconfirmed``."""
+    """An unreachable store is another event: ``release_pending``, then ``release_unconfirmed``."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         faulty(client).inject(Fault.REQUEST_LOST, times=10_000)
@@ -120,7 +120,7 @@ async def test_a_release_that_is_not_answered_is_no_loss(world: World) -> None:
         await asyncio.sleep(60.0)
 
         assert lease.lost is None
-        assert world.told() == ["acquired", "release_unconfirmed"]
+        assert world.told() == ["acquired", "release_pending", "release_unconfirmed"]
 
 
 @pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.OWN_412, Fault.DUPLICATE, Fault.LATE])
