@@ -51,6 +51,7 @@ ASYNC_ONLY = {
     "refuse_nested",
     "note_body",
     "closed",
+    "lose_all",
 }
 """Public to the rest of the package, no part of the pinned surface."""
 
