@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from asynclock.backend import Absent
 from asynclock.errors import (
     AcquireTimeoutError,
     BackendError,
@@ -20,7 +21,7 @@ from asynclock.protocol.decisions import judge, may_prune
 from asynclock.protocol.objects import Attempt
 from asynclock.protocol.refusals import Refusals, Shown
 from asynclock.protocol.waiting import WaitQueue
-from asynclock.record import LockRecord
+from asynclock.record import LockRecord, is_no_lock
 from asynclock.status import corrupt_status, own_status, seen_status
 
 if TYPE_CHECKING:
@@ -317,6 +318,12 @@ class LockEngine:
             return None
         return seen.version if may_prune(seen, older_than, self._objects.timing) else None
 
+    async def _refuse_no_lock(self, version: str | None) -> None:
+        stored = await self._objects.fetch(self.key)
+        if not isinstance(stored, Absent) and stored.version == version and is_no_lock(stored.body):
+            reason = "it is evidently no lock: break_lock leaves it alone; give the lock another name"
+            raise RecordCorruptError(key=self.key, reason=reason, version=version)
+
     async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
         """See ``Lock.break_lock``."""
         current, record = await self._read()
@@ -324,6 +331,8 @@ class LockEngine:
             return current
         if current.version != status.version or (current.state == "held" and not force):
             raise LockChangedError(key=self.key, expected=status.version, status=current)
+        if current.state == "corrupt":
+            await self._refuse_no_lock(status.version)
         if record is None:
             # As if a Hudi writer had dropped the fields: the next token starts from store time.
             broken = LockRecord(expired=True, valid_until_ms=0, owner=self._objects.fresh_owner())

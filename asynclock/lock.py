@@ -227,6 +227,8 @@ class Lock:
         Raises:
             LockChangedError: The lock has changed since ``status``, or is live and ``force`` is
                 not set; nothing was written.
+            RecordCorruptError: The object is evidently no lock, but a fenced object or other whole JSON;
+                nothing was written. A lock file that is damaged is overwritten.
             BackendError: The store did not answer.
         """
         return await run_on(self._home(), lambda: self._engine.break_lock(status, force=force))

@@ -28,6 +28,7 @@ _MAX_DIGITS: Final = 20
 _HUDI_FIELDS: Final = ("expired", "validUntil", "owner")
 _OUR_FIELDS: Final = ("nonce", "epoch", "leaseMs", "holder")
 _KEPT: Final = "kept"
+_FENCED: Final = rb'\{"fencingToken":\d+\}\n'
 _NONCE: Final = r"[0-9a-f]{32}"
 
 
@@ -116,7 +117,12 @@ def parse_record(
 
 
 def is_no_lock(body: bytes) -> bool:
-    """Whether a body is evidently something else than a lock: whole JSON without any field of a record."""
+    """Whether a body is evidently something else than a lock.
+
+    It is a fenced object, or whole JSON without any field of a record.
+    """
+    if re.match(_FENCED, body):
+        return True
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
@@ -140,10 +146,18 @@ def _parse(body: bytes, store_time: float | None) -> LockRecord:
     )
     if store_time is not None:
         if record.valid_until_ms > (store_time + MAX_VALID_AHEAD) * 1000:
-            raise _Corrupt("validUntil is more than 8 days ahead of the store's clock")
+            raise _Corrupt(_from_the_future("validUntil", record.valid_until_ms / 1000 - store_time))
         if record.epoch is not None and record.epoch > (store_time + MAX_EPOCH_AHEAD) * 1_000_000:
-            raise _Corrupt("epoch is more than a day ahead of the store's clock")
+            raise _Corrupt(_from_the_future("epoch", record.epoch / 1_000_000 - store_time))
     return record
+
+
+def _from_the_future(name: str, ahead: float) -> str:
+    return (
+        f"its {name} is {ahead / 86_400:.1f} days ahead of the store's clock: that clock (for file:// this "
+        "machine's) was set back, or the writer's was wrong. With the clock right, the lock is what it was. "
+        "If it is right already, break the lock"
+    )
 
 
 def _our_fields(fields: dict[str, Any]) -> dict[str, Any]:

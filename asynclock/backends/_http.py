@@ -268,8 +268,11 @@ def is_loopback(host: str | None) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
+_BLANK: Final = r"[\x00-\x20\x7f]"
+
+
 def check_endpoint(setting: str, value: str, *, allow_http: bool, with_path: bool = False) -> str:
-    """Check the address of a service and return it without a trailing slash.
+    """Check the address of a service and return it, the scheme in small letters, without a trailing slash.
 
     Args:
         setting: Named in the error.
@@ -285,6 +288,8 @@ def check_endpoint(setting: str, value: str, *, allow_http: bool, with_path: boo
         # The value is not shown: an address may contain a password or a token.
         raise ConfigError(setting=setting, value="...", reason=reason)
 
+    if re.search(_BLANK, value):  # the parser would leave it out, even within the scheme
+        refuse("must have no blanks or control characters")
     try:
         parts = urlsplit(value)
         parts.port  # noqa: B018  raises where the port is no number
@@ -298,7 +303,7 @@ def check_endpoint(setting: str, value: str, *, allow_http: bool, with_path: boo
         refuse("must have no path; the bucket and prefix belong into the URL")
     if parts.scheme == "http" and not (allow_http or is_loopback(parts.hostname)):
         refuse("is plain http and not this machine; use https, or allow_http=True to accept the risk")
-    return value.rstrip("/")
+    return f"{parts.scheme}{value[len(parts.scheme) :]}".rstrip("/")
 
 
 class SharedFetch(Generic[T]):

@@ -211,7 +211,7 @@ async def _find_bucket(
         user_agent=headers["user-agent"],
         credentials=shared,
         express=express,
-        tls=_certificates(session, settings) if url.startswith("https:") else None,
+        tls=_certificates(session, settings) if url.lower().startswith("https:") else None,
         proxy=environment_proxy(url) if settings.trust_env else None,
         resolver=resolver,
     )

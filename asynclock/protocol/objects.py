@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from random import Random
 
-    from asynclock.backend import Backend, Written
+    from asynclock.backend import Backend, Stored, Written
     from asynclock.clock import Clock
     from asynclock.events import Events
     from asynclock.protocol.decisions import Token
@@ -204,10 +204,14 @@ class LockObjects:
         earliest = -math.inf if bounds is None else bounds[0] + self.timing.resolution
         return max(0.0, min(settled_at - earliest, 2 * self.timing.slack))
 
+    async def fetch(self, key: str, *, timeout: float | None = None) -> Stored | Absent:
+        """Return an object as it is, whatever it is; raises what ``request`` does."""
+        return await self.request("get", key, self._backend.get(key), timeout)
+
     async def read(self, key: str, *, timeout: float | None = None) -> Seen:
         """Read a lock object; raises RecordCorruptError, and what ``request`` does."""
         sent = self.now()
-        stored = await self.request("get", key, self._backend.get(key), timeout)
+        stored = await self.fetch(key, timeout=timeout)
         arrived = self.now()
         date = self.time.observe(stored.server_time, sent=sent, arrived=arrived)
         if isinstance(stored, Absent):

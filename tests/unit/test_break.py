@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock import LeaseTakenOverError, LockChangedError, OutcomeUnknownError
+from asynclock import LeaseTakenOverError, LockChangedError, OutcomeUnknownError, RecordCorruptError
 from asynclock.testing.faulty import Fault
 from tests.unit.kit import KEY, World, faulty, in_virtual_time, our_record, until_lost
 
@@ -212,3 +212,33 @@ async def test_a_break_that_a_renewal_overtook_is_refused(
 
         with pytest.raises(LockChangedError):
             await lock.break_lock(status, force=True)
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(
+    "body",
+    [b'{"a":1}', b"[1, 2]", b'"text"', b"{}", b'{"fencingToken":7}\n{"rows":3}', b'{"token":1,"data":"x"}'],
+)
+@in_virtual_time
+async def test_what_is_evidently_no_lock_stays(world: World, body: bytes, *, force: bool) -> None:
+    """Whole JSON without any field of a lock, and a fenced object, stay as they are."""
+    world.put(body)
+    async with world.client() as client:
+        lock = client.lock("orders")
+        status = await lock.status()
+        assert status.state == "corrupt"
+        with pytest.raises(RecordCorruptError, match="evidently no lock"):
+            await lock.break_lock(status, force=force)
+
+    assert world.store.body(KEY) == body
+
+
+@pytest.mark.parametrize("body", [b"", b"hello", b'{"expired":true}', b'{"expired":false,"validUnt'])
+@in_virtual_time
+async def test_a_damaged_lock_is_overwritten(world: World, body: bytes) -> None:
+    """What may be the rest of a lock file is freed."""
+    world.put(body)
+    async with world.client() as client:
+        lock = client.lock("orders")
+
+        assert (await lock.break_lock(await lock.status())).state == "free"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock import PreconditionFailedError, UnsupportedBackendError
+import asynclock
+from asynclock import PreconditionFailedError, RecordCorruptError, SystemClock, UnsupportedBackendError
 from asynclock.backend import Stored
 from asynclock.probing import probe
 from tests.unit.files import KEY, SIDE
@@ -96,3 +97,23 @@ async def test_a_file_system_without_hard_links_is_as_good(
     await backend_here.put_if_match(KEY, b"y", version)
 
     assert sorted(path.name for path in tmp_path.iterdir()) == [SIDE, KEY]
+
+
+async def test_a_clock_that_was_set_back_is_named_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such locks are what they were once the clock is right, and nothing is written until then."""
+    clock, url = SystemClock(), f"file://{tmp_path}/locks"
+    clock.wall = lambda: time.time()  # type: ignore[method-assign]  # noqa: PLW0108  looked up at each call
+    present = time.time
+    async with asynclock.connect(url, renewal="loop") as before, before.lock("orders").hold():
+        pass
+    async with asynclock.connect(url, renewal="loop", clock=clock) as client:
+        lock = client.lock("orders")
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda: present() - 3 * 86_400)
+            with pytest.raises(RecordCorruptError, match=r"3\.0 days ahead .*this machine's\) was set back"):
+                await lock.acquire(timeout=1.0)
+            assert (await lock.status()).state == "corrupt"
+
+        assert (await lock.status()).state == "free"

@@ -180,7 +180,7 @@ def test_valid_until_more_than_8_days_ahead_is_corrupt() -> None:
     limit = round((NOW + 8 * 86_400) * 1000)
     parse_record(changed(validUntil=limit), store_time=NOW)
 
-    with pytest.raises(RecordCorruptError, match="8 days"):
+    with pytest.raises(RecordCorruptError, match=r"validUntil is 8\.0 days ahead"):
         parse_record(changed(validUntil=limit + 1), store_time=NOW)
 
 
@@ -189,7 +189,7 @@ def test_a_token_more_than_a_day_ahead_is_corrupt() -> None:
     limit = round((NOW + 86_400) * 1_000_000)
     parse_record(changed(epoch=limit), store_time=NOW)
 
-    with pytest.raises(RecordCorruptError, match="a day ahead"):
+    with pytest.raises(RecordCorruptError, match=r"epoch is 1\.0 days ahead"):
         parse_record(changed(epoch=limit + 1), store_time=NOW)
 
 
