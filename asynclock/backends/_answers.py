@@ -188,7 +188,7 @@ _ON_THE_WAY: Final = "something before the store sent or changed it: a proxy, a 
 FAULTS: Final[Mapping[Fault, Row]] = {
     Fault.REFUSED: Row(_LATER, "check endpoint; is the store running?"),
     Fault.UNREACHABLE: Row(_LATER),
-    Fault.NO_HOST: Row(_LATER, "check endpoint and region"),
+    Fault.NO_HOST: Row(_LATER, "check the name (endpoint, region, account) and this machine's name servers"),
     Fault.NO_HOST_BUT_A_PROXY: Row(
         _LATER, "the environment names a proxy, which is used with trust_env=True only", transient=False
     ),

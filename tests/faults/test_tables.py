@@ -149,6 +149,52 @@ def test_every_fault_has_a_row() -> None:
     assert all(row.written is None for row in connecting)
 
 
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "says", "not_said"),
+    [
+        (
+            302,
+            "Location: https://portal.example/in?token=CANARY\r\n",
+            "",
+            "302 (to portal.example)",
+            "CANARY",
+        ),
+        (
+            400,
+            "",
+            "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-9</Region></Error>",
+            "(it is in eu-west-9): the bucket is in another region; set region",
+            "clock",
+        ),
+        (
+            301,
+            "x-amz-bucket-region: eu-west-9\r\n",
+            "<Error><Code>PermanentRedirect</Code></Error>",
+            "(it is in eu-west-9)",
+            "clock",
+        ),
+        (403, "", "<Error><Code>RequestTimeTooSkewed</Code></Error>", "this machine's clock is ", "CANARY"),
+        (403, "Content-Type: text/html\r\n", "<html>Blocked</html>", "the answer is a web page", "CANARY"),
+    ],
+    ids=["redirect", "region", "region in a header", "clocks", "a proxy's page"],
+)
+async def test_an_error_says_what_the_answer_told_besides(
+    status: int, headers: str, body: str, says: str, *, not_said: str
+) -> None:
+    """Where a redirect leads, where the bucket is, how far the clocks are apart, whose page it is."""
+    async with serving() as script:
+        script.say(status, headers, body.encode())
+        backend = open_backend(URLS["s3"], **options("s3", f"http://127.0.0.1:{script.port}"))
+        with pytest.raises(BackendError) as caught:
+            await backend.get("a.json")
+        await backend.aclose()
+
+    assert says in str(caught.value)
+    assert not_said not in str(caught.value)
+    if "clock" in says:  # the script's Date is of 25 November 2026, 14:00
+        assert " s behind the store's" in str(caught.value) or " s ahead of the store's" in str(caught.value)
+
+
 # Connecting.
 
 
@@ -348,11 +394,12 @@ async def test_a_refused_connection_and_an_unknown_host_pass(
         ("https://no-such-host.invalid:9000", "no-such-host.invalid:9000: no such host"),
     ):
         events: list[asynclock.Event] = []
+        patient = LeaseSettings(validity=30.0, max_clock_skew=0.5)
         async with asynclock.connect(
-            URLS[cloud], settings=SETTINGS, renewal="loop", events=events.append, **options(cloud, endpoint)
+            URLS[cloud], settings=patient, renewal="loop", events=events.append, **options(cloud, endpoint)
         ) as client:
             with pytest.raises(asynclock.AcquireTimeoutError, match=says) as caught:
-                await client.lock("a").acquire(timeout=0.5)
+                await client.lock("a").acquire(timeout=3)
         assert isinstance(caught.value.__cause__, BackendUnavailableError)
         assert [event for event in events if event.kind == "acquire_failed" and says in event.detail]
 
