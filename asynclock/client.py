@@ -212,7 +212,7 @@ class LockClient:
         return Scan(self._names(prefix), self._engines)
 
     async def _names(self, prefix: str) -> AsyncGenerator[str, None]:
-        async for entry in self.backend.list(prefix):
+        async for entry in self._objects.list(prefix):
             if self._unusable is not None:
                 raise self._unusable_error()
             if entry.key.endswith(SUFFIX) and is_name(name := entry.key.removesuffix(SUFFIX)):

@@ -237,7 +237,7 @@ class Narrator:
         """
         if len(self._leading) >= _MOST_LOCKS:
             self._leading.clear()
-        if self._leading.setdefault(url, Pace()).is_due(self._clock.monotonic()):
+        if self._leading.setdefault(f"{url} {type(error).__name__}", Pace()).is_due(self._clock.monotonic()):
             what = "the work of the leader failed" if led else "lead() did not become the leader"
             end = "lead() has ended, so nobody leads from here until it is called again"
             text = f"{url}: {what}: {type(error).__name__}: {error}; {end}"
@@ -283,7 +283,8 @@ class Narrator:
         for key, began, answered_from in requests:
             lock, age = self._url_of(key), now - began
             is_said = lock in self._acquiring.locks or lock in self._renewing.locks
-            if now - answered_from >= SILENCE and key.endswith(SUFFIX) and not is_said:
+            is_ours = not key or key.endswith(SUFFIX)  # a listing or a lock: of others the caller is told
+            if now - answered_from >= SILENCE and is_ours and not is_said:
                 self.alert = True
                 due |= self._silent.note(lock, frozenset(), clock)
                 if age > longest:

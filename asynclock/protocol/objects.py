@@ -27,10 +27,10 @@ from asynclock.protocol.decisions import Seen, next_token, next_token_without_da
 from asynclock.record import parse_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Coroutine
     from random import Random
 
-    from asynclock.backend import Backend, Stored, Written
+    from asynclock.backend import Backend, Entry, Stored, Written
     from asynclock.clock import Clock
     from asynclock.events import Events
     from asynclock.protocol.decisions import Token
@@ -67,6 +67,13 @@ class Attempt:
     settled_at: float | None = None
     unseen: bool = False
     refused: BackendError | None = None
+
+
+class _Listing:
+    """A listing under way, and at what loop time its next object was asked for; infinite: it is not."""
+
+    def __init__(self, asked: float) -> None:
+        self.asked = asked
 
 
 class LockObjects:
@@ -108,6 +115,7 @@ class LockObjects:
         self._expiries: WeakKeyDictionary[Callable[[], object], tuple[str, float]] = WeakKeyDictionary()
         """What ends each request under way; its key, and at what loop time it began."""
         self._opening_at = -math.inf
+        self._listings: WeakSet[_Listing] = WeakSet()
 
     def close(self, error: ConfigError) -> None:
         """Send nothing more, and end what is under way: its outcome is unknown."""
@@ -120,10 +128,31 @@ class LockObjects:
         now = asyncio.get_running_loop().time()
         if getattr(self._backend, "opening", False):
             self._opening_at = now
+        asked = [*self._expiries.values(), *(("", each.asked) for each in self._listings)]
         return [
             UnderWay(key, began, max(began, min(self._opening_at, began + _LONGEST_OPENING)))
-            for key, began in self._expiries.values()
+            for key, began in asked
         ]
+
+    async def list(self, prefix: str) -> AsyncGenerator[Entry, None]:
+        """Yield the objects whose keys begin with ``prefix``.
+
+        Raises:
+            BackendError: They could not be listed.
+        """
+        loop = asyncio.get_running_loop()
+        listing = _Listing(loop.time())
+        self._listings.add(listing)
+        due = listing.asked + SILENCE
+        timer = loop.call_at(due, self.events.watch, self._under_way, due, context=self._no_context)
+        try:
+            async for entry in self._backend.list(prefix):
+                listing.asked = math.inf
+                yield entry
+                listing.asked = loop.time()
+        finally:
+            timer.cancel()
+            self._listings.discard(listing)
 
     def through(self, backend: Backend) -> LockObjects:
         """Return the same objects as another backend reads and writes them, on another event loop."""

@@ -12,6 +12,7 @@ import pytest
 
 import asynclock
 from asynclock import AccessDeniedError, AcquireTimeoutError, LockClient, sync
+from asynclock.backend import Entry
 from asynclock.events import Events
 from asynclock.narration import BURST, Narrator, held_by, span
 from asynclock.testing.clocks import VirtualClock
@@ -19,7 +20,7 @@ from asynclock.testing.faulty import Fault
 from tests.unit.kit import ALWAYS, BELIEF, World, faulty, in_virtual_time, our_record, until_lost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from asynclock.lease import Lease
 
@@ -208,6 +209,31 @@ async def test_a_process_that_did_not_run_does_not_blame_the_store(world: World,
         await (await acquiring).release()
 
     assert said.lines == []
+
+
+@in_virtual_time
+async def test_a_listing_without_an_answer_is_said(
+    world: World, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its first object and between two of them; what its reader takes between them does not count."""
+
+    async def listed(_: str) -> AsyncIterator[Entry]:
+        for number in range(3):
+            await asyncio.sleep(30.0 if number == 2 else 0.1)
+            yield Entry(f"a/{number}.json", 10, None)
+
+    async with world.client(asynclock.LeaseSettings(validity=300.0)) as client:
+        monkeypatch.setattr(client.backend, "list", listed)
+        found = client._objects.list("")
+        assert (await anext(found)).key == "a/0.json"
+        await asyncio.sleep(20.0)
+        assert (await anext(found)).key == "a/1.json"
+        assert said.lines == []
+        assert (await anext(found)).key == "a/2.json"
+        await found.aclose()
+
+    assert said.warnings[0].startswith("sim://store/: no answer from the store for ")
+    assert len(said.warnings) <= 3
 
 
 @in_virtual_time
