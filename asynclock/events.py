@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
+from asynclock._log import log
 from asynclock._secrets import clean_url
 from asynclock._text import printable
 from asynclock.clock import SystemClock
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from asynclock.clock import Clock
 
-logger: Final = logging.getLogger("asynclock")
 
 Kind = Literal[
     "waiting",
@@ -42,6 +42,7 @@ _NEWS: Final[Mapping[str, int]] = {
     "release_unconfirmed": logging.WARNING,
 }
 """What a narrator tells of its own accord, and on which level; of other events only if they end such news."""
+logger: Final = logging.getLogger("asynclock")
 LONGEST_TEXT: Final = 2048
 """Characters of a key, a URL or an explanation in an event; a lock's name has 512 at most."""
 
@@ -266,7 +267,7 @@ class Events:
         if logger.isEnabledFor(logging.DEBUG):
             shown = event.kind, event.name, event.owner, event.fencing_token, event.detail
             with suppress(BaseException):  # of a handler or a filter of the user
-                logger.debug("%s %s owner=%s token=%s %s", *shown, extra=event.fields())
+                log.debug("%s %s owner=%s token=%s %s", *shown, extra=event.fields())
         if self.narrator is not None and self._is_news(event.kind):
             with suppress(BaseException):  # as above
                 self.narrator.hear(event)
@@ -284,6 +285,6 @@ def pass_on(event: Event, listener: Callable[[Event], object]) -> None:
     """Call a listener; what it raises is logged."""
     try:
         listener(event)
-    except BaseException:
+    except BaseException:  # noqa: BLE001  the user's, and logged
         with suppress(BaseException):  # of a handler or a filter of the user
-            logger.exception("the events listener failed on %s", event.kind)
+            log.exception("the events listener failed on %s", event.kind)

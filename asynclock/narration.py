@@ -14,6 +14,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from asynclock._log import log
 from asynclock._secrets import clean_message
 from asynclock._text import printable
 from asynclock.events import LONGEST_TEXT, SILENCE, logger
@@ -331,7 +332,7 @@ class Narrator:
 
     def _say(self, level: int, sentence: str, event: Event | None = None) -> None:
         with suppress(BaseException):  # of a handler or a filter of the user
-            logger.log(level, sentence, extra=None if event is None else event.fields())
+            log.log(level, sentence, extra=None if event is None else event.fields())
 
 
 class Pace:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import _thread
 import asyncio
 import contextlib
-import logging
 import os
 import sys
 import threading
@@ -20,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
+from asynclock._log import log
 from asynclock._patched import refuse_patched
 from asynclock.errors import ConfigError
 
@@ -34,7 +34,6 @@ Undo: TypeAlias = "Callable[[T], Coroutine[Any, Any, object]]"
 THREAD_NAME: Final = "asynclock-host"
 # Bound here: a library that patches the module later must not swap the lock that a caller waits on.
 _new_lock: Final = _thread.allocate_lock
-_log: Final = logging.getLogger("asynclock")
 _ANYIO_LOOP: Final = "anyio._backends._asyncio"
 _NO_LOOP: Final = (
     "asynclock needs asyncio, and this thread runs no asyncio event loop. Under trio, call asynclock.sync in "
@@ -456,7 +455,7 @@ class Host:
         Host._made.clear()
         if Host._current is self:
             Host._current = None
-        _log.critical("%s; its leases are lost", reason)
+        log.critical("%s; its leases are lost", reason)
         if Host.on_death is not None:
             Host.on_death(self.loop, reason)
         for call in list(_calls):

@@ -16,6 +16,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from asynclock._log import log
 from asynclock.backend import Absent, Stored, Written
 from asynclock.defects import Defect
 from asynclock.errors import (
@@ -26,7 +27,6 @@ from asynclock.errors import (
     PreconditionFailedError,
     UnsupportedBackendError,
 )
-from asynclock.events import logger
 from asynclock.names import PROBE
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ async def verify(backend: Backend, send: Send, *, place: str, key: str, url: str
             "(verify=False leaves this test out)",
         ) from None
     except (AccessDeniedError, UnsupportedBackendError) as refused:
-        logger.info("%s: not tried out before the first lock: %s", url, refused)
+        log.info("%s: not tried out before the first lock: %s", url, refused)
     else:
         await _apart(_remember, place)
     finally:
@@ -143,7 +143,7 @@ class _Trial:
             try:
                 await self._send("delete", self._key, self._backend.delete(self._key))
             except (BackendError, ConfigError) as error:
-                logger.info("the object %s of a trial was left: %s", self._key, error)
+                log.info("the object %s of a trial was left: %s", self._key, error)
 
     async def _create(self) -> None:
         bodies, self._may_exist = (b"created 1", b"created 2"), True

@@ -11,7 +11,6 @@ import asyncio
 import base64
 import hashlib
 import ipaddress
-import logging
 import re
 import ssl
 import time
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from asynclock._log import log
 from asynclock._text import printable
 from asynclock.backend import MAX_BODY
 from asynclock.backends._answers import (
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 T = TypeVar("T")
 
-_logger: Final = logging.getLogger("asynclock")
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds for a connection to be made. A lock ends its requests earlier if its lease is short."""
 READ_TIMEOUT: Final = 30.0
@@ -519,7 +518,7 @@ class CloudBackend(ABC, Generic[C]):
         since = self._opening_waits_since if waits_since is None else waits_since
         if since is not None and time.monotonic() - since >= _WAITED and not self._warned:
             self._warned = True
-            _logger.warning("%s: no credentials in time, nothing was sent", self.name)
+            log.warning("%s: no credentials in time, nothing was sent", self.name)
 
     def explain(self, call: BackendCall, error: Exception) -> tuple[Row, str]:
         """Return what an exception of a call means, and how an error says it."""

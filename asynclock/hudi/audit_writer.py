@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from asynclock._log import log
 from asynclock.errors import BackendError
-from asynclock.events import logger
 from asynclock.hudi import held_tables
 from asynclock.hudi.audit import is_enabled
 from asynclock.hudi.audit_records import encode, file_name
@@ -94,7 +94,7 @@ class AuditWriter:
                 if not await is_enabled(self._backend):
                     return False
         except (BackendError, TimeoutError) as error:
-            logger.warning("%s: the audit switch could not be read: %s", self._held.key, error)
+            log.warning("%s: the audit switch could not be read: %s", self._held.key, error)
             return False
         self._add("START", self._start)
         await self._written()
@@ -132,7 +132,7 @@ class AuditWriter:
                 async with asyncio.timeout(self._timeout):
                     await self._backend.put(file_name(self._held.owner, self._start), written)
             except (BackendError, TimeoutError) as error:
-                logger.warning("%s: an audit record was not written: %s", self._held.key, error)
+                log.warning("%s: an audit record was not written: %s", self._held.key, error)
 
     async def _written(self, within: float | None = None) -> None:
         if self._writing is not None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, NoReturn
 
+from asynclock._log import log
 from asynclock.client import connect
 from asynclock.errors import (
     AcquireTimeoutError,
@@ -25,7 +26,6 @@ from asynclock.errors import (
     OutcomeUnknownError,
     PreconditionFailedError,
 )
-from asynclock.events import logger
 from asynclock.hudi.audit_records import start_of
 from asynclock.hudi.audit_writer import TableHooks
 from asynclock.hudi.options import LockOptions
@@ -202,7 +202,7 @@ class TableLock:
         except _NO_ANSWER as error:
             if not error.transient:
                 raise
-            logger.info("%s: not acquired: %s", self.base_path, error)
+            log.info("%s: not acquired: %s", self.base_path, error)
             return False
         return self._lease is not None
 
@@ -222,7 +222,7 @@ class TableLock:
         except LeaseLostError:
             return False
         except _NO_ANSWER as error:
-            logger.info("%s: not renewed: %s", self.base_path, error)
+            log.info("%s: not renewed: %s", self.base_path, error)
         return self._lease.held
 
     async def unlock(self) -> None:
@@ -253,7 +253,7 @@ class TableLock:
                 await self.aclose()
         warning = _warning(status, properties)
         if warning is not None:
-            logger.warning("%s: %s", self.base_path, warning)
+            log.warning("%s: %s", self.base_path, warning)
         known = {field.name: getattr(status, field.name) for field in fields(LockStatus)}
         if since is not None:
             known["since_ms"] = since

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -247,3 +248,49 @@ def test_a_handler_may_look_at_the_lease_that_is_being_lost(ends: str) -> None:
             assert isinstance(lease.lost, LeaseExpiredError)
 
         assert at_each_step(prepare, handle, every=3) > 60
+
+
+class _Records(logging.Handler):
+    """Keeps the sentences that it gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See ``logging.Handler``."""
+        self.said.append(f"{record.levelname} {record.funcName} {record.getMessage()}")
+
+
+def test_a_handler_may_use_asynclock_in_the_middle_of_a_log_call() -> None:
+    """The lock of a log handler, held by who was interrupted, stops no renewal; what was said comes after."""
+    records, logger = _Records(), logging.getLogger("asynclock")
+    logger.addHandler(records)
+    before = logger.level
+    logger.setLevel(logging.DEBUG)
+    done: list[str] = []
+
+    def act() -> None:
+        with sync.connect("memory://logged") as client, records.lock:  # type: ignore[union-attr]
+            client.lock("orders").acquire().release()
+            with client.lock("orders").hold() as lease:
+                lease.confirm()
+            done.append("acted")
+
+    try:
+        thread = threading.Thread(target=act, daemon=True)
+        thread.start()
+        thread.join(SOON)
+        assert done == ["acted"]
+        assert eventually(lambda: len(records.said) == 5)
+        with sync.connect("memory://logged") as client, client.lock("orders").hold():
+            pass
+        assert eventually(lambda: len(records.said) == 7)
+    finally:
+        logger.removeHandler(records)
+        logger.setLevel(before)
+
+    assert [said.split()[2] for said in records.said] == [
+        "acquired", "released", "acquired", "renewed", "released", "acquired", "released"
+    ]  # fmt: skip
+    assert {said.split()[1] for said in records.said} == {"_pass_on"}
