@@ -25,6 +25,7 @@ class Defect(StrEnum):
     VERSIONS_REPEAT = "versions-repeat"
     NO_DATES = "no-dates"
     WRONG_CLOCK = "wrong-clock"
+    ONE_WRITE_A_SECOND = "one-write-a-second"
 
     @property
     def remedy(self) -> str:
@@ -66,5 +67,8 @@ _REMEDIES = {
     Defect.BODY_CHANGED: "let what stands before the store leave bodies as they are",
     Defect.VERSIONS_REPEAT: f"a write that comes late could undo a newer one: {_ANOTHER}",
     Defect.NO_DATES: "let what stands before the store leave the Date header in answers",
+    Defect.ONE_WRITE_A_SECOND: (
+        "set min_write_interval=1: the store answers 429 to more than about one write a second of one object"
+    ),
     Defect.WRONG_CLOCK: "put the clocks of this machine and of the store's nodes right",
 }

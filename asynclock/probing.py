@@ -230,14 +230,20 @@ class _Trial:
             except _Refuted as refuted:
                 found = Finding(check=name, safe=False, detail=str(refuted), defect=refuted.defect)
             except AsyncLockError as error:
-                unsupported = isinstance(error, UnsupportedBackendError) and error.operation in _CONDITIONAL
-                defect = Defect.UNSUPPORTED if unsupported and name != "read back" else None
+                defect = None if name == "read back" else self._defect(error)
                 found = Finding(check=name, safe=False, detail=str(error), defect=defect)
                 if name == "read back" and isinstance(error, _UNAVAILABLE):
                     self.unavailable = str(error)
             self.findings.append(found)
             if name == "read back" and not found.safe:
                 return  # every other check needs this
+
+    def _defect(self, error: AsyncLockError) -> Defect | None:
+        """Return what an error of a later check says of a store that has been read and written."""
+        if isinstance(error, UnsupportedBackendError) and error.operation in _CONDITIONAL:
+            return Defect.UNSUPPORTED
+        busy = isinstance(error, BackendUnavailableError) and "429" in error.detail
+        return Defect.ONE_WRITE_A_SECOND if busy and self._backend.min_write_interval < 1 else None
 
     async def clean(self) -> None:
         for key in self._keys:

@@ -78,6 +78,17 @@ async def test_a_condition_that_one_node_keeps_is_found_by_two_addresses(dialect
     assert both.defects == (Defect.NODES_APART,)
 
 
+async def test_a_store_that_takes_one_write_a_second_is_told_what_to_set() -> None:
+    """The remedy is the option, and with it the store is safe."""
+    async with ScriptedStore("s3", Quirk.ONE_A_SECOND) as store:
+        hasty = await asynclock.probe(store.url, **store.options)
+        paced = await asynclock.probe(store.url, min_write_interval=1.05, **store.options)
+
+    assert hasty.defects == (Defect.ONE_WRITE_A_SECOND,)
+    assert "min_write_interval=1" in hasty.defects[0].remedy
+    assert paced.reasons == ()
+
+
 async def test_two_stores_are_no_two_addresses_of_one() -> None:
     """A typing error in the second address is told, not called safe."""
     async with ScriptedStore("s3") as one, ScriptedStore("s3") as two:

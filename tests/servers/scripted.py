@@ -58,6 +58,7 @@ class Quirk(StrEnum):
     WRITES_REFUSED = "a refused write is written"
     REPLACES_NOTHING = "If-Match creates a missing object"
     NO_IF_MATCH = "501 to If-Match"
+    ONE_A_SECOND = "429 to a second write of one object within a second"
 
 
 class Answered(NamedTuple):
@@ -99,6 +100,7 @@ class ScriptedStore:
         self.endpoints: list[str] = []
         self.objects: dict[str, _Object] = {}
         self._markers: set[str] = set()
+        self._written: dict[str, float] = {}
         self._nodes = nodes
         self._runners: list[web.AppRunner] = []
         self._reads = self._generation = 0
@@ -218,6 +220,8 @@ class ScriptedStore:
         quirk = self.quirk
         if quirk is Quirk.NO_IF_MATCH and version is not None:
             return self._error(501, "NotImplemented")
+        if quirk is Quirk.ONE_A_SECOND and self._is_too_soon(key):
+            return self._error(429, "TooManyRequests")
         met = self._is_met(key, node, absent=absent, version=version)
         if quirk is Quirk.TWO_STEPS:
             await asyncio.sleep(0.02)
@@ -230,6 +234,13 @@ class ScriptedStore:
         if self.dialect == "gcs":
             return web.json_response({"generation": made})
         return web.Response(status=201 if self.dialect == "azure" else 200, headers={"ETag": made})
+
+    def _is_too_soon(self, key: str) -> bool:
+        now = time.monotonic()
+        if now - self._written.get(key, -1.0) < 1.0:
+            return True
+        self._written[key] = now
+        return False
 
     def _version(self, body: bytes) -> str:
         if self.dialect == "s3":
