@@ -11,6 +11,7 @@ from asynclock.backend import Absent
 from asynclock.errors import (
     AcquireTimeoutError,
     BackendError,
+    LeaseLostError,
     LockChangedError,
     PreconditionFailedError,
     RecordCorruptError,
@@ -291,7 +292,10 @@ class LockEngine:
 
     def note_leader(self, error: Exception, *, led: bool) -> None:
         """Log that ``lead`` of this lock ends with ``error``; from any thread."""
-        fault = not isinstance(error, AcquireTimeoutError) or error.reason is not None
+        if led and self.closed and isinstance(error, LeaseLostError):
+            return  # the loss is said, and its reason: the client was closed
+        held_by_others = isinstance(error, AcquireTimeoutError) and error.reason is None
+        fault = not (held_by_others or self.closed)
         if (narrator := self._objects.events.narrator) is not None:
             narrator.leader_failed(self.url, error, led=led, fault=fault)
 

@@ -478,7 +478,7 @@ def _limit(event: Event) -> str:
 
 
 def _because(event: Event) -> str:
-    return f" ({event.detail})" if event.detail else ""
+    return f" ({_reason(event.detail)})" if event.detail else ""
 
 
 def _which(url: str, locks: Sized) -> str:

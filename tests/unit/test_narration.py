@@ -466,6 +466,30 @@ async def test_that_others_lead_is_no_fault(world: World, said: Said) -> None:
     assert [line for line in said.notes if "did not become the leader" in line]
 
 
+@in_virtual_time
+async def test_the_end_of_the_client_is_no_fault_of_its_leaders(world: World, said: Said) -> None:
+    """Who leads is told by the loss alone; who waits to lead is no warning."""
+
+    async def work(_: Lease) -> None:
+        await asyncio.sleep(1000.0)
+
+    async with world.client() as other, world.client() as client:
+        waits = other.lock("orders")
+        leading = asyncio.create_task(client.lock("orders").lead(work))
+        await asyncio.sleep(1.0)
+        waiting = asyncio.create_task(waits.lead(work))
+        await asyncio.sleep(1.0)
+        await other.aclose()
+        await client.aclose()
+        await asyncio.wait([leading, waiting])
+        assert leading.exception() is not None
+        assert waiting.exception() is not None
+
+    (line,) = said.warnings
+    assert "the lease was lost after 2 s: the client was closed; " in line
+    assert [note for note in said.notes if "did not become the leader" in note]
+
+
 def test_a_leader_in_a_thread_is_as_loud(world: World, said: Said) -> None:
     """``asynclock.sync`` says the same."""
 
