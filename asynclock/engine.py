@@ -132,9 +132,9 @@ class LockEngine:
     def remembers(self, now: float) -> bool:
         """Whether it knows something that its next user needs, at loop time ``now``.
 
-        It keeps away, or it observes the record of a holder whom the store's clock cannot judge.
+        It keeps away, counts refusals, or observes a holder whom the store's clock cannot judge.
         """
-        return self.observes or self._known.fairness.away_for(now) > 0
+        return self._known.remembers(now)
 
     @property
     def bodies(self) -> WeakKeyDictionary[object, ReferenceType[Lease]]:
@@ -311,7 +311,7 @@ class LockEngine:
         self._known.observation.note(seen)
         timing = self._objects.timing
         verdict = judge(seen, self._known.observation, timing)
-        self._known.observes = not verdict.free and verdict.remaining is None
+        self._known.note_judged(seen, verdict)
         return seen_status(self.name, self.url, seen, verdict, timing), seen.record
 
     async def prunable(self, older_than: float) -> str | None:

@@ -53,6 +53,14 @@ class Knowledge:
         # What was seen last and what it meant, for the status in a timeout.
         self.last: tuple[Seen, Verdict] | None = None
 
+    def note_judged(self, seen: Seen, verdict: Verdict) -> None:
+        """Note whether the record that was judged needs what is remembered of it."""
+        self.observes = not verdict.free and (verdict.remaining is None or seen.last_modified is None)
+
+    def remembers(self, now: float) -> bool:
+        """Whether it has something that the next acquisition needs, at loop time ``now``."""
+        return self.observes or self.refusals.count > 0 or self.fairness.away_for(now) > 0
+
 
 class Acquisition:
     """One attempt to become the holder.
@@ -253,7 +261,7 @@ class Acquisition:
             return Verdict(free=True, wait=0.0)
         verdict = judge(seen, self._known.observation, self._timing)
         self._known.last = seen, verdict
-        self._known.observes = not verdict.free and verdict.remaining is None
+        self._known.note_judged(seen, verdict)
         if not verdict.free and seen.record is not None:
             self.error = None
             self._known.fairness.saw(seen.record, self._loop.time())

@@ -103,3 +103,25 @@ async def test_a_dead_hudi_holder_is_replaced_on_a_store_without_last_modified(w
 
         assert lease.held
         assert world.now - began > client.settings.validity
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+@in_virtual_time
+async def test_what_a_client_forgets_makes_no_takeover_earlier(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, forgotten: bool
+) -> None:
+    """Other names in between end no observation; one that is forgotten all the same begins anew."""
+    monkeypatch.setattr("asynclock.engine.KEPT", 4)
+    async with world.client(wall_error=3600.0) as client:
+        world.put(our_record(valid_until=world.now - 100))
+        lease, began = None, world.loop.time()
+        while lease is None and world.loop.time() < began + 15.0:
+            lease = await client.lock("orders").try_acquire()
+            for number in range(40):
+                client.lock(f"{world.loop.time()}/{number}")
+            if forgotten:
+                client._engines._kept.clear()
+            await asyncio.sleep(0.5)
+
+        assert (lease is None) == forgotten
+        assert world.loop.time() - began >= 10.0
