@@ -9,8 +9,8 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from asynclock import _reserve
 from asynclock._mutex import Mutex
+from asynclock._reserve import on_lost as callbacks
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.events import logger
 from asynclock.portal import run_on, start_on
@@ -158,8 +158,8 @@ class Lease:
                 with suppress(BaseException):  # of a handler or a filter of the user
                     logger.exception("an on_lost callback of %s failed", loss.key)
 
-        _reserve.on_lost.prepare()
-        self._held.on_lost(lambda loss: _reserve.on_lost.run(lambda: run(loss)))
+        callbacks.prepare()
+        self._held.on_lost(lambda loss: callbacks.run(lambda: run(loss)))
 
     def watch(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Like ``on_lost``, but in the thread that finds the loss: it must neither block nor raise."""

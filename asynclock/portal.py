@@ -445,6 +445,13 @@ class Host:
             death = error
         self._die(death)
 
+    @classmethod
+    def _forget(cls, host: Host) -> None:
+        """Let the next call start another host, unless that has happened."""
+        cls._made.clear()
+        if cls._current is host:
+            cls._current = None
+
     def _die(self, death: BaseException) -> None:
         """Let every caller know, and the next one start another host."""
         reason = f"asynclock's thread has died ({type(death).__name__}: {death})"
@@ -452,9 +459,7 @@ class Host:
             setting="client", value=THREAD_NAME, reason=f"{reason}, and nothing is renewed; connect again"
         )
         _deaths[self.loop] = error
-        Host._made.clear()
-        if Host._current is self:
-            Host._current = None
+        self._forget(self)
         log.critical("%s; its leases are lost", reason)
         if Host.on_death is not None:
             Host.on_death(self.loop, reason)

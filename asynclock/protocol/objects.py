@@ -89,6 +89,7 @@ class LockObjects:
         events: Events,
         holder: str,
         in_flight: InFlight | None = None,
+        next_write: dict[str, float] | None = None,
     ) -> None:
         self.clock = clock
         self.timing = timing
@@ -108,7 +109,7 @@ class LockObjects:
         self._verification_failure: BackendError | None = None
         self._backend = backend
         self._rng = rng
-        self._next_write: dict[str, float] = {}
+        self._next_write: dict[str, float] = {} if next_write is None else next_write
         self._pauses: WeakSet[asyncio.Future[None]] = WeakSet()
         self._no_context = Context()  # one for each: no two threads can be in the same at once
         # Weak: a request whose loop was closed by force is collected, and the lease in its frame with it.
@@ -163,9 +164,9 @@ class LockObjects:
             rng=self._rng,
             events=self.events,
             holder=self.holder,
+            next_write=self._next_write,
         )
         other.time = self.time
-        other._next_write = self._next_write
         return other
 
     def now(self) -> ClockReading:
