@@ -162,7 +162,7 @@ class User:
         """Check that an acquisition has called the store broken for its refusals, or has not (rule 23)."""
         refused = self._backend.applied[Fault.REFUSED]
         if isinstance(error, UnsupportedBackendError):
-            if refused < REFUSED:
+            if "nobody else has written" in error.detail and refused < REFUSED:
                 detail = f"{self.name} calls the store broken after {refused} refusals"
                 self._run.checker.violated(Invariant.REFUSALS, detail)
         elif self._run.plan.alone and refused - before >= TOO_MANY:
