@@ -347,34 +347,43 @@ def _remember(path: Path, paths: set[Path]) -> None:
 
 def _entries(folder: Path, above: str, prefix: str) -> Iterator[Entry]:
     """Yield the objects below a folder, whose keys begin with ``above``, in the order of their keys."""
-    found: dict[str, os.stat_result] = {}
-    for name in _names(folder):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            status = Path(folder, name).lstat()
-            # So that keys below a folder are in their place among those of files.
-            found[f"{above}{name}/" if stat.S_ISDIR(status.st_mode) else above + name] = status
-    for key, status in sorted(found.items()):
+    for name in sorted(_names(folder)):
+        key = above + name
         if key.endswith("/"):
             if key.startswith(prefix) or prefix.startswith(key):
-                yield from _entries(folder / key[len(above) :], key, prefix)
-        elif stat.S_ISREG(status.st_mode) and key.startswith(prefix):
-            yield Entry(key, status.st_size, status.st_mtime_ns / _NANO)
+                yield from _entries(folder / name, key, prefix)
+        elif key.startswith(prefix):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                status = Path(folder, name).lstat()
+                if stat.S_ISREG(status.st_mode):
+                    yield Entry(key, status.st_size, status.st_mtime_ns / _NANO)
 
 
 def _names(folder: Path) -> set[str]:
-    """Return the names of the objects and folders in a folder, each that is there all the time.
+    """Return the names of what is in a folder all the time: objects, and folders with a slash at the end.
 
     While another process replaces a file by a rename, a scan that takes more than one read of the kernel may
     miss its name: POSIX promises only names that are neither added nor removed meanwhile. Those of side files
     are like that. So each side file names an object, too.
     """
-    try:
-        names = os.listdir(folder)  # noqa: PTH208  no Path for each of what may be very many names
-    except FileNotFoundError:
-        return set()
-    ours = {name for name in names if _is_ours(name)}
-    objects = {found[1] for name in ours if (found := _SIDE_FILE.fullmatch(name)) is not None}
-    return {*names} - ours | {name for name in objects if not _is_ours(name)}
+    found: set[str] = set()
+    for name, is_folder in _scan(folder):
+        if is_folder:
+            found.add(f"{name}/")  # sorts the keys below it into their place among those of files
+            continue
+        if _is_ours(name):
+            if (side := _SIDE_FILE.fullmatch(name)) is None or _is_ours(side[1]):
+                continue
+            name = side[1]  # noqa: PLW2901  the object that it names
+        found.add(name)
+    return found
+
+
+def _scan(folder: Path) -> Iterator[tuple[str, bool]]:
+    """Yield each name that the kernel shows, and whether it is a folder."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            yield entry.name, entry.is_dir(follow_symlinks=False)
 
 
 def _side_file(name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 import tempfile
@@ -12,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.backends import open_backend
+from asynclock.backends import local, open_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+scan = local._scan
 LOCKS = 1_500
 """Names enough that the kernel gives them in several parts."""
 LISTINGS = 40
@@ -85,9 +85,8 @@ async def test_a_name_that_the_kernel_misses_is_known_by_its_side_file(
     for key in ("a.json", "b/c.json", "b/d.json", ".e.lock.json"):
         await backend.put_if_absent(key, b"x")
     (tmp_path / "locks/b/d.json").unlink()
-    listdir = os.listdir
     monkeypatch.setattr(
-        os, "listdir", lambda folder: [name for name in listdir(folder) if not name.endswith(".json")]
+        local, "_scan", lambda folder: (each for each in scan(folder) if not each[0].endswith(".json"))
     )
 
     assert [entry.key async for entry in backend.list("")] == [".e.lock.json", "a.json", "b/c.json"]
@@ -111,15 +110,14 @@ async def test_a_listing_does_not_read_everything_before_its_first_entry(
     backend = open_backend(f"file://{tmp_path}/locks", fsync=False)
     for number in range(40):
         await backend.put_if_absent(f"{number:02}/a.json", b"x")
-    read: list[object] = []
-    listdir = os.listdir
-    monkeypatch.setattr("asynclock.backends.local._LISTED_AT_ONCE", 4)
+    read: list[Path] = []
+    monkeypatch.setattr(local, "_LISTED_AT_ONCE", 4)
 
-    def noted(folder: Path) -> list[str]:
+    def noted(folder: Path) -> Iterator[tuple[str, bool]]:
         read.append(folder)
-        return listdir(folder)
+        return scan(folder)
 
-    monkeypatch.setattr(os, "listdir", noted)
+    monkeypatch.setattr(local, "_scan", noted)
 
     listing = backend.list("")
     assert (await anext(aiter(listing))).key == "00/a.json"
