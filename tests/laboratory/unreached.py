@@ -10,11 +10,27 @@ _ONE_THREAD: Final = (
 _TURN_AND_CANCELLATION: Final = (
     "A waiter has to be cancelled in the very step in which a lock is handed over to it."
 )
+_NOT_TRIED_OUT: Final = (
+    "The store of a history has no address, so no client tries it out before its first lock."
+)
+_NO_ETAG: Final = "The versions of a history's store are no ETags, and nothing changes them on the way."
 WHY: Final[dict[tuple[str, str], str]] = {
     (
         "objects.py",
         "if (token := next_token_without_dates(predecessor, now.wall)) is not None:",
     ): "No Java writer is put beside a store that never sends a Date.",
+    ("acquire.py", "if self._objects.unverified:"): _NOT_TRIED_OUT,
+    ("objects.py", "if self.unverified:"): _NOT_TRIED_OUT,
+    ("objects.py", "if self._verification is None or self._verification.done():"): _NOT_TRIED_OUT,
+    ("objects.py", "if trial.done() and not trial.cancelled():"): _NOT_TRIED_OUT,
+    ("objects.py", "if self._verification_failure is not None:"): _NOT_TRIED_OUT,
+    ("objects.py", "if place is not None:"): _NOT_TRIED_OUT,
+    ("refusals.py", 'if base.startswith("W/"):'): _NO_ETAG,
+    ("refusals.py", "if back != base or re.fullmatch(_COMPRESSED, base):"): _NO_ETAG,
+    (
+        "held.py",
+        "if self._refusals.final:",
+    ): "A lease has to meet refusals only, a dozen in a row, until its deadline.",
     (
         "decisions.py",
         "if not self.is_of(seen):",
