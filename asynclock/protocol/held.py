@@ -136,11 +136,11 @@ class HeldLock:
             return False
         if loss is not None:
             held = self._lose(self._error(LeaseLostError, loss))
-        else:
-            self._ends.append(end := object())
-            if held := self._ends[0] is end:
-                self.phase = Phase.RELEASING
-        self._tell()
+            self._tell()
+            return held
+        self._ends.append(end := object())
+        if held := self._ends[0] is end:
+            self.phase = Phase.RELEASING
         return held
 
     def abandon(self, reason: str) -> None:

@@ -255,7 +255,7 @@ async def test_on_lost_runs_where_no_thread_can_be_started(
     """One is in reserve; if there never was one, the callback runs in the thread that finds the loss."""
     called: list[str] = []
     reserve = _reserve.Reserve("reserve")
-    monkeypatch.setattr(_reserve, "on_lost", reserve)
+    monkeypatch.setattr("asynclock.lease.callbacks", reserve)
     async with asynclock.connect("memory://") as client:
         lease = await client.lock("orders").acquire()
         with monkeypatch.context() as patch:
