@@ -79,10 +79,15 @@ class Holding:
 
 
 def shallow_copy(original: Any) -> Any:  # noqa: ANN401  whatever it is given
-    """Return an object of the same kind with the same attributes, without constructor and finalizer."""
+    """Return an object of the same kind with the same attributes, without constructor and finalizer.
+
+    Its lists are its own, as in a forked child: what one of the two takes out is still there for the other.
+    """
     kind: type[Any] = type(original)
     copy: Any = object.__new__(_without_finalizer(kind))  # type: ignore[arg-type]  # a class is hashable
-    vars(copy).update(vars(original))
+    vars(copy).update(
+        (name, value.copy() if type(value) is list else value) for name, value in vars(original).items()
+    )
     return copy
 
 
