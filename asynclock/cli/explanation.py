@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -43,6 +44,17 @@ def explanation_lines(explanation: Explanation, width: int | None) -> Iterator[s
                 yield f"{_INDENT}  = {value}"
             yield from _wrapped(f"{', '.join(option.used_by)}: {option.why}", _INDENT * 3, width)
         yield ""
+    for stream, columns in groupby(explanation.columns, key=lambda column: column.stream):
+        yield from _wrapped(
+            click.style(stream, bold=True) + ": columns with another name in its source", "", width
+        )
+        for column in columns:
+            yield f"{_INDENT}{column.column} is from {_quoted(column.source)}"
+        yield ""
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _wrapped(text: str, indent: str, width: int | None) -> list[str]:

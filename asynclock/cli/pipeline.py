@@ -240,6 +240,8 @@ def explain_options(spec: str, *, as_json: bool) -> int:
     if as_json:
         for option in explanation.options:
             print_json(option)
+        for column in explanation.columns:
+            print_json(column)
         return DONE
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in explanation_lines(explanation, width):

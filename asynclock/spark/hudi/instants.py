@@ -81,8 +81,8 @@ class BatchCommit:
         table_id: Id of the table, chosen by its first writer and kept by all others.
         locks: URL of the locks that the writer held; empty in commits from before it was kept.
         view: The names of columns in the view by their physical names, where those do not tell them.
-        columns: The columns of the stream that the batch was read with, by their names in the spec, and their
-            types, with ``?`` if optional; the ordering column first. Empty in commits without it.
+        columns: The columns of the stream that the batch was read with, by their names in the spec, and how,
+            as ``writer.columns.read_with`` says it. Empty in commits without it.
         floats: The stored columns that hold floats as doubles.
         offset: Where the batch ends in its source, as the checkpoint says it; empty if that is not known.
     """

@@ -47,7 +47,7 @@ def draft_spec(
         folders: The folders of the streams' files, on this machine.
         table: Path or URL of the table, which need not exist; None: a folder next to the spec, called as the
             spec's file is.
-        key: The key of the table; empty: guessed.
+        key: The key of the table, by the names of the columns or by those in the files; empty: guessed.
         file: Where the spec will be; its paths start there. None: its paths are absolute.
         warn: Called with each sentence about a guess that a person should look at.
 
@@ -57,6 +57,8 @@ def draft_spec(
     samples: dict[str, Sample] = {}
     for folder in folders:
         samples[_stream_name(folder, samples)] = take(folder)
+    mapped = {source: name for sample in samples.values() for name, source in sample.sources.items()}
+    key = [mapped.get(name, name) for name in key]
     streams = Streams(samples)
     timed = {stream: streams.ordering(stream, key) for stream in samples}
     orderings = {stream: guess.names[0] for stream, guess in timed.items() if guess}
@@ -135,7 +137,7 @@ class _Draft:
             if name.lower() == ORDERING and name != ordering:
                 yield _comment(f"{name} is left out: {stream}__{ORDERING} holds the ordering column")
                 continue
-            yield f"{name} = {_quoted(kind)}{self._about(sample, name)}"
+            yield f"{name} = {_column(kind, name, sample.sources[name])}{self._about(sample, name)}"
         for name, reason in sample.left_out.items():
             yield _comment(f"{_quoted(name)} is left out: {reason}")
 
@@ -185,6 +187,10 @@ def _stream_name(folder: Path, taken: Iterable[str]) -> str:
     while unique in known:
         unique, number = f"{name}_{number}", number + 1
     return unique
+
+
+def _column(kind: str, name: str, source: str) -> str:
+    return _quoted(kind) if source == name else f"{{ type = {_quoted(kind)}, from = {_quoted(source)} }}"
 
 
 def _dialect(dialect: CsvDialect) -> Iterator[str]:

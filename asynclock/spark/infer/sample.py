@@ -9,7 +9,7 @@ import zlib
 from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import count, islice
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -20,9 +20,10 @@ from asynclock.spark.infer.texts import CHANGED_NAME, TIME_NAME, TextColumn
 from asynclock.spark.reader.second_reader import csv_records, json_records, parquet_records
 from asynclock.spark.reader.second_reader.files import opened
 from asynclock.spark.reader.second_reader.rows import Bad, BadFileError, Good, Layout
+from asynclock.spark.spec.column import plain_name
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.load import COMPRESSIONS, format_of
-from asynclock.spark.spec.model import TOMBSTONE
+from asynclock.spark.spec.model import ORDERING, TOMBSTONE
 from asynclock.spark.spec.view import COLUMN_NAME
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class Sample:
         found: Number of files that the pattern matches now.
         types: Type by column, in the order of the files.
         empty: Columns without a value.
-        left_out: Why a column is left out, by its name.
+        sources: The names in the files, by column.
+        left_out: Why a column is left out, by its name in the files.
         others: Files of the folder that the pattern does not match.
         notes: What a person should look at before the spec is used.
     """
@@ -78,6 +80,7 @@ class Sample:
     found: int
     types: dict[str, str]
     empty: frozenset[str]
+    sources: dict[str, str]
     left_out: dict[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -95,7 +98,7 @@ class Sample:
 
     def rows(self, types: dict[str, str]) -> Iterator[tuple[Any, ...]]:
         """Yield the good rows in the columns of ``types``, as the second reader has them."""
-        layout = Layout(types, ())
+        layout = Layout(types, (), sources=self.sources)
         for file in self.files:
             try:
                 for row in self.read(file, layout):
@@ -125,7 +128,8 @@ def take(folder: Path) -> Sample:
     except _DAMAGED as error:
         raise _wrong(folder, f"its files cannot be read as {kind}: {error}") from error
     left_out = _left_out(found)
-    types = {name: kind for name, (kind, _) in found.items() if name not in left_out}
+    sources = _named({source: kind for source, (kind, _) in found.items() if source not in left_out})
+    types = {name: found[source][0] for name, source in sources.items()}
     if not types:
         reason = complaint or "its first files have no column that a spec can name"
         raise _wrong(folder, f"{reason}. Nothing was written")
@@ -137,7 +141,8 @@ def take(folder: Path) -> Sample:
         files=read,
         found=len(files),
         types=types,
-        empty=frozenset(name for name, (_, values) in found.items() if not values),
+        empty=frozenset(name for name, source in sources.items() if not found[source][1]),
+        sources=sources,
         left_out=left_out,
         others=others,
         notes=tuple(filter(None, notes)),
@@ -465,16 +470,11 @@ def _parquet(files: Iterable[Path]) -> Found:
 
 
 def _left_out(found: Found) -> dict[str, str]:
-    """Return why a column cannot be named by a spec, by its name."""
-    times = Counter(name.lower() for name in found)
-    reasons = {}
+    """Return why a column cannot be in a spec, by its name in the files."""
+    reasons: dict[str, str] = {}
     for name, (kind, _) in found.items():
-        if not COLUMN_NAME.fullmatch(name):
-            reasons[name] = "a column name is letters, digits and _, the first a letter"
-        elif times[name.lower()] > 1:
-            reasons[name] = "the name of another column differs in case only"
-        elif name.lower() == TOMBSTONE and (name, kind) != (TOMBSTONE, "boolean"):
-            reasons[name] = f"{TOMBSTONE} is the name of a tombstone, a boolean in lower case"
+        if not name:
+            reasons[name] = "it has no name"
         elif kind == _TWICE:
             reasons[name] = "a file has it twice"
         elif kind == _SOMETIMES:
@@ -482,6 +482,31 @@ def _left_out(found: Found) -> dict[str, str]:
         elif not kind:
             reasons[name] = "no type of a table takes its values without loss"
     return reasons
+
+
+def _named(kinds: dict[str, str]) -> dict[str, str]:
+    """Return for each column its name in the files, by a name that a spec can have.
+
+    Args:
+        kinds: Types by the names in the files.
+    """
+    times = Counter(source.lower() for source in kinds)
+    own = [source for source, kind in kinds.items() if COLUMN_NAME.fullmatch(source)
+           and times[source.lower()] == 1
+           and (source.lower() != TOMBSTONE or (source, kind) == (TOMBSTONE, "boolean"))]  # fmt: skip
+    taken = {TOMBSTONE, ORDERING, *(source.lower() for source in own)}
+    names = {}
+    for source in kinds:
+        name = source
+        if source not in own:
+            name = plain_name(source)
+            for number in count(2):
+                if name not in taken:
+                    break
+                name = f"{plain_name(source)}_{number}"
+            taken.add(name)
+        names[name] = source
+    return names
 
 
 def _head_rows(file: Path, kind: SourceFormat, dialect: CsvDialect | None, layout: Layout) -> Iterator[Row]:

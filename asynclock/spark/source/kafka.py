@@ -113,6 +113,7 @@ class TopicSource:
             records.select("topic", "partition", "offset", "value")._jdf,  # noqa: SLF001
             list(self._types),
             list(self._types.values()),
+            list(self._stream.sources(self._spec.table).values()),
             self._required,
             self._unnamed,
         )

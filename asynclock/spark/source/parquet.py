@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.jvm import classes
 from asynclock.spark.source.files import frame_of, listed, plain_path
+from asynclock.spark.spec.column import sql_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ _TAKES: Final[Mapping[str, tuple[str, ...]]] = {
 _READ_AS: Final[Mapping[str, str]] = {
     "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
     "uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)",
-    "timestamp(millis)": "timestamp", "timestamp(micros)": "timestamp", "timestamp(int96)": "timestamp",
+    **{f"timestamp({unit})": "timestamp_ltz" for unit in ("millis", "micros", "int96")},
     "timestamp(nanos)": "bigint", "float16": "float",
 }  # fmt: skip
 # What makes of the values of io.asynclock.source.ParquetRows those that Spark reads; else a cast does.
@@ -68,6 +69,7 @@ _NOTHING: Final = ("absent", "null")  # such a column is null in every row
 def rows(
     files: DataFrame,
     types: Mapping[str, str],
+    sources: Mapping[str, str],
     required: Sequence[str],
     footers: Sequence[Row],
     *,
@@ -78,6 +80,7 @@ def rows(
     Args:
         files: URL and modification time of each.
         types: The declared types by column.
+        sources: The names in the files, by column.
         required: The columns that must not be null.
         footers: What ``footers`` has found in them.
         carefully: Read all files one by one and not by Spark, so that one that cannot be decoded is a bad
@@ -98,7 +101,7 @@ def rows(
         found = dict(zip(types, kinds, strict=True))
         present = {name: kind for name, kind in found.items() if kind not in _NOTHING}
         read = _by_spark if by_spark else _by_library
-        frames.append(_checked(read(spark, some, present), present, types, required))
+        frames.append(_checked(read(spark, some, present, sources), present, types, required))
     if bad or not frames:
         frames.append(_bad_files(spark, bad, types))
     return reduce(DataFrame.unionByName, frames)
@@ -106,7 +109,7 @@ def rows(
 
 def footers(
     files: DataFrame,
-    types: Mapping[str, str],
+    sources: Mapping[str, str],
     optional: Sequence[str],
     unnamed: Any,  # noqa: ANN401  py4j
 ) -> list[Row]:
@@ -114,14 +117,16 @@ def footers(
 
     Args:
         files: URL and modification time of each.
-        types: The declared types by column.
+        sources: The names in the files, by column.
         optional: The columns that a file may lack.
         unnamed: An ``io.asynclock.source.UnnamedColumns``; takes the names of the files' other columns.
     """
     spark = files.sparkSession
     jvm: Any = classes(spark)
     java_files: Any = files._jdf  # noqa: SLF001
-    found = jvm.io.asynclock.source.SourceFiles.footers(java_files, list(types), list(optional), unnamed)
+    found = jvm.io.asynclock.source.SourceFiles.footers(
+        java_files, list(sources), list(sources.values()), [sources[name] for name in optional], unnamed
+    )
     rows = DataFrame(found, spark).collect()
     return sorted(rows, key=lambda footer: (footer["modified"], footer["file"]))
 
@@ -148,13 +153,16 @@ def _misfit(found: Mapping[str, str], types: Mapping[str, str]) -> str | None:
     return f"{'; '.join(wrong)}; correct the file or the type in the spec" if wrong else None
 
 
-def _by_spark(spark: SparkSession, footers: Sequence[Row], found: Mapping[str, str]) -> DataFrame:
-    schema = ", ".join(f"`{name}` {_READ_AS.get(kind, kind)}" for name, kind in found.items())
+def _by_spark(
+    spark: SparkSession, footers: Sequence[Row], found: Mapping[str, str], sources: Mapping[str, str]
+) -> DataFrame:
+    quoted = {name: f"`{sources[name].replace('`', '``')}`" for name in found}
+    schema = ", ".join(f"{quoted[name]} {_READ_AS.get(kind, kind)}" for name, kind in found.items())
     paths = (_PATTERN.sub(r"\\\g<0>", footer["path"]) for footer in footers)
     frame = spark.read.schema(schema).options(**_OPTIONS).parquet(*paths)
     metadata = F.col("_metadata")
     return frame.select(
-        *found,
+        *(F.col(quoted[name]).alias(name) for name in found),
         plain_path(metadata["file_path"]).alias("_asynclock_file"),
         F.unix_micros(metadata["file_modification_time"]).alias("_asynclock_modified"),
         metadata["row_index"].alias("_asynclock_row"),
@@ -162,13 +170,16 @@ def _by_spark(spark: SparkSession, footers: Sequence[Row], found: Mapping[str, s
     )
 
 
-def _by_library(spark: SparkSession, footers: Sequence[Row], found: Mapping[str, str]) -> DataFrame:
+def _by_library(
+    spark: SparkSession, footers: Sequence[Row], found: Mapping[str, str], sources: Mapping[str, str]
+) -> DataFrame:
     """Return the same as ``_by_spark``, and a row without a place for each file that cannot be decoded."""
     files = listed(spark, [(footer["file"], footer["modified"]) for footer in footers])
     jvm: Any = classes(spark)
     rows = jvm.io.asynclock.source.SourceFiles.parquetRows(
         files._jdf,  # noqa: SLF001
         list(found),
+        [sources[name] for name in found],
         list(found.values()),
     )
     values = []
@@ -202,7 +213,7 @@ def _checked(
     record = F.to_json(F.struct(*found), {"ignoreNullFields": "false"})
     return frame.select(
         *(_converted(name, kind, types[name]).alias(name) for name, kind in found.items()),
-        *(F.lit(None).cast(types[name]).alias(name) for name in absent),
+        *(F.lit(None).cast(sql_type(types[name])).alias(name) for name in absent),
         "_asynclock_file",
         "_asynclock_modified",
         (F.col("_asynclock_row") + 1).alias("_asynclock_line"),
@@ -221,7 +232,7 @@ def _is_utf8(text: Column, spark: SparkSession) -> Column:
 def _converted(name: str, found: str, declared: str) -> Column:
     if found == _NANOS:
         return F.expr(f"timestamp_micros(`{name}` div 1000)")
-    return F.col(name).cast(declared)
+    return F.col(name).cast(sql_type(declared))
 
 
 def _bad_files(
@@ -231,7 +242,7 @@ def _bad_files(
         spark, bad, "_asynclock_file string, _asynclock_modified bigint, _asynclock_reason string"
     )
     return frame.select(
-        *(F.lit(None).cast(kind).alias(name) for name, kind in types.items()),
+        *(F.lit(None).cast(sql_type(kind)).alias(name) for name, kind in types.items()),
         "_asynclock_file",
         "_asynclock_modified",
         F.lit(None).cast("bigint").alias("_asynclock_line"),

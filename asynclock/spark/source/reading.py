@@ -41,7 +41,7 @@ _MODIFIED: Final = "_asynclock_modified"
 _PLACE: Final = "_asynclock_row"
 _HEADERS: Final = 20
 # The schema of Spark's format, which a streaming frame must name.
-_BINARY_FILE: Final = "path string, modificationTime timestamp, length bigint, content binary"
+_BINARY_FILE: Final = "path string, modificationTime timestamp_ltz, length bigint, content binary"
 # The type as which the JVM returns each declared type, and the conversion.
 _STORED: Final = {"date": "date_from_unix_date(`{}`)", "timestamp": "timestamp_micros(`{}`)"}
 # Without this Spark silently skips a new file that is a week older than the newest one it has seen.
@@ -65,6 +65,7 @@ class Source:
         self._stream = stream
         self._spark = spark
         self._types, self._required = event_columns(spec, stream)
+        self._sources = stream.sources(spec.table)
         self._dialect = stream.dialect.settings() if stream.dialect else None
         self._unnamed: Any = classes(spark).io.asynclock.source.SourceFiles.unnamed(
             spark._jsparkSession  # noqa: SLF001
@@ -123,7 +124,9 @@ class Source:
             file.
         """
         if self._stream.format == "parquet":
-            rows = parquet.rows(files, self._types, self._required, self._footers(files), carefully=carefully)
+            rows = parquet.rows(
+                files, self._types, self._sources, self._required, self._footers(files), carefully=carefully
+            )
         else:
             rows = self._texts(files)
         # A complete order for any number of tasks: by the age of the file, then by the place in it.
@@ -152,13 +155,14 @@ class Source:
             files,
             self._dialect,
             self._types,
+            self._sources,
             required=self._required,
-            optional=list(self._stream.optional),
+            optional=self._stream.optional,
             unnamed=self._unnamed,
         )
 
     def _footers(self, files: DataFrame) -> list[Row]:
-        return parquet.footers(files, self._types, self._stream.optional, self._unnamed)
+        return parquet.footers(files, self._sources, self._stream.optional, self._unnamed)
 
     def _check_headers(self, files: list[str]) -> None:
         """Refuse a column that neither the newest files have nor the oldest; one without it is only bad."""
@@ -166,20 +170,22 @@ class Source:
             return
         jvm: Any = classes(self._spark)
         conf = self._spark._jsc.hadoopConfiguration()  # noqa: SLF001
-        missing = dict.fromkeys(name for name in self._types if name not in self._stream.optional)
+        missing = {
+            name: source for name, source in self._sources.items() if name not in self._stream.optional
+        }
         first: tuple[str, list[str]] | None = None
         for file in dict.fromkeys((*files[:_HEADERS], *files[-_HEADERS:])):
             header = list(jvm.io.asynclock.source.SourceFiles.header(file, self._dialect, conf))
             if header:
                 first = first or (file, header)
-                missing = {name: None for name in missing if name not in header}
+                missing = {name: source for name, source in missing.items() if source not in header}
             if not missing:
                 return
         if first is not None:
             file, header = first
-            name = next(iter(missing))
+            name, wanted = next(iter(missing.items()))
             reason = (
-                f"{file} has no column {name!r} (it has: {', '.join(header)}); correct the spec or the "
+                f"{file} has no column {wanted!r} (it has: {', '.join(header)}); correct the spec or the "
                 "source, or name the column in optional if it is still to come"
             )
             raise misplaced(self._spec, ("streams", self._stream.name, "columns", name), name, reason)
@@ -250,7 +256,8 @@ def read_keys(spec: Spec, spark: SparkSession, file: str) -> DataFrame:
     jvm: Any = classes(spark)
     unnamed = jvm.io.asynclock.source.SourceFiles.unnamed(spark._jsparkSession)  # noqa: SLF001
     dialect = None if json else CsvDialect().settings()
-    rows = _text_rows(files, dialect, types, required=list(types), optional=[], unnamed=unnamed)
+    own = {name: name for name in types}
+    rows = _text_rows(files, dialect, types, own, required=list(types), optional=(), unnamed=unnamed)
     parsed = refuse_unfit(rows, spec, reason=REASON, record=RAW)
     bad: Any = parsed.where(F.col(REASON).isNotNull()).sort(F.col(LINE).asc_nulls_first()).first()
     if bad is not None:
@@ -263,9 +270,10 @@ def _text_rows(
     files: DataFrame,
     dialect: dict[str, str] | None,
     types: Mapping[str, str],
+    sources: Mapping[str, str],
     *,
     required: list[str],
-    optional: list[str],
+    optional: Sequence[str],
     unnamed: Any,  # noqa: ANN401  py4j
 ) -> DataFrame:
     """Return the rows of CSV files, or of JSON files if there is no dialect; each is good or has a reason."""
@@ -275,8 +283,9 @@ def _text_rows(
         dialect,
         list(types),
         list(types.values()),
+        list(sources.values()),
         required,
-        optional,
+        [sources[name] for name in optional],
         unnamed,
     )
     about = (FILE, _MODIFIED, LINE, _PLACE, REASON, RAW)

@@ -257,7 +257,7 @@ def _read_stream(streams: Section, name: str, folder: Path, table: TableSpec) ->
     columns = section.section("columns")
     renamed = section.section("as")
     with columns.locating():
-        typed = tuple(Column(name=key, type=columns.required(key, str)) for key in columns.values)
+        typed = tuple(_read_column(columns, key) for key in columns.values)
     source = section.value("source", str, "")
     with section.locating():
         kafka = _read_kafka(section)
@@ -280,6 +280,13 @@ def _read_stream(streams: Section, name: str, folder: Path, table: TableSpec) ->
             as_={key: renamed.required(key, str) for key in renamed.values},
             whole_rows=table.kind == "plain",
         )
+
+
+def _read_column(columns: Section, name: str) -> Column:
+    if not isinstance(columns.values[name], dict):
+        return Column(name=name, type=columns.required(name, str))
+    section = columns.section(name, ("type", "from"))
+    return Column(name=name, type=section.required("type", str), from_=section.optional("from", str))
 
 
 def _read_views(root: Section, streams: tuple[str, ...]) -> Iterator[ViewSpec]:

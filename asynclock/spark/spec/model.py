@@ -7,6 +7,7 @@ created, locked or written here, and Spark is not needed.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, get_args
@@ -158,9 +159,13 @@ class StreamSpec:
             if column.name.lower() in types:
                 raise _wrong(f"columns.{column.name}", column.name, "another column differs only in case")
             types[column.name.lower()] = column.type
+        self._check_sources()
         if self.ordering not in {column.name for column in self.columns}:
             known = ", ".join(column.name for column in self.columns) or "none"
             reason = f"the ordering column is missing; add {self.ordering!r} to columns (there are: {known})"
+            for column in self.columns:
+                if column.source == self.ordering:
+                    reason = f"that is a name in the files; write the name of the column, {column.name!r}"
             raise _wrong("ordering", self.ordering, reason)
         ordering_type = types[self.ordering.lower()]
         if ordering_type not in ORDERING_TYPES:
@@ -202,6 +207,21 @@ class StreamSpec:
         if self.whole_rows:
             return column.name
         return f"{self.name}__{ORDERING if column.name == self.ordering else column.name}"
+
+    def sources(self, table: TableSpec) -> dict[str, str]:
+        """Return the names in the files or records, by the names of the columns that an event has."""
+        named = {column.name: column.source for column in self.columns}
+        owned = [column.name for column in self.owned(table)]
+        return {name: named.get(name, name) for name in (*table.shared_columns, *owned)}
+
+    def _check_sources(self) -> None:
+        taken: dict[str, str] = {}
+        for column in self.columns:
+            other = taken.setdefault(column.source, column.name)
+            if other != column.name:
+                reason = f"column {other!r} is from {column.source!r} too; each column needs one of its own"
+                of = column.name if column.from_ is not None else other
+                raise _wrong(f"columns.{of}.from", column.source, reason)
 
     def _check_optional(self) -> None:
         names = [column.name for column in self.columns]
@@ -332,6 +352,16 @@ class Spec:
                 if name == stream.ordering:
                     reason = "a key or partition column cannot order a stream; choose another column"
                     raise _wrong(f"streams.{stream.name}.ordering", name, reason)
+        for stream in self.streams:
+            known = stream.sources(self.table)
+            for name, column in itertools.product(known, stream.columns):
+                source = known[name]
+                if column.source == source and column.name != name:
+                    reason = (
+                        f"the key or partition column {name!r} is that column of the files; name another "
+                        f"one, or say where {name!r} is from"
+                    )
+                    raise _wrong(f"streams.{stream.name}.columns.{column.name}.from", source, reason)
 
     def _check_rows(self) -> None:
         for stream in self.streams:

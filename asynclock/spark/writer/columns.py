@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from asynclock.hudi import hoodie
 from asynclock.spark.hudi.columns import is_behind
 from asynclock.spark.hudi.options import write_options
+from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ def declare_columns(spec: Spec, spark: SparkSession, timeline: Timeline) -> None
         return
     types = {RECORD_KEY: "string"} | {name: one.kind for name, one in columns.items()}
     # Not createDataFrame, which needs Python on the executors.
-    empty = spark.range(0).selectExpr(*(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in types.items()))
+    empty = spark.range(0).selectExpr(
+        *(f"CAST(NULL AS {sql_type(kind)}) AS `{name}`" for name, kind in types.items())
+    )
     name = timeline.properties().get(hoodie.TABLE_NAME)
     options = write_options(spec, tasks=spark.sparkContext.defaultParallelism, name=name)
     empty.write.format("hudi").options(**options).mode("append").save(spec.table.path)
@@ -40,7 +43,18 @@ def declare_columns(spec: Spec, spark: SparkSession, timeline: Timeline) -> None
 
 
 def read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
-    """Return the stream's own columns and their types, with ``?`` if optional; the ordering column first."""
+    """Return how the stream's columns are read, the ordering column first.
+
+    Returns:
+        Each own column with its type, ``?`` if it is optional and `` from `` and its name in the files if
+        that is another one; then the key and partition columns with another name there, without a type.
+    """
+    sources = stream.sources(spec.table)
+    others = {name: f" from {source}" for name, source in sources.items() if source != name}
     owned = sorted(stream.owned(spec.table), key=lambda column: column.name != stream.ordering)
     marks = dict.fromkeys(stream.optional, "?")
-    return tuple((column.name, column.type + marks.get(column.name, "")) for column in owned)
+    named = {
+        column.name: f"{column.type}{marks.get(column.name, '')}{others.get(column.name, '')}"
+        for column in owned
+    }
+    return tuple((named | {name: how for name, how in others.items() if name not in named}).items())

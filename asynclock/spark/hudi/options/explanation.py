@@ -39,14 +39,31 @@ class ExplainedOption:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MappedColumn:
+    """A column with another name in the files or records of a stream.
+
+    Attributes:
+        stream: The stream.
+        column: The name of the column in the spec.
+        source: Its name in the files or records.
+    """
+
+    stream: str
+    column: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
     """Every option that the pipeline of a spec uses.
 
     Attributes:
         options: Layer by layer; a key that has several values is there once for each.
+        columns: The columns whose values come from another name, stream by stream.
     """
 
     options: tuple[ExplainedOption, ...]
+    columns: tuple[MappedColumn, ...] = ()
 
 
 def explain(spec: Spec, *, spark: SparkSession | None = None) -> Explanation:
@@ -68,7 +85,14 @@ def explain(spec: Spec, *, spark: SparkSession | None = None) -> Explanation:
         ExplainedOption(layer=layer, key=key, value=value, used_by=tuple(uses), why=why)
         for (layer, key, value, why), uses in found.items()
     ]
-    return Explanation(options=tuple(sorted(explained, key=lambda option: LAYERS.index(option.layer))))
+    mapped = (
+        MappedColumn(stream=stream.name, column=name, source=source)
+        for stream in spec.streams
+        for name, source in stream.sources(spec.table).items()
+        if source != name
+    )
+    options = sorted(explained, key=lambda option: LAYERS.index(option.layer))
+    return Explanation(options=tuple(options), columns=tuple(mapped))
 
 
 def _uses(spec: Spec) -> Iterator[Use]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import bz2
-import gzip
 import io
 import struct
 import zlib
 from contextlib import contextmanager
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -18,17 +18,18 @@ from asynclock.spark.reader.second_reader.rows import BadFileError, Layout
 from asynclock.spark.spec.dialect import CsvDialect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from asynclock.spark.reader.second_reader.rows import Row
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 # Hadoop chooses by these, and knows them in lower case only.
-_COMPRESSED: Final[dict[str, type[gzip.GzipFile | bz2.BZ2File]]] = {
-    ".gz": gzip.GzipFile,
-    ".bz2": bz2.BZ2File,
+_COMPRESSED: Final[dict[str, Callable[[], Any]]] = {
+    ".gz": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
+    ".bz2": bz2.BZ2Decompressor,
 }
+_CHUNK: Final = 1 << 16
 _CHECKSUMS: Final = b"crc\0"
 _CHECKSUM_HEAD: Final = 8
 _OTHERS: Final = frozenset({".deflate", ".lz4", ".snappy"})
@@ -40,15 +41,20 @@ def layout_of(spec: Spec, stream: StreamSpec, columns: Sequence[tuple[str, str]]
     Args:
         spec: The spec.
         stream: The stream.
-        columns: Its own columns and their types when the file was read, with ``?`` if optional, the ordering
-            column first; none: those of the spec.
+        columns: What ``read_with`` gave when the file was read; none: that of the spec.
     """
     shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
-    owned = {name: kind.rstrip("?") for name, kind in columns}
-    owned = owned or {column.name: column.type for column in stream.owned(spec.table)}
-    optional = [name for name, kind in columns if kind.endswith("?")] if columns else stream.optional
-    ordering = columns[0][0] if columns else stream.ordering
-    return Layout(shared | owned, (*shared, ordering), spec.table.partition_by, optional)
+    if columns:
+        parts = {name: how.partition(" from ") for name, how in columns}
+        owned = {name: kind.rstrip("?") for name, (kind, _, _) in parts.items() if kind}
+        optional = [name for name, (kind, _, _) in parts.items() if kind.endswith("?")]
+        sources = {name: source for name, (_, _, source) in parts.items() if source}
+        ordering = columns[0][0]
+    else:
+        owned = {column.name: column.type for column in stream.owned(spec.table)}
+        optional, ordering = list(stream.optional), stream.ordering
+        sources = stream.sources(spec.table)
+    return Layout(shared | owned, (*shared, ordering), spec.table.partition_by, optional, sources)
 
 
 def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
@@ -101,13 +107,49 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
     if path.suffix in _OTHERS:
         reason = "no reader of this package knows this compression; store the file as .gz, .bz2 or .zst"
         raise ConfigError(setting="source", value=str(path), reason=reason)
-    if path.suffix == ".zst":
+    if path.suffix == ".zst" and path.stat().st_size:
         with pa.input_stream(path, compression="zstd") as raw, io.BufferedReader(raw) as file:
             yield file
-    elif path.suffix in _COMPRESSED:
-        packed: Any = _COMPRESSED[path.suffix](path)
-        with packed, io.BufferedReader(packed) as file:
-            yield file
+    elif path.suffix in _COMPRESSED and path.stat().st_size:
+        with path.open("rb") as packed:
+            members: Any = _Members(packed, _COMPRESSED[path.suffix])
+            with io.BufferedReader(members) as file:
+                yield file
     else:
         with path.open("rb") as file:
             yield file
+
+
+class _Members(io.RawIOBase):
+    """The bytes of compressed members one after the other; what else is in the file is an error.
+
+    Python's own readers pass over what follows the last member.
+    """
+
+    def __init__(self, file: IO[bytes], begin: Callable[[], Any]) -> None:
+        self._file = file
+        self._begin = begin
+        self._member = begin()
+        self._packed = b""
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, target: Any) -> int:  # noqa: ANN401  any buffer
+        """Read the next bytes; 0 at the end of the file, behind a whole member."""
+        while True:
+            if not self._member.eof:
+                found = self._member.decompress(self._packed, len(target))
+                self._packed = getattr(self._member, "unconsumed_tail", b"")  # bz2 keeps it
+                if found:
+                    target[: len(found)] = found
+                    return len(found)
+            ended = self._member.eof
+            self._packed = (self._member.unused_data if ended else self._packed) or self._file.read(_CHUNK)
+            if not self._packed:
+                if ended:
+                    return 0
+                raise EOFError("it ends within a member")
+            if ended:
+                self._member = self._begin()

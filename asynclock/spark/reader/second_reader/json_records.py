@@ -97,7 +97,7 @@ def _row(number: int, fields: dict[str, tuple[Any, str]], layout: Layout) -> Row
             return Bad(number, f"its field {name!r} differs from {column!r} in case alone")
     texts: list[str | None] = []
     for name, kind in layout.types.items():
-        value, source = fields.get(name, (None, ""))
+        value, source = fields.get(layout.sources[name], (None, ""))
         if value is None:
             texts.append(None)
         elif isinstance(value, str):

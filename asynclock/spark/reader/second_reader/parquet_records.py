@@ -47,11 +47,11 @@ def _rows(path: Path, layout: Layout) -> Iterator[Row]:
         pq.ParquetFile(path, coerce_int96_timestamp_unit="ns", page_checksum_verification=True) as finer,
     ):
         places = layout.places(file.schema_arrow.names)
-        names = [name for name, place in zip(layout.names, places, strict=True) if place is not None]
+        wanted = [name for name, place in zip(layout.names, places, strict=True) if place is not None]
+        names = [layout.sources[name] for name in wanted]
         leaves = _leaves(file)
         converters = []
-        for name in names:
-            kind = layout.types[name]
+        for name, kind in zip(names, map(layout.types.__getitem__, wanted), strict=True):
             made = _known(file, leaf := leaves.get(name)) and _converter(leaf, kind)
             if not made:
                 raise BadFileError(f"its column {name!r} is {_shown(leaf)}, which is not always {kind}")
@@ -71,7 +71,7 @@ def _rows(path: Path, layout: Layout) -> Iterator[Row]:
                 try:
                     found = {
                         name: None if cell is None else convert(cell)
-                        for name, cell, convert in zip(names, cells, converters, strict=True)
+                        for name, cell, convert in zip(wanted, cells, converters, strict=True)
                     }
                 except UnicodeDecodeError:
                     yield Bad(number, MALFORMED)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.reader.second_reader.values import reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 MOST_CHARACTERS: Final = 16_777_216
 """In one record; longer ones make the file bad."""
@@ -68,6 +69,10 @@ class Layout:
         required: Names of the columns that no event is without.
         partitions: Those of them that name folders.
         optional: The columns that a CSV or parquet file may lack.
+        sources: The names in the file of the columns that have another one there.
+
+    Attributes:
+        sources: The names in the file, by column.
     """
 
     def __init__(
@@ -76,8 +81,11 @@ class Layout:
         required: Sequence[str],
         partitions: Sequence[str] = (),
         optional: Sequence[str] = (),
+        sources: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.types = types
+        self.sources = {name: sources.get(name, name) for name in types}
+        self._wanted = frozenset(self.sources.values())
         self._optional = frozenset(optional)
         self.names = tuple(types)
         self._required = frozenset(required)
@@ -89,7 +97,8 @@ class Layout:
             for place, name in enumerate(types)
             if name in partitions and types[name] == "string"
         ]
-        self._by_lower_case = {name.lower(): name for name in types}
+        # A name that is mapped is meant exactly so.
+        self._by_lower_case = {name.lower(): name for name in types if self.sources[name] == name}
 
     def good(self, line: int, texts: Sequence[str | None]) -> Row:
         """The event of one row of texts in the order of ``names``; None is null."""
@@ -123,7 +132,7 @@ class Layout:
     def miswritten(self, name: str) -> str | None:
         """The column that ``name`` differs from in case alone."""
         column = self._by_lower_case.get(name.lower())
-        return None if column == name else column
+        return None if name in self._wanted else column
 
     def places(self, header: Sequence[str]) -> list[int | None]:
         """Where each column stands in a header; None for an optional one that is not there.
@@ -134,10 +143,10 @@ class Layout:
         for name in header:
             if (column := self.miswritten(name)) is not None:
                 raise BadFileError(f"its column {name!r} differs from {column!r} in case alone")
-        for name in self.names:
-            if (times := header.count(name)) != 1 and (times or name not in self._optional):
-                raise BadFileError(f"it has the column {name!r} {f'{times} times' if times else 'not'}")
-        return [header.index(name) if name in header else None for name in self.names]
+        for name, source in self.sources.items():
+            if (times := header.count(source)) != 1 and (times or name not in self._optional):
+                raise BadFileError(f"it has the column {source!r} {f'{times} times' if times else 'not'}")
+        return [header.index(source) if source in header else None for source in self.sources.values()]
 
 
 def _folder(name: str, value: str) -> bytes:

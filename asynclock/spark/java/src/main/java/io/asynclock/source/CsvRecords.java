@@ -4,7 +4,6 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Set;
 
 /**
  * CSV as RFC 4180 has it, strictly.
@@ -69,10 +68,10 @@ final class CsvRecords implements Records {
   }
 
   /** Give up a file whose header has a wanted column twice, or lacks one that is not optional. */
-  void find(List<String> names, Set<String> optional) throws BadFile {
+  void find(Layout layout) throws BadFile {
     if (!header.isEmpty()) {
-      Header.check(header, names, optional);
-      Arrays.setAll(wanted, column -> header.indexOf(names.get(column)));
+      Header.check(header, layout.sources, layout.optional, layout.exact());
+      Arrays.setAll(wanted, column -> header.indexOf(layout.sources.get(column)));
     }
   }
 

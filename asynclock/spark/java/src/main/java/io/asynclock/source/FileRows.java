@@ -65,12 +65,12 @@ final class FileRows implements Iterator<Row> {
     try {
       Bytes bytes = Bytes.open(SourceFiles.path(file), conf);
       if (csv == null) {
-        records = new JsonRecords(new Characters(bytes, "utf-8"), layout.names, unnamed);
+        records = new JsonRecords(new Characters(bytes, "utf-8"), layout, unnamed);
       } else {
         CsvRecords table = new CsvRecords(new Characters(bytes, csv.encoding), csv, layout.isText());
         records = table;
-        unnamed.add(table.header(), layout.names);
-        table.find(layout.names, layout.optional);
+        unnamed.add(table.header(), layout.sources);
+        table.find(layout);
       }
     } catch (IOException | RuntimeException error) {
       giveUp(error);

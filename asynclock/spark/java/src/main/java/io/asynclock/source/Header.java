@@ -13,10 +13,15 @@ final class Header {
   private Header() {
   }
 
-  static void check(List<String> found, List<String> wanted, Set<String> optional) throws BadFile {
+  /**
+   * Gives up a file that lacks a wanted column, or has it twice.
+   *
+   * @param exact the wanted ones that other names may differ from in case alone
+   */
+  static void check(List<String> found, List<String> wanted, Set<String> optional, Set<String> exact) throws BadFile {
     for (String name : wanted) {
       for (String other : found) {
-        if (isOtherCase(other, name)) {
+        if (isOtherCase(other, name) && !exact.contains(name) && !wanted.contains(other)) {
           throw new BadFile(otherCase(other, name));
         }
       }

@@ -1,7 +1,6 @@
 package io.asynclock.source;
 
 import java.io.IOException;
-import java.util.List;
 
 /**
  * Lines of JSON objects.
@@ -18,9 +17,9 @@ final class JsonRecords implements Records {
   private String text;
   private long number;
 
-  JsonRecords(Characters source, List<String> names, UnnamedColumns unnamed) {
+  JsonRecords(Characters source, Layout layout, UnnamedColumns unnamed) {
     this.source = source;
-    this.json = new JsonText("line", names, unnamed);
+    this.json = new JsonText("line", layout, unnamed);
   }
 
   @Override

@@ -37,6 +37,7 @@ final class JsonText {
 
   private final String unit;
   private final List<String> names;
+  private final Set<String> exact;
   private final UnnamedColumns unnamed;
   private final ArrayDeque<String[]> objects = new ArrayDeque<>();
   private String text;
@@ -46,12 +47,13 @@ final class JsonText {
    * A parser of many texts.
    *
    * @param unit what a text is called where something is wrong with it
-   * @param names the wanted columns
+   * @param layout has the wanted columns
    * @param unnamed takes the names of other fields
    */
-  JsonText(String unit, List<String> names, UnnamedColumns unnamed) {
+  JsonText(String unit, Layout layout, UnnamedColumns unnamed) {
     this.unit = unit;
-    this.names = names;
+    this.names = layout.sources;
+    this.exact = layout.exact();
     this.unnamed = unnamed;
   }
 
@@ -101,7 +103,7 @@ final class JsonText {
       String name = parser.getCurrentName();
       int column = names.indexOf(name);
       for (int other = 0; column < 0 && other < names.size(); other++) {
-        if (Header.isOtherCase(name, names.get(other))) {
+        if (Header.isOtherCase(name, names.get(other)) && !exact.contains(names.get(other))) {
           problem = Header.otherCase(name, names.get(other));
           return;
         }

@@ -3,6 +3,7 @@ package io.asynclock.source;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import org.apache.spark.sql.Row;
@@ -16,13 +17,18 @@ final class Layout implements Serializable {
 
   private static final int SHOWN = 100;
 
-  final List<String> names;
+  /** The columns by their names in the source. */
+  final List<String> sources;
+  /** Those of the sources that a file may lack. */
   final Set<String> optional;
+  private final List<String> names;
   private final List<Value.Type> types = new ArrayList<>();
   private final Set<String> required;
 
-  Layout(List<String> names, List<String> types, List<String> required, List<String> optional) {
+  Layout(
+      List<String> names, List<String> types, List<String> sources, List<String> required, List<String> optional) {
     this.names = new ArrayList<>(names);
+    this.sources = new ArrayList<>(sources);
     this.optional = Set.copyOf(optional);
     types.forEach(type -> this.types.add(new Value.Type(type)));
     this.required = Set.copyOf(required);
@@ -38,6 +44,13 @@ final class Layout implements Serializable {
       schema = schema.add(field);
     }
     return schema.add("_asynclock_reason", DataTypes.StringType).add("_asynclock_record", DataTypes.StringType);
+  }
+
+  /** The sources of columns that have another name: so they are meant exactly, whatever else differs in case. */
+  Set<String> exact() {
+    Set<String> exact = new HashSet<>(sources);
+    exact.removeAll(names);
+    return exact;
   }
 
   boolean[] isText() {

@@ -122,12 +122,13 @@ final class ParquetFooter {
 
   private boolean isAmbiguous(String name) {
     boolean isOfSpark = name.equalsIgnoreCase("_metadata");
-    return isOfSpark || names.stream().anyMatch(other -> Header.isOtherCase(other, name));
+    boolean isUnwritable = name.chars().anyMatch(one -> one == '`' || Character.isISOControl(one));
+    return isOfSpark || isUnwritable || names.stream().anyMatch(other -> Header.isOtherCase(other, name));
   }
 
   /** The types of the wanted columns; {@link #ABSENT} for an optional one that the file lacks. */
-  String[] types(List<String> wanted, Set<String> optional) throws BadFile {
-    Header.check(names, wanted, optional);
+  String[] types(List<String> wanted, Set<String> optional, Set<String> exact) throws BadFile {
+    Header.check(names, wanted, optional, exact);
     checkReadable(wanted);
     String[] types = new String[wanted.size()];
     for (int column = 0; column < types.length; column++) {

@@ -3,6 +3,7 @@ package io.asynclock.source;
 import java.io.IOException;
 import java.net.URI;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -41,7 +42,8 @@ public final class SourceFiles {
   /**
    * The rows of CSV or JSON files.
    *
-   * @param optional the columns that a CSV file may lack
+   * @param sources the names of the columns in the files
+   * @param optional those that a CSV file may lack
    * @param files URL and modification time (in microseconds) of each file
    * @param dialect null for JSON
    * @param unnamed takes the names of other columns that the files have
@@ -51,12 +53,13 @@ public final class SourceFiles {
       Map<String, String> dialect,
       List<String> names,
       List<String> types,
+      List<String> sources,
       List<String> required,
       List<String> optional,
       UnnamedColumns unnamed) {
     SerializableConfiguration conf = configuration(files);
     Dialect csv = dialect == null ? null : new Dialect(dialect);
-    Layout layout = new Layout(names, types, required, optional);
+    Layout layout = new Layout(names, types, sources, required, optional);
     FlatMapFunction<Row, Row> read =
         file -> FileRows.of(file.getString(0), file.getLong(1), conf.value(), csv, layout, unnamed);
     return files.flatMap(read, Encoders.row(layout.schema(FileRows.PLACE)));
@@ -102,16 +105,20 @@ public final class SourceFiles {
   /**
    * What parquet files say about the wanted columns.
    *
+   * @param sources the names of the columns in the files
    * @param optional those that a file may lack
    * @param unnamed takes the names of other columns that the files have
    * @return for each file its URL, its path, the types of the columns as {@link ParquetFooter} names them,
    *     whether Spark can read it, and the reason if it is a bad file
    */
   public static Dataset<Row> footers(
-      Dataset<Row> files, List<String> names, List<String> optional, UnnamedColumns unnamed) throws Exception {
+      Dataset<Row> files, List<String> names, List<String> sources, List<String> optional, UnnamedColumns unnamed)
+      throws Exception {
     SerializableConfiguration conf = configuration(files);
-    List<String> wanted = List.copyOf(names);
+    List<String> wanted = List.copyOf(sources);
     Set<String> mayLack = Set.copyOf(optional);
+    Set<String> exact = new HashSet<>(sources);
+    exact.removeAll(names);
     FlatMapFunction<Row, Row> read =
         file -> {
           String[] types = null;
@@ -124,7 +131,7 @@ public final class SourceFiles {
             }
             ParquetFooter footer = ParquetFooter.read(path, conf.value(), wanted);
             unnamed.add(footer.names(), wanted);
-            types = footer.types(wanted, mayLack);
+            types = footer.types(wanted, mayLack, exact);
             forSpark = footer.isForSpark(wanted);
             ParquetPages.check(path, conf.value(), footer.metadata(), wanted);
           } catch (BadFile bad) {
@@ -157,15 +164,17 @@ public final class SourceFiles {
    *
    * @param files URL and modification time (in microseconds) of each file
    * @param names the columns that the files have and that are wanted
+   * @param sources their names in the files
    * @param types their types, as {@link ParquetFooter} names them
    */
-  public static Dataset<Row> parquetRows(Dataset<Row> files, List<String> names, List<String> types) {
+  public static Dataset<Row> parquetRows(
+      Dataset<Row> files, List<String> names, List<String> sources, List<String> types) {
     SerializableConfiguration conf = configuration(files);
-    List<String> wanted = List.copyOf(names);
+    List<String> wanted = List.copyOf(sources);
     List<String> kinds = List.copyOf(types);
     FlatMapFunction<Row, Row> read =
         file -> ParquetRows.of(file.getString(0), file.getLong(1), conf.value(), wanted, kinds);
-    return files.flatMap(read, Encoders.row(ParquetRows.schema(wanted, kinds)));
+    return files.flatMap(read, Encoders.row(ParquetRows.schema(names, kinds)));
   }
 
   /** Whether the bytes of a binary column are UTF-8. */

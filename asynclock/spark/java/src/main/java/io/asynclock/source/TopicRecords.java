@@ -26,20 +26,26 @@ public final class TopicRecords implements Record {
   private String problem;
   private String text;
 
-  private TopicRecords(List<String> names, UnnamedColumns unnamed) {
-    this.json = new JsonText("record", names, unnamed);
+  private TopicRecords(Layout layout, UnnamedColumns unnamed) {
+    this.json = new JsonText("record", layout, unnamed);
   }
 
   /**
    * The rows of records, each with its values or a reason.
    *
    * @param records topic, partition, offset and value of each
+   * @param sources the names of the columns in the records
    * @param unnamed takes the names of other fields that the records have
    */
   public static Dataset<Row> rows(
-      Dataset<Row> records, List<String> names, List<String> types, List<String> required, UnnamedColumns unnamed) {
-    Layout layout = new Layout(names, types, required, List.of());
-    MapPartitionsFunction<Row, Row> read = some -> new TopicRecords(layout.names, unnamed).rows(some, layout);
+      Dataset<Row> records,
+      List<String> names,
+      List<String> types,
+      List<String> sources,
+      List<String> required,
+      UnnamedColumns unnamed) {
+    Layout layout = new Layout(names, types, sources, required, List.of());
+    MapPartitionsFunction<Row, Row> read = some -> new TopicRecords(layout, unnamed).rows(some, layout);
     return records.mapPartitions(read, Encoders.row(layout.schema(PLACE)));
   }
 
