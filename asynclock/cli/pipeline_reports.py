@@ -82,6 +82,8 @@ def print_validation(report: ValidationReport) -> None:
     )
     for file in report.stray_files:
         click.echo(f"{file} is outside of the buckets, so every write fails; run asynclock pipeline repair")
+    for file in report.cut_files:
+        click.echo(f"{file} is cut: the rest of its rows is lost; put it back, or restore a savepoint")
     for commit in report.changing_commits:
         click.echo(
             f"{commit.stream}: the commit {commit.requested} of batch {commit.batch_id} under token "

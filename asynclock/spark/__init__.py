@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock.spark.errors import BadRowsError as BadRowsError
 from asynclock.spark.errors import ChangesLostError as ChangesLostError
 from asynclock.spark.errors import ClusteringPlanError as ClusteringPlanError
+from asynclock.spark.errors import CutFilesError as CutFilesError
 from asynclock.spark.errors import StrayFilesError as StrayFilesError
 from asynclock.spark.errors import StreamFailedError as StreamFailedError
 from asynclock.spark.errors import TableBusyError as TableBusyError
@@ -47,6 +48,7 @@ __all__ = [
     "Changes",
     "ChangesLostError",
     "ClusteringPlanError",
+    "CutFilesError",
     "Explanation",
     "Instant",
     "Spec",

@@ -128,6 +128,28 @@ class ClusteringPlanError(AsyncLockError):
         self.path, self.instant, self.state = path, instant, state
 
 
+class CutFilesError(AsyncLockError):
+    """Files of the table are shorter than their commits say; nothing was written.
+
+    Readers see what is left of them, without an error of Hudi's. A compaction or clustering would make that
+    permanent, so services refuse to run.
+
+    Attributes:
+        path: The table.
+        files: Paths of the files, below the table, each with its size and the one that it had.
+    """
+
+    _fields = ("path", "files")
+
+    def __init__(self, *, path: str, files: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{len(files)} files of the table {path} are cut, such as {files[0]}: the rest of their rows "
+            "cannot be read; nothing was written. Put the files back from a backup, or restore a savepoint "
+            "from before, with which the streams read their sources again"
+        )
+        self.path, self.files = path, files
+
+
 class StrayFilesError(AsyncLockError):
     """The table has files outside of its buckets, with which every write fails; nothing was written.
 

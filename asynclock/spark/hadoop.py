@@ -33,6 +33,14 @@ class HadoopFiles:
         """Return the names of what is in a folder; none if there is no folder."""
         return sorted(self.written(folder))
 
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Return the bytes of the files in a folder by name; as ``names``."""
+        path, system = self._open(folder)
+        if not system.exists(path):
+            return {}
+        listed = system.listStatus(path)
+        return {one.getPath().getName(): one.getLen() for one in listed if one.isFile()}
+
     def written(self, folder: str) -> dict[str, float]:
         """Return when what is in a folder was last written, in seconds since 1970, by name; as ``names``."""
         path, system = self._open(folder)

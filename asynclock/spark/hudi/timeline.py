@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
-from asynclock.spark.errors import ClusteringPlanError, StrayFilesError
+from asynclock.spark.errors import ClusteringPlanError, CutFilesError, StrayFilesError
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.columns import Stored, stored_columns, union
 from asynclock.spark.hudi.instants import CLUSTERING, DELETES, METADATA_PREFIX, WRITES, BatchCommit, Instant
@@ -223,6 +223,20 @@ class Timeline:
         files = HadoopFiles(self._spark)
         self._strays = {file for file in self._strays if files.exists(f"{self._path}/{file}")}
         return sorted(self._strays)
+
+    def cut_files(self) -> list[str]:
+        """Return the files that are shorter than their commits say: path below the table and both sizes."""
+        meta = self._meta_client()
+        return [] if meta is None else list(classes(self._spark).io.asynclock.hudi.CutFiles.of(meta))
+
+    def refuse_cut_files(self) -> None:
+        """Make sure that no file of the table is cut: a service would make the loss permanent.
+
+        Raises:
+            CutFilesError: A file is shorter than its commit says. Nothing was written.
+        """
+        if cut := self.cut_files():
+            raise CutFilesError(path=self._path, files=tuple(cut))
 
     def half_repaired(self) -> bool:
         """Return whether a repair was interrupted: rows of files that it removed are in its copies only."""

@@ -78,6 +78,7 @@ class FileEvents:
         self._spec = spec
         self._stream: StreamSpec = spec.streams[number]
         self._checkpoint = Checkpoint(spec, self._stream, spark)
+        self._checkpoint.refuse_damage()
         self._committed = Committed.of(table.commits, self._stream.name, self._checkpoint.query_id())
         self._number = number
         self._spark = spark

@@ -65,6 +65,7 @@ class TopicEvents:
         self.group = number if spec.table.kind == "splice" else 0
         self._columns = table.groups[self.group]
         checkpoint = Checkpoint(spec, self._stream, spark)
+        checkpoint.refuse_damage()
         self._query_id = checkpoint.query_id()
         self._committed = Committed.of(table.commits, self._stream.name, self._query_id)
         self._batches = {batch: self._parsed(text) for batch, text in self._committed.offsets.items()}

@@ -18,6 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.strays import listed_strays
 from asynclock.spark.hudi.timeline import REPAIR_COPY
 from asynclock.spark.reader.committed import repeated_batches, stale_commits
@@ -87,6 +88,8 @@ class ValidationReport:
         pending: Instants requested or in flight, running now or left by a dead writer.
         leftovers: Paths of markers and heartbeats of writes.
         stray_files: Files outside of the buckets, below the table: with one of them every write fails.
+        cut_files: Files of the table that are shorter than their commits say, below the table, with both
+            sizes: the rest of their rows is lost.
     """
 
     as_of: str | None
@@ -103,6 +106,7 @@ class ValidationReport:
     pending: tuple[Instant, ...]
     leftovers: tuple[str, ...]
     stray_files: tuple[str, ...]
+    cut_files: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -111,7 +115,13 @@ class ValidationReport:
         False also if not one key could be compared, since every source is gone.
         """
         nothing_compared = 0 < self.keys == self.not_comparable
-        return not (self.differences or nothing_compared or self.changing_commits or self.stray_files)
+        return not (
+            self.differences
+            or nothing_compared
+            or self.changing_commits
+            or self.stray_files
+            or self.cut_files
+        )
 
 
 def validate(
@@ -142,6 +152,7 @@ def validate(
         ConfigError: A source file has a compression that only Hadoop can read, or the table cannot be read as
             of that instant any more, or not yet.
     """
+    spark = own_session(spark)
     table = State(spec, spark, as_of)
     commits = table.commits
     readers = [
@@ -205,6 +216,7 @@ def validate(
         pending=tuple(table.timeline.pending()),
         leftovers=tuple(table.timeline.leftovers()),
         stray_files=_strays(spec, spark, table.timeline),
+        cut_files=tuple(table.timeline.cut_files()),
     )
 
 

@@ -94,6 +94,7 @@ class Compaction:
         Raises:
             ClusteringPlanError: The table has a clustering plan.
             StrayFilesError: The table has files outside of its buckets.
+            CutFilesError: A file of the table is shorter than its commit says.
         """
         check_writable(self._spec, self._timeline)
         instants = self._timeline.instants()
@@ -103,6 +104,7 @@ class Compaction:
         newest = newest_commit(instants)
         if not plans and (since < self._spec.services.compact_every_commits or newest == self._planned_at):
             return
+        self._timeline.refuse_cut_files()
         options = compaction_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
         declare_columns(self._spec, self._spark, self._timeline)
         with write_client(self._spec, self._spark, options) as client:
@@ -166,6 +168,9 @@ class Clustering:
 
         Args:
             check: Called before each plan; raises if this process must not carry it out any more.
+
+        Raises:
+            CutFilesError: A file of the table is shorter than its commit says.
         """
         instants = self._timeline.instants()
         remove_empty_plans(self._spark, self._spec.table.path, instants, CLUSTERING)
@@ -178,6 +183,7 @@ class Clustering:
         since = sum(count_since(instants, action, CLUSTERED) for action in WRITES)
         if not (plans or cut_off) and (every is None or since < every):
             return
+        self._timeline.refuse_cut_files()
         options = clustering_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
         with write_client(self._spec, self._spark, options) as client:
             for instant in cut_off:

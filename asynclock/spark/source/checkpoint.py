@@ -25,10 +25,22 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from asynclock.errors import SpecError
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 ENTRY: Final = "_asynclock_entry"
 _TABLE_FILE: Final = "asynclock-table.json"
+_AGAIN: Final = (
+    "Name a new checkpoint: all files or records are read again, and those that the table has change nothing"
+)
+_REMEDIES: Final = {
+    "offsets": _AGAIN,
+    "sources/0": _AGAIN,
+    "commits": "Delete that file: the batch is begun again, and skipped if the table has it",
+}
+_NEWEST: Final = 2  # of each, whose content is looked at
+_VERSION: Final = "v1"  # each begins with it, that of a topic behind one byte
+_HEAD: Final = 4
 _READ_AT: Final = "_asynclock_read_at"
 
 
@@ -62,6 +74,32 @@ class Checkpoint:
         self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
         self._files = HadoopFiles(spark)
         self._bound: dict[str, str] | None = None
+
+    def refuse_damage(self) -> None:
+        """Make sure that no file of the checkpoint is empty, or full of zeros, as a power loss leaves them.
+
+        Raises:
+            SpecError: One is; the error names it and the way out. Nothing was written.
+        """
+        self.query_id()  # by which it is known what is committed
+        for folder, remedy in _REMEDIES.items():
+            sizes = self._files.sizes(f"{self._stream.checkpoint}/{folder}")
+            numbers = sorted(
+                (name for name in sizes if name.removesuffix(".compact").isdigit()),
+                key=lambda name: int(name.removesuffix(".compact")),
+            )
+            for name in numbers:
+                path = f"{self._stream.checkpoint}/{folder}/{name}"
+                is_cut = not sizes[name]
+                if name in numbers[-_NEWEST:]:
+                    is_cut = is_cut or _VERSION not in (self._files.read(path) or "")[:_HEAD]
+                if is_cut:
+                    raise self._damaged(path, remedy)
+
+    def _damaged(self, path: str, remedy: str) -> SpecError:
+        reason = f"{path} is empty or damaged, as after a power loss; nothing was written. {remedy}"
+        keys = ("streams", self._stream.name, "checkpoint")
+        return misplaced(self._spec, keys, self._stream.checkpoint, reason)
 
     def refuse_another_table(self, table_id: Callable[[], str | None]) -> None:
         """Make sure that the checkpoint belongs to the spec's table, or to no table yet.
@@ -221,7 +259,13 @@ class Checkpoint:
 
     def _json(self, name: str) -> dict[str, str] | None:
         text = self._files.read(f"{self._stream.checkpoint}/{name}")
-        found: dict[str, str] | None = None if text is None else json.loads(text)
+        if text is None:
+            return None
+        try:
+            found: dict[str, str] = json.loads(text)
+        except ValueError:
+            remedy = _AGAIN if name != _TABLE_FILE else "If the table is the right one, delete that file"
+            raise self._damaged(f"{self._stream.checkpoint}/{name}", remedy) from None
         return found
 
     def _path(self, below: str) -> Any:  # noqa: ANN401  py4j

@@ -119,6 +119,7 @@ class StreamWriter:
         self._source = open_source(spec, stream, spark)
         self._splice = Splice(spec, spark)
         self._checkpoint = Checkpoint(spec, stream, spark)
+        self._checkpoint.refuse_damage()
         self._checkpoint.refuse_another_table(self._splice.table_id)
         self._reported: set[str] = set()
         self._cut_off = False

@@ -3,8 +3,10 @@ package io.asynclock.source;
 import com.github.luben.zstd.ZstdInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import org.apache.commons.compress.compressors.bzip2.BZip2CompressorInputStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.io.compress.BZip2Codec;
 import org.apache.hadoop.io.compress.CompressionCodec;
 import org.apache.hadoop.io.compress.CompressionCodecFactory;
 
@@ -24,7 +26,13 @@ final class Bytes implements AutoCloseable {
         return new Bytes(new ZstdInputStream(raw));
       }
       CompressionCodec codec = new CompressionCodecFactory(conf).getCodec(path);
-      return new Bytes(codec == null ? raw : codec.createInputStream(raw));
+      if (codec == null || Stored.length(path, conf) == 0) {
+        return new Bytes(raw);
+      }
+      if (codec instanceof BZip2Codec) { // whose reader takes a file without its end for a whole one
+        return new Bytes(new BZip2CompressorInputStream(raw, true));
+      }
+      return new Bytes(codec.createInputStream(raw));
     } catch (IOException | RuntimeException | LinkageError damaged) { // a codec may lack its native library
       raw.close();
       throw unreadable(damaged);
