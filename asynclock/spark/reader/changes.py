@@ -25,6 +25,7 @@ from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.jvm import classes
 from asynclock.spark.reader.snapshot import NOT_YET, pinned_snapshot, shown, snapshot, unread
 from asynclock.spark.source.files import frame_of
+from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.keys import record_key
 from asynclock.spark.spec.model import RECORD_KEY
 
@@ -142,7 +143,9 @@ class _ChangedRows:
                 continue  # another partition may have a row of the same key, which is then not deleted
             kind = self._spec.shared_type(name)
             values = {partition[place] for partition in partitions}
-            view = view.where(F.col(name).isin([F.lit(value).cast(kind) for value in sorted(values)]))
+            view = view.where(
+                F.col(name).isin([F.lit(value).cast(sql_type(kind)) for value in sorted(values)])
+            )
         return view
 
     def _keys(self) -> DataFrame:
@@ -168,9 +171,9 @@ class _ChangedRows:
         for name, kind in view.dtypes:
             if name in key:
                 text = F.url_decode(F.split(RECORD_KEY, "[|]").getItem(key.index(name)))
-                yield text.cast(kind).alias(name)
+                yield text.cast(sql_type(kind)).alias(name)
             else:
-                yield F.lit(None).cast(kind).alias(name)
+                yield F.lit(None).cast(sql_type(kind)).alias(name)
 
     def _refuse(self, files: ChangedFiles) -> None:
         if files.restored or files.restoring:

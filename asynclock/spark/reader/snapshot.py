@@ -17,6 +17,7 @@ from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.time_travel import gone, instant_time, query_time
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import ORDERING, RECORD_KEY, TOMBSTONE
 
@@ -160,7 +161,7 @@ def _shown(spec: Spec, timeline: Timeline, stored: DataFrame) -> DataFrame:
         # An older spec shows the wider type that the table has by now.
         if name in columns and is_wider(columns[name].declared, kind):
             kind = columns[name].declared  # noqa: PLW2901
-        cells.append((F.col(name) if name in present else F.lit(None)).cast(kind).alias(name))
+        cells.append((F.col(name) if name in present else F.lit(None)).cast(sql_type(kind)).alias(name))
     return stored.select(*cells)
 
 
@@ -184,7 +185,7 @@ def stored_rows(
         # state with the columns of one of its commits, which need not be all.
         types = dict.fromkeys((*_HUDI_COLUMNS, RECORD_KEY), "string")
         types |= {name: stored.kind for name, stored in columns.items()}
-        reader = reader.schema(", ".join(f"`{name}` {kind}" for name, kind in types.items()))
+        reader = reader.schema(", ".join(f"`{name}` {sql_type(kind)}" for name, kind in types.items()))
     return reader.load(spec.table.path)
 
 

@@ -14,6 +14,7 @@ from asynclock.spark.hudi.options.table import folder_name
 from asynclock.spark.hudi.session import SQL_EXTENSION
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import unread
+from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.joins import ViewSpec
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import ORDERING, TOMBSTONE
@@ -177,7 +178,9 @@ def _view_columns(
     for stream in streams:
         for physical in map(stream.physical, stream.owned(spec.table)):
             if physical in names:
-                value = f"`{physical}`" if physical in present else f"CAST(NULL AS {types[physical]})"
+                value = (
+                    f"`{physical}`" if physical in present else f"CAST(NULL AS {sql_type(types[physical])})"
+                )
                 yield names[physical], f"CASE WHEN {_alive(stream, present)} THEN {value} END"
 
 

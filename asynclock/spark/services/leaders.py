@@ -14,6 +14,7 @@ from asynclock.errors import AcquireTimeoutError, LeaseLostError
 from asynclock.spark.cancel import Cancellable
 from asynclock.spark.faults import Backoff, is_passing, sentence
 from asynclock.spark.hudi.locks import refuse_other_locks
+from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.report import ServicesReport
@@ -104,7 +105,7 @@ def _run_services(
         raise misplaced(spec, ("services", "mode"), spec.services.mode, reason)
     with contextlib.ExitStack() as resources:
         client = resources.enter_context(spec.locks.connect())
-        spark = resources.enter_context(session_for(spec, "asynclock services", spark=spark))
+        spark = own_session(resources.enter_context(session_for(spec, "asynclock services", spark=spark)))
         refuse_other_locks(spec, spark)
         resources.enter_context(stopped_by_signals(stop))
         on_work = None if run_log is None else partial(_record, run_log)

@@ -20,6 +20,7 @@ from asynclock.spark.hudi.guard import guard
 from asynclock.spark.hudi.instants import CLUSTERING, COMPACTION
 from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.options import write_options
+from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.strays import file_id, listed_strays
@@ -99,7 +100,7 @@ def repair(spec: Spec, *, spark: SparkSession | None = None, timeout: float | No
         refuse_other_locks(spec, running)
         with reserve(spec, timeout=timeout, spark=running) as lease:
             RestoreMark(spec, running).refuse()
-            return _Repair(spec, running, lease).run()
+            return _Repair(spec, own_session(running), lease).run()
 
 
 class _Repair:

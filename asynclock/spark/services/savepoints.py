@@ -21,6 +21,7 @@ from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.guard import check_writable
 from asynclock.spark.hudi.instants import COMPACTED, DELETES, DELTA_COMMIT
 from asynclock.spark.hudi.options import cleaning_options
+from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.timeline import Timeline
@@ -176,7 +177,7 @@ def _reserved(spec: Spec, timeout: float | None, spark: SparkSession | None, app
         jobs = Cancellable(found, f"{app} {uuid.uuid4()}")
         lease.on_lost(lambda _: jobs.cancel())
         with jobs.running():
-            yield _Work(spec, found, lease)
+            yield _Work(spec, own_session(found), lease)
 
 
 class _Work:

@@ -19,6 +19,7 @@ from asynclock.errors import ConfigError
 from asynclock.hudi import hoodie
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.report import DeleteReport
+from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.keys import row_digest
 from asynclock.spark.spec.model import ORDERING, TOMBSTONE
 
@@ -258,7 +259,7 @@ def _newest_name(stream: StreamSpec) -> str:
 
 def _newest(stream: StreamSpec, known: set[str]) -> Column:
     name = _ordering(stream)
-    return F.col(name) if name in known else F.lit(None).cast(_ordering_type(stream))
+    return F.col(name) if name in known else F.lit(None).cast(sql_type(_ordering_type(stream)))
 
 
 def _alive(stream: StreamSpec, known: set[str]) -> Column:

@@ -29,6 +29,7 @@ from asynclock.spark.hudi.instants import DELETES, BatchCommit
 from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks
 from asynclock.spark.hudi.names import carried_names, check_names
 from asynclock.spark.hudi.options import write_options
+from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.table import clear_unfinished
 from asynclock.spark.hudi.timeline import Timeline, is_table
 from asynclock.spark.report import Wasted
@@ -91,7 +92,7 @@ class Splice:
 
     def __init__(self, spec: Spec, spark: SparkSession) -> None:
         self._spec = spec
-        self._spark = spark
+        self._spark = spark = own_session(spark)
         self._timeline = Timeline(spark, spec.table.path)
         self._properties: dict[str, str] = {}
         self._checked = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.keys import record_key
 from asynclock.spark.spec.model import RECORD_KEY
 
@@ -46,6 +47,6 @@ def wide_frame(
     wide = [nullable(record_key(spec.table), RECORD_KEY)]
     for name, stored in columns.items():
         shared = name in spec.table.shared_columns
-        value = quoted(name) if shared else f"CAST({values.get(name, 'NULL')} AS {stored.kind})"
+        value = quoted(name) if shared else f"CAST({values.get(name, 'NULL')} AS {sql_type(stored.kind)})"
         wide.append(nullable(value, name))
     return frame.selectExpr(*wide)

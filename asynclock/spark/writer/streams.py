@@ -9,6 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.report import RunReport
 from asynclock.spark.run_log.recording import recorded
@@ -121,7 +122,7 @@ def _run(
     with contextlib.ExitStack() as resources:
         client = resources.enter_context(spec.locks.connect())
         app = f"asynclock {' '.join(chosen)}"
-        spark = resources.enter_context(session_for(spec, app, spark=spark))
+        spark = own_session(resources.enter_context(session_for(spec, app, spark=spark)))
         resources.enter_context(stopped_by_signals(stop))
         if run_log is not None:
             on_batch = _both(BatchRecorder(spec, spark, run_log), on_batch)

@@ -1,0 +1,26 @@
+"""A session in which the settings of a user's session change nothing of what is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from asynclock.spark.hudi.session import RUNTIME
+from asynclock.spark.jvm import classes, keep_names
+
+
+def own_session(spark: SparkSession) -> SparkSession:
+    """Return a session for plans of the pipeline itself, whose values and types no setting changes.
+
+    It shares Spark's context with the user's session, has its catalogs, its settings of other systems and
+    those about how much is done at once. Of all else it has Spark's defaults, and ``RUNTIME``: a type such as
+    ``timestamp``, the case of names, arithmetic, calendars and null have one meaning in every session.
+
+    Args:
+        spark: The user's session, which stays as it is.
+    """
+    jvm: Any = classes(spark)
+    own = SparkSession(spark.sparkContext, jvm.io.asynclock.hudi.OwnSession.of(spark._jsparkSession, RUNTIME))  # noqa: SLF001
+    keep_names(own)
+    return own
