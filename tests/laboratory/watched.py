@@ -33,11 +33,12 @@ class Probe:
     a lease: ``refresh`` the copy then.
     """
 
-    __slots__ = ("_copy", "_original", "held", "lease")
+    __slots__ = ("_copy", "_lists", "_original", "held", "lease")
 
     def __init__(self, lease: Believer) -> None:
         held = vars(lease).get("_held")
         self.held: HeldLock | None = None
+        self._lists: list[str] = []
         if held is None:
             self.lease, self._copy, self._original = lease, {}, {}
             return
@@ -45,10 +46,13 @@ class Probe:
         self.held = copy = shallow_copy(held)
         vars(self.lease)["_held"] = copy
         self._copy, self._original = vars(copy), vars(held)
+        self._lists = [name for name, value in self._original.items() if type(value) is list]
 
     def refresh(self) -> None:
         """Bring the copy up to date."""
         self._copy.update(self._original)
+        for name in self._lists:  # what the copy puts in must not be found in the original
+            self._copy[name] = self._original[name].copy()
 
 
 @dataclass(slots=True, eq=False)
