@@ -279,6 +279,34 @@ def refusals(rng: Random) -> Plan:
     )
 
 
+def leaving(rng: Random) -> Plan:
+    """Who leaves gets no answer for long; some stores have a pace; clients are closed, and nobody listens."""
+    clients = rng.choice((2, 3))
+    paced = rng.random() < 0.3
+    return Plan(
+        # A request may take three times as long as leaving.
+        settings=draw.settings(rng, clients, validity=30.0),
+        store=draw.store(rng, **({"versions": "generation", "write_interval": 1.0} if paced else {})),
+        wall_errors=draw.walls(rng, clients),
+        users=rng.choice((1, 2)),
+        bodies=0.8,
+        holds=(0.02, 0.3),
+        cancels=0.4,
+        closes=0.2,
+        exits=0.05,
+        partitions=rng.choice((0.2, 0.5)),
+        aim=0.8,
+        deaf=True,
+        faults={
+            Fault.SLOW: 0.1,
+            Fault.UNAVAILABLE: rng.choice((0.05, 0.5)),
+            Fault.REPLY_LOST: 0.05,
+            Fault.REQUEST_LOST: 0.05,
+        },
+        delay=(0.05, 8.0),
+    )
+
+
 EDGE_SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "endings": endings,
     "closed-loops": closed_loops,
@@ -290,6 +318,7 @@ EDGE_SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "slow-waiter": slow_waiter,
     "shared-fence": shared_fence,
     "kept": kept,
+    "leaving": leaving,
     "refusals": refusals,
 }
 """What takes part in a history at the edges, and what goes wrong in it."""

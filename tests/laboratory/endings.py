@@ -181,7 +181,7 @@ class Endings:
             return
         process, client = machine.process, machine.client
         for user in machine.users:
-            user.closed = True
+            user.closed = user.exiting = True
         self._exiting.add(process)
         if client.loop is not None:
             process.start(client.release_all(), name="exit")

@@ -43,6 +43,8 @@ class Invariant(StrEnum):
     """Nobody acquires a lock that is to be kept for a time before that time is up."""
     NOT_AHEAD = "token-not-from-the-future"
     """No token that is handed out is later than the store's latest clock."""
+    LEAVING_IS_SHORT = "leaving-is-short"
+    """Whoever leaves ``hold`` is through with it within the bound, whatever the store answers."""
     FAIR = "fair"
     """Nobody waits while others take turn after turn."""
     REFUSALS = "refusals-are-told"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from asynclock.backend import Absent, Stored, Written
     from asynclock.clock import Clock
     from asynclock.errors import ConfigError, RecordCorruptError
+    from asynclock.events import Event
     from asynclock.testing.store import SimulatedBackend, SimulatedStore
     from asynclock.testing.virtual import Process, VirtualLoop
     from tests.laboratory.checker import Checker
@@ -27,6 +28,10 @@ T = TypeVar("T")
 _LEAST_BEHIND_HUDI: Final = 1.25
 """A lease must last so many times S + R to get a token behind a Hudi writer, which drops tokens."""
 _OWNER: Final = re.compile(rb'"owner":"([^"]+)"')
+
+
+def _refuse_to_hear(event: Event) -> None:
+    raise RuntimeError(event.kind)
 
 
 class Stage(Protocol):
@@ -172,6 +177,7 @@ class Machine:
                 renewal="loop",
                 rng=Random(rng.getrandbits(64)),
                 holder=f"{self.name}:{self._life}:simulation",
+                events=_refuse_to_hear if self._run.plan.deaf else None,
             )
 
     def check_refusal(self, error: ConfigError) -> None:

@@ -61,6 +61,7 @@ class Plan:
         deletions: How often an operator deletes the object.
         breaks: How often an operator breaks the lock.
         cancels: Share of acquisitions that are cancelled at a random time.
+        deaf: Every listener of events raises whatever it hears.
         bodies: Share of acquisitions through ``hold()``, whose body never asks the lease.
         holds: Least and most lifetimes that a user holds the lock.
         at_least: Least and most lifetimes that a lock is kept, however early it is released.
@@ -107,6 +108,7 @@ class Plan:
     deletions: int = 0
     breaks: int = 0
     cancels: float = 0.1
+    deaf: bool = False
     bodies: float = 0.25
     holds: tuple[float, float] = (0.02, 1.2)
     at_least: tuple[float, float] = (0.0, 0.0)

@@ -155,6 +155,7 @@ def partition(rng: Random) -> Plan:
         store=draw.store(rng),
         wall_errors=draw.walls(rng, clients),
         partitions=0.5,
+        deaf=True,
         holds=(0.2, 1.5),
         faults={Fault.SLOW: 0.01},
     )

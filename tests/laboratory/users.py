@@ -18,7 +18,7 @@ from asynclock.fencing import FencedObject
 from asynclock.testing.clocks import VirtualClock
 from asynclock.testing.faulty import Fault
 from tests.laboratory.checker import COUNT_KEY, Invariant
-from tests.laboratory.endings import Droppable, forget
+from tests.laboratory.endings import ROUND_TRIPS, Droppable, forget
 from tests.laboratory.hudi_peer import HudiPeer
 from tests.laboratory.kept import Keeping
 from tests.laboratory.names import FENCED_KEY, KEY, NAME
@@ -47,6 +47,7 @@ class User:
         self.name = name
         self.holding = False
         self.closed = False
+        self.exiting = False
         self.away_until = 0.0
         self.waits_since: float | None = None
         self.task: asyncio.Task[None] | None = None
@@ -240,8 +241,9 @@ class User:
                 token = lease.fencing_token
                 holding = checker.handed_out(self.name, self._process, lease, token=token)
                 await self._body(lease, holding)
-                must_tell = self._must_tell(holding)
+                must_tell, ends = self._must_tell(holding), run.loop.time()
             self._check_told(must_tell)
+            self._check_left(run.loop.time() - ends)
             if lease.lost is not None:
                 checker.violated(Invariant.LOSS_ENDS_BODY, f"{self.name} was not told: {lease.lost.reason}")
         except asyncio.CancelledError:
@@ -261,20 +263,27 @@ class User:
             if holding is not None:
                 checker.dropped(holding)
 
+    def _check_left(self, took: float) -> None:
+        """Check that leaving was short, unless this machine did not run for a time."""
+        plan, bound = self._run.plan, self._client.exit_bound + ROUND_TRIPS
+        if took > bound and not (plan.pauses or plan.stalls or plan.suspends):
+            detail = f"{self.name} leaves hold() for {took:.2f} s"
+            self._run.checker.violated(Invariant.LEAVING_IS_SHORT, detail)
+
     async def _body(self, lease: Lease, holding: Holding) -> None:
         """Work to the end, or after a loss without end, since nobody asks the lease."""
         loop, rng = self._run.loop, self._rng
         until = loop.time() + rng.uniform(*self._run.plan.holds) * self._unit
         endless = rng.random() < 0.5
         while (left := until - loop.time()) > 0 or (
-            endless and holding.ended_at is not None and not self.closed
+            endless and holding.ended_at is not None and not self.exiting
         ):
             chance = rng.random()
             if chance < 0.1 and not self.closed:
                 await lease.confirm()
             await asyncio.sleep(min(max(left, 0.1), (0.02 + chance * 0.4) * self._unit))
             ended = holding.ended_at
-            if ended is None or self.closed:
+            if ended is None or self.exiting:
                 continue
             if loop.time() - max(ended, self._machine.runs_from) > TOLD_WITHIN:
                 detail = f"{self.name} runs on in hold() {loop.time() - ended:.2f} s after its loss"

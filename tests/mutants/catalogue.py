@@ -81,6 +81,8 @@ NOTE_REFUSAL: Final = "asynclock.protocol.refusals:Refusals.note"
 _HELD: Final = "asynclock.protocol.held:HeldLock"
 MAY_HAND_OVER: Final = f"{_HELD}.may_hand_over"
 ABANDON: Final = f"{_HELD}.abandon"
+OUTLAST: Final = f"{_HELD}.outlast"
+REPORT_LOSS: Final = f"{_HELD}.report_loss"
 END_BELIEF: Final = f"{_HELD}.end_belief"
 EXTEND: Final = f"{_HELD}._extend"
 LEFT_OF_BELIEF: Final = f"{_HELD}._left"
@@ -123,6 +125,7 @@ CANCEL_BODY: Final = "asynclock.lock:Hold._cancel"
 PENDING: Final = "asynclock.inflight:InFlight.pending"
 PROGRESS: Final = "asynclock.inflight:InFlight.progress"
 CLOSE_CLIENT: Final = "asynclock.client:LockClient._close"
+CLOSE_ONCE: Final = "asynclock.client:LockClient._close_once"
 DROP_LEASE: Final = "asynclock.lease:Lease.__del__"
 RELEASE_LEASE: Final = "asynclock.lease:Lease._release"
 _FENCED: Final = "asynclock.fencing:FencedObject"
@@ -231,7 +234,7 @@ MUTANTS: Final = (
     Mutant(
         "leave what may still land",
         CLEAN_UP,
-        "self._reap($claim, $last)",
+        "$reaped.run()",
         "asyncio.sleep(0)",
         LEFT,
         "cancellations",
@@ -239,7 +242,7 @@ MUTANTS: Final = (
     Mutant(
         "keep a lock that a cancelled acquisition got",
         GIVE_UP,
-        "self._held.end_belief()\nawait self._held.release()",
+        "self._held.end_belief()\nawait self._held.release($until)",
         "pass",
         Invariant.TAKEOVER_BOUND,
         "hudi-turns",
@@ -271,7 +274,7 @@ MUTANTS: Final = (
     Mutant(
         "give up a release that was not answered",
         FREE,
-        "except (BackendError, ConfigError): pass",
+        "except (BackendError, ConfigError) as error: self.error = error",
         "except (BackendError, ConfigError): return attempt",
         LEFT,
         "single-faults",
@@ -279,7 +282,7 @@ MUTANTS: Final = (
     Mutant(
         "do not release at all",
         TRY_TO_FREE,
-        "await $objects.write(self._key, $attempt)",
+        "self.error = await $objects.write(self._key, $attempt, timeout=$limit)",
         "$attempt.version = $attempt.base",
         LEFT,
         "single-faults",
@@ -580,8 +583,8 @@ MUTANTS: Final = (
     Mutant(
         "reset the token on release",
         RELEASED,
-        "self._replace(expired=True, nonce=$nonce)",
-        "self._replace(expired=True, nonce=$nonce, epoch=0)",
+        "self._replace(expired=True, nonce=$nonce, is_kept=False)",
+        "self._replace(expired=True, nonce=$nonce, is_kept=False, epoch=0)",
         TOKEN,
         "contention",
     ),
@@ -764,6 +767,48 @@ MUTANTS: Final = (
         Invariant.FAIR,
         "slow-waiter",
     ),
+    # Leaving (rules 24 and 25).
+    Mutant(
+        "wait for a release for as long as the store takes",
+        OUTLAST,
+        "await asyncio.wait([$end], timeout=$limit)",
+        "await asyncio.wait([$end])",
+        Invariant.LEAVING_IS_SHORT,
+        "leaving",
+    ),
+    Mutant(
+        "drop a release that nobody waits for any more",
+        OUTLAST,
+        "if not $end.done(): self.note_pending()",
+        "$end.cancel()",
+        Invariant.FAIR,
+        "leaving",
+    ),
+    Mutant(
+        "end belief once a release is answered",
+        RELEASE_OR_HAND_OVER,
+        "not $held.end_belief()",
+        "$held.remaining() <= 0",
+        HEAD,
+        "leaving",
+    ),
+    Mutant(
+        "close a client without a loss for its bodies",
+        CLOSE_ONCE,
+        "await self._let_go_of_all(CLOSED, closing=True)",
+        "await self._let_go_of_all(None)",
+        Invariant.LOSS_ENDS_BODY,
+        "leaving",
+    ),
+    Mutant(
+        "report a loss before it ends anything",
+        REPORT_LOSS,
+        "self._end()\nself._tell()\n*$rest",
+        "try: self._objects.events._listener(error)\nexcept Exception: return\n"
+        "self._end()\nself._tell()\n*$rest",
+        Invariant.FAIR,
+        "partition",
+    ),
     # Other ends of a process.
     Mutant(
         "believe in a forked child",
@@ -784,7 +829,7 @@ MUTANTS: Final = (
     Mutant(
         "release nothing at an exit",
         LET_GO,
-        "self._in_flight.spawn(self.release())",
+        "self._in_flight.spawn(self._free_in_background())",
         "pass",
         LEFT,
         "endings",
@@ -883,7 +928,7 @@ MUTANTS: Final = (
     Mutant(
         "take a lost answer for a refusal",
         WRITE,
-        "$attempt.unseen = $may_have_landed",
+        "$attempt.unseen = $error.written == 'unknown' and $attempt.refused is None",
         "pass",
         Invariant.LOSS_IS_TRUE,
         "zombie-writes",
