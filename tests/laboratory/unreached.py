@@ -37,14 +37,14 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ): "Every answer that is judged was noted by the observation first.",
     ("held.py", "if (left := self._left()) > 0:"): _ONE_THREAD,
     ("held.py", "if self.phase is not Phase.HELD:"): _ONE_THREAD,
-    ("held.py", "if self._believed() <= 0:"): _ONE_THREAD,
+    ("held.py", "if held := self._ends[0] is end:"): _ONE_THREAD,
     (
         "held.py",
         "if (renewal := self.start_renewal()) is None:",
     ): "A lease is asked whether it is held in the step that asks for a renewal.",
     (
         "held.py",
-        "if self.end_belief():",
+        "if self.end_belief(loss) or self in self._in_flight.unfreed:",
     ): "An exit whose loop is closed opens the store anew, on a real loop.",
     (
         "held.py",
