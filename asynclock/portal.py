@@ -158,6 +158,8 @@ class uninterrupted:  # noqa: N801  read as a verb
             state.bodies -= 1
             if state.deferred and state.bodies == 0:
                 state.deferred = False
+                if state.cut_off is not None:
+                    state.cut_off.cancel()
                 # Not task.cancel(): a coroutine that returns without another await would lose its result.
                 raise asyncio.CancelledError
 
@@ -176,7 +178,7 @@ def cancel_once(task: asyncio.Task[Any]) -> None:
         if state.bodies > 0:
             state.deferred = True
             if state.at_most is not None:
-                loop.call_later(state.at_most, _cut_off, task, state)
+                state.cut_off = loop.call_later(state.at_most, _cut_off, task, state)
         else:
             task.cancel()
 
@@ -203,12 +205,14 @@ class _State:
         requested_at: When, in loop time.
         at_most: Seconds from a cancellation to the end of the innermost body; None: no limit.
         deferred: The cancellation waits for the end of these bodies.
+        cut_off: Ends that wait.
     """
 
-    __slots__ = ("at_most", "bodies", "deferred", "requested", "requested_at")
+    __slots__ = ("at_most", "bodies", "cut_off", "deferred", "requested", "requested_at")
 
     def __init__(self) -> None:
         self.at_most: float | None = None
+        self.cut_off: asyncio.TimerHandle | None = None
         self.requested_at = 0.0
         self.bodies = 0
         self.requested = False
