@@ -145,6 +145,7 @@ class HeldLock:
 
     def abandon(self, reason: str) -> None:
         """End belief without a write and without reporting it: in a forked child."""
+        self._on_lost = []  # they are the parent's
         if self.phase is Phase.HELD:
             self.lost, self.phase = self._error(LeaseLostError, reason), Phase.LOST
 

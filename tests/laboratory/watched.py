@@ -25,6 +25,16 @@ class Believer(Protocol):
         ...
 
 
+class _Nobody(list[Any]):
+    """A list that stays empty."""
+
+    def append(self, _: object) -> None:
+        pass
+
+
+_NOBODY: Any = _Nobody()
+
+
 class Probe:
     """Asks a lease whether it is held, and changes nothing by asking.
 
@@ -33,12 +43,11 @@ class Probe:
     a lease: ``refresh`` the copy then.
     """
 
-    __slots__ = ("_copy", "_lists", "_original", "held", "lease")
+    __slots__ = ("_copy", "_original", "held", "lease")
 
     def __init__(self, lease: Believer) -> None:
         held = vars(lease).get("_held")
         self.held: HeldLock | None = None
-        self._lists: list[str] = []
         if held is None:
             self.lease, self._copy, self._original = lease, {}, {}
             return
@@ -46,13 +55,15 @@ class Probe:
         self.held = copy = shallow_copy(held)
         vars(self.lease)["_held"] = copy
         self._copy, self._original = vars(copy), vars(held)
-        self._lists = [name for name, value in self._original.items() if type(value) is list]
+        self.refresh()
 
     def refresh(self) -> None:
         """Bring the copy up to date."""
         self._copy.update(self._original)
-        for name in self._lists:  # what the copy puts in must not be found in the original
-            self._copy[name] = self._original[name].copy()
+        if self.held is not None:
+            # What the copy finds must not be found in the original, and is told to nobody.
+            self.held._ends = self.held._ends.copy()
+            self.held._on_lost = self.held._unreported = _NOBODY
 
 
 @dataclass(slots=True, eq=False)

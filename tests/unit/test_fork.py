@@ -122,6 +122,27 @@ def test_on_lost_in_a_child_comes_at_once(tmp_path: Path) -> None:
     assert forked(work, tmp_path) == {"code": 0, "held": True, "state": "held", "child": []}
 
 
+def test_a_callback_of_the_parent_is_not_called_in_the_child(tmp_path: Path) -> None:
+    """It would cancel the jobs of a parent that still holds the lock."""
+    program = (
+        FORKED
+        + SYNC_HELD
+        + """
+import time
+lease.on_lost(lambda loss: print("called", flush=True))
+def work():
+    assert not lease.held
+    time.sleep(0.2)  # a callback has a thread of its own
+print(in_child(work))
+lease.release()
+"""
+    )
+
+    outcome, output, errors = run(program, tmp_path)
+
+    assert (outcome, output) == (0, "0\n"), errors
+
+
 def test_a_child_that_leaves_the_body_of_hold_gets_the_loss(tmp_path: Path) -> None:
     """A fork inside ``with lock.hold()``: the child's exit from the body raises, the parent's frees."""
     program = (
