@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import pwd
 import resource
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from asynclock.spark.hudi.session import hudi_bundle
 from tests.spark.jvm import JavaProgram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -239,3 +243,73 @@ def test_other_files_are_made_as_ever(probe: JavaProgram, tmp_path: Path) -> Non
 
     assert seen
     assert (file.parent / ".file.crc").exists()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0o077])
+def test_modes_and_groups_are_those_of_hadoops_own_file_system(umask: int) -> None:
+    """Two users of one group write below its folder: what they make stays the group's, bit for bit."""
+    alice, bob, staff = *(pwd.getpwnam(name).pw_uid for name in ("daemon", "bin")), 60_100
+    bundle = hudi_bundle()
+    assert bundle is not None
+    with tempfile.TemporaryDirectory() as name:
+        top = Path(name)
+        top.chmod(0o755)
+        readable = Path(shutil.copyfile(bundle, top / "hudi.jar"))
+        found = []
+        for words in ((), ("hadoop",)):
+            shared = top / ("hadoop" if words else "ours")
+            shared.mkdir()
+            os.chown(shared, alice, staff)
+            shared.chmod(0o2775)
+            with (
+                JavaProgram(
+                    "FilesProbe", *words, jars=(readable,), user=alice, groups=(staff,), umask=umask
+                ) as one,
+                JavaProgram(
+                    "FilesProbe", *words, jars=(readable,), user=bob, groups=(staff,), umask=umask
+                ) as two,
+            ):
+                meta = shared / "table" / ".hoodie"
+                assert one.ask("mkdirs", str(meta / "timeline")) == "done"
+                for folder in (shared / "table", meta, meta / "timeline"):
+                    folder.chmod(0o2775 if umask != 0o077 else 0o2770)
+                for probe, batch in ((one, "1"), (two, "2")):
+                    for file in (meta / "timeline" / f"{batch}.commit", shared / "table" / f"{batch}.log"):
+                        assert [probe.ask("create", str(file)), probe.ask("close")] == ["done"] * 2
+                    assert probe.ask("mkdirs", str(shared / "table" / f"day={batch}" / "part")) == "done"
+                    assert probe.ask("share", str(shared / f"staged{batch}"), "775") == "done"
+                    assert probe.ask("share", str(shared / f"sticky{batch}"), "1777") == "done"
+                    assert probe.ask("chmod", str(shared / "table" / f"{batch}.log"), "660") == "done"
+                assert one.ask("chmod", str(shared), "770") == "done"
+            found.append(
+                {
+                    str(path.relative_to(shared)): (
+                        oct(path.stat().st_mode),
+                        path.stat().st_uid,
+                        path.stat().st_gid,
+                    )
+                    for path in (shared, *sorted(shared.rglob("*")))
+                    if not path.name.endswith(".crc")
+                }
+            )
+
+    ours, hadoops = found
+    assert ours == hadoops
+    assert {group for _, _, group in ours.values()} == {staff}
+    assert ours["."][0] == oct(stat.S_IFDIR | 0o2770)
+
+
+@pytest.mark.parametrize("bits", ["4755", "2755", "6755"])
+def test_set_id_bits_of_a_file_go_and_those_of_a_folder_stay(files: Files, tmp_path: Path, bits: str) -> None:
+    """As chmod does with a mode of three digits."""
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.touch()
+    folder.mkdir()
+    for path in (file, folder):
+        path.chmod(int(bits, 8))
+
+        files.chmod(path, "775")
+
+    assert mode(file) == "775"
+    assert mode(folder) == f"{bits[0]}775"

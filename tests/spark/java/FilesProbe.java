@@ -6,14 +6,17 @@ import java.nio.charset.StandardCharsets;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.permission.FsPermission;
 
-/** A process that writes one file after the other: "COMMAND [ARGUMENT]" in, "done" or an exception's name out. */
+/** A process that writes one file after the other: "COMMAND [ARGUMENT ...]" in, "done" or an exception's name out. */
 public final class FilesProbe {
   private static OutputStream out;
 
   public static void main(String[] args) throws Exception {
-    LocalFiles.install();
-    FileSystem files = FileSystem.getLocal(new Configuration());
+    if (args.length == 0) {
+      LocalFiles.install();
+    }
+    FileSystem files = FileSystem.getLocal(new Configuration()); // Hadoop's own, if it is given a word
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
       String[] words = line.split(" ");
@@ -31,6 +34,15 @@ public final class FilesProbe {
             break;
           case "close":
             out.close();
+            break;
+          case "mkdirs":
+            files.mkdirs(new Path(words[1]));
+            break;
+          case "share":
+            FileSystem.mkdirs(files, new Path(words[1]), new FsPermission(words[2]));
+            break;
+          case "chmod":
+            files.setPermission(new Path(words[1]), new FsPermission(words[2]));
             break;
           case "read":
             answer = new String(files.open(new Path(words[1])).readAllBytes(), StandardCharsets.UTF_8);

@@ -1,14 +1,11 @@
 package io.asynclock.hudi;
 
-import java.io.File;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.net.URI;
 import java.net.URISyntaxException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
-import java.nio.file.attribute.PosixFilePermission;
-import java.util.EnumSet;
-import java.util.Set;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFs;
@@ -36,6 +33,11 @@ import org.apache.hadoop.util.Progressable;
  * and then writes it; a full disk or a kill in between would leave an empty instant, which counts as completed.
  */
 public final class LocalFiles extends LocalFileSystem {
+
+  private static final String MODE = "unix:mode";
+  private static final String GROUP = "unix:gid";
+  private static final int SET_IDS = 06000;
+  private static final int SET_GID = 02000;
 
   public LocalFiles() {
     super(new Raw());
@@ -68,6 +70,7 @@ public final class LocalFiles extends LocalFileSystem {
     Path unnamed = new Path(meta, ".unnamed-" + UUID.randomUUID());
     OutputStream file = getRaw().create(
         unnamed, permission, false, bufferSize, replication, blockSize, progress);
+    takeGroup(toFile(unnamed), toFile(path.getParent()));
     return new FSDataOutputStream(
         new WholeFile(file, toFile(unnamed), toFile(path), toFile(getChecksumFile(path)), overwrite), null);
   }
@@ -76,6 +79,19 @@ public final class LocalFiles extends LocalFileSystem {
     Path folder = path.getParent();
     return folder != null && folder.getName().equals("timeline")
         && folder.getParent() != null && folder.getParent().getName().equals(".hoodie");
+  }
+
+  /** Gives a file the group that one made in that folder has. */
+  private static void takeGroup(java.nio.file.Path file, java.nio.file.Path folder) throws IOException {
+    try {
+      boolean inherited = ((int) Files.getAttribute(folder, MODE) & SET_GID) != 0;
+      Object group = Files.getAttribute(folder, GROUP);
+      if (inherited && !group.equals(Files.getAttribute(file, GROUP))) {
+        Files.setAttribute(file, GROUP, group);
+      }
+    } catch (UnsupportedOperationException | IllegalArgumentException | FileSystemException e) {
+      // Not a POSIX file system, or not a member of that group.
+    }
   }
 
   private java.nio.file.Path toFile(Path path) {
@@ -94,14 +110,14 @@ public final class LocalFiles extends LocalFileSystem {
 
     @Override
     public void setPermission(Path path, FsPermission permission) throws IOException {
-      File file = pathToFile(path);
-      if (permission.getStickyBit()) {
-        super.setPermission(path, permission); // Java has no name for the sticky bit
-        return;
-      }
+      java.nio.file.Path file = pathToFile(path).toPath();
+      int mode = permission.toShort();
       try {
-        Files.setPosixFilePermissions(file.toPath(), bits(permission));
-      } catch (UnsupportedOperationException e) { // not a POSIX file system
+        if (Files.isDirectory(file)) {
+          mode |= (int) Files.getAttribute(file, MODE) & SET_IDS; // a folder keeps these, as with chmod
+        }
+        Files.setAttribute(file, MODE, mode);
+      } catch (UnsupportedOperationException | IllegalArgumentException e) { // not a POSIX file system
         super.setPermission(path, permission);
       }
     }
@@ -111,18 +127,6 @@ public final class LocalFiles extends LocalFileSystem {
       return Files.isSymbolicLink(pathToFile(path).toPath())
           ? super.getFileLinkStatus(path)
           : getFileStatus(path);
-    }
-
-    private static Set<PosixFilePermission> bits(FsPermission permission) {
-      // In the order of the enum: owner, group and others, each read, write, execute.
-      Set<PosixFilePermission> set = EnumSet.noneOf(PosixFilePermission.class);
-      PosixFilePermission[] all = PosixFilePermission.values();
-      for (int i = 0; i < all.length; i++) {
-        if ((permission.toShort() >> (all.length - 1 - i) & 1) != 0) {
-          set.add(all[i]);
-        }
-      }
-      return set;
     }
   }
 
