@@ -341,6 +341,23 @@ def restore_table(spec: str, savepoint: str, *, wait: float | None, as_json: boo
     return DONE
 
 
+@pipeline_group.command("to-utc", short_help="Move the times of the table to UTC.")
+@click.argument("spec")
+@_wait
+@with_spark_log
+def move_to_utc(spec: str, *, wait: float | None) -> int:
+    """Move the timeline of SPEC's table from the local times of its drivers to UTC, once.
+
+    New tables are in UTC. The table must have nothing pending, and no instant that is later than now in UTC;
+    else this says how long to wait. Stop drivers of earlier versions, and of other zones, before.
+    """
+    from asynclock.spark import load_spec, to_utc  # noqa: PLC0415  needs the extra
+
+    moved = to_utc(load_spec(spec), timeout=wait)
+    click.echo("the times of the table are in UTC from now on" if moved else "the table is in UTC already")
+    return DONE
+
+
 @pipeline_group.command("reserve", short_help="Run CMD while nothing else writes to the table.")
 @click.argument("spec")
 @click.argument("command", metavar="-- CMD [ARG ...]", nargs=-1, required=True, type=click.UNPROCESSED)

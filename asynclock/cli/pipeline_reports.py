@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from asynclock._text import printable
+
 if TYPE_CHECKING:
     from asynclock.spark.reader.sources import StreamValidation
     from asynclock.spark.reader.validation import ValidationReport
@@ -80,6 +82,13 @@ def print_validation(report: ValidationReport) -> None:
         f"{len(report.stale_commits)} commits by stale holders, {len(report.repeated_batches)} repeated "
         f"batches, {len(report.pending)} pending instants, {len(report.leftovers)} leftovers"
     )
+    for unseen in report.unseen_commits:
+        of = "no stream" if unseen.stream is None else f"stream {printable(unseen.stream)}"
+        click.echo(
+            f"the commit {unseen.requested} of {of}, completed at {unseen.completed}, lies behind the "
+            f"compaction {unseen.compaction}: {unseen.rows} rows of it are never seen; a new checkpoint of "
+            "the stream writes them again"
+        )
     for file in report.stray_files:
         click.echo(f"{file} is outside of the buckets, so every write fails; run asynclock pipeline repair")
     for file in report.cut_files:
@@ -98,6 +107,8 @@ def print_validation(report: ValidationReport) -> None:
             f"{report.not_comparable} of the keys have values that may be of a source that is gone: "
             "these values were not compared"
         )
+    if report.as_of is None:
+        click.echo("there is no table yet")
     click.echo(f"{report.keys} keys x {report.columns} columns compared, {report.differences} differences")
 
 

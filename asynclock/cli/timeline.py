@@ -145,8 +145,8 @@ def _fitted(longest: int, width: int | None) -> list[TimelineColumn]:
 
 def _completed(instant: Instant) -> str:
     if instant.completed is None:
-        return f"pending {_time(instant.requested)[5:19].replace('T', ' ')}"
-    return _time(instant.completed)
+        return f"pending {_time(instant.in_local_time().requested)[5:19].replace('T', ' ')}"
+    return _time(instant.in_local_time().completed or "")
 
 
 def _time(instant: str) -> str:

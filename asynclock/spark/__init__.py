@@ -17,6 +17,7 @@ from asynclock.spark.errors import CutFilesError as CutFilesError
 from asynclock.spark.errors import StrayFilesError as StrayFilesError
 from asynclock.spark.errors import StreamFailedError as StreamFailedError
 from asynclock.spark.errors import TableBusyError as TableBusyError
+from asynclock.spark.errors import TimelineAheadError as TimelineAheadError
 from asynclock.spark.errors import UnfinishedRestoreError as UnfinishedRestoreError
 from asynclock.spark.hudi.options.explanation import Explanation as Explanation
 from asynclock.spark.hudi.options.explanation import explain as explain
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from asynclock.spark.services.savepoints import delete_savepoint as delete_savepoint
     from asynclock.spark.services.savepoints import restore as restore
     from asynclock.spark.services.savepoints import savepoint as savepoint
+    from asynclock.spark.services.zone import to_utc as to_utc
     from asynclock.spark.writer.reservation import reserve as reserve
     from asynclock.spark.writer.splice import Splice as Splice
     from asynclock.spark.writer.streams import run as run
@@ -56,6 +58,7 @@ __all__ = [
     "StrayFilesError",
     "StreamFailedError",
     "TableBusyError",
+    "TimelineAheadError",
     "UnfinishedRestoreError",
     "changes",
     "delete_savepoint",
@@ -73,6 +76,7 @@ __all__ = [
     "session_conf",
     "session_for",
     "timeline",
+    "to_utc",
     "validate",
 ]
 
@@ -92,6 +96,7 @@ _NEEDS_SPARK: Final = {
     "run_services": "services.leaders",
     "session_for": "hudi.running",
     "timeline": "reader.history",
+    "to_utc": "services.zone",
     "validate": "reader.validation",
 }
 

@@ -80,6 +80,24 @@ class UnfinishedRestoreError(AsyncLockError):
         )  # fmt: skip
 
 
+class TimelineAheadError(AsyncLockError):
+    """A new commit would not be later than all that the table has, so it might never be seen.
+
+    Nothing was written. A driver in another time zone has written to the table, or the clocks differ.
+
+    Attributes:
+        path: The table.
+        seconds: By how much this process lies behind the newest instant of the table.
+        reason: What differs, and what to do.
+    """
+
+    _fields = ("path", "seconds", "reason")
+    seconds: float
+
+    def __init__(self, *, path: str, seconds: float, reason: str) -> None:
+        super().__init__(reason, path=path, seconds=seconds, reason=reason)
+
+
 class ChangesLostError(AsyncLockError):
     """What changed in a table since an instant cannot be known any more; nothing was returned.
 

@@ -15,6 +15,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 from asynclock._text import escaped
 from asynclock.errors import AsyncLockError, BackendUnavailableError, OutcomeUnknownError
+from asynclock.spark.errors import TimelineAheadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,9 @@ RETRIES: Final = 8
 _SHORTEST_SECONDS: Final = 0.05
 _FIRST_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 30.0
+
+_SECONDS: Final = 60.0
+"""A clock that lies behind by no more than this is waited for."""
 
 _HUDI: Final = "org.apache.hudi.exception."
 # Java's classes, subclasses included.
@@ -66,11 +70,13 @@ _DEPTH: Final = 50  # causes may form a circle
 
 def is_passing(error: BaseException) -> bool:
     """Return whether the work that ended with ``error`` may succeed if it is simply repeated."""
+    if isinstance(error, TimelineAheadError):
+        return error.seconds <= _SECONDS
     if isinstance(error, AsyncLockError):
         return isinstance(error, (BackendUnavailableError, OutcomeUnknownError)) and error.transient
     try:
         passing = conflict_of(error) is not None
-        for cause in _causes(error):
+        for cause in causes(error):
             kinds = set(_kinds(cause))
             if kinds & _LASTING:
                 return False
@@ -84,7 +90,7 @@ def is_passing(error: BaseException) -> bool:
 
 def conflict_of(error: BaseException) -> str | None:
     """Return the name of the exception with which Hudi reported a conflict; None for another error."""
-    for cause in _causes(error):
+    for cause in causes(error):
         # An exception of a task reaches the driver as text.
         text = f"{cause.getClass().getName()} {cause.getMessage()}"
         for name in _CONFLICTS:
@@ -98,7 +104,7 @@ def sentence(error: BaseException) -> str:
     text = type(error).__name__
     with suppress(Py4JError):  # the JVM may have ended
         text = str(error) if isinstance(error, AsyncLockError) else f"{text}: {error}"
-        for cause in _causes(error):
+        for cause in causes(error):
             text = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
     if _COUNTED_AS_DEAD.search(text):
         text = f"{_DEAD}: {text}"
@@ -129,7 +135,7 @@ class Backoff:
         self.retries = 0
 
 
-def _causes(error: BaseException) -> Iterator[Any]:
+def causes(error: BaseException) -> Iterator[Any]:
     """Yield the Java exception behind ``error`` and its causes, the outermost first."""
     if isinstance(error, Py4JJavaError):
         found: Any = error.java_exception

@@ -63,6 +63,8 @@ CHECK_MARK: Final = f"{_SPARK}hudi.locks:_check_mark"
 GUARD: Final = f"{_SPARK}hudi.guard"
 GUARD_TABLE: Final = f"{_SPARK}hudi.guard:guard"
 CHECK_WRITABLE: Final = f"{_SPARK}hudi.guard:check_writable"
+REFUSE_ANOTHER_TABLE: Final = f"{_SPARK}source.checkpoint:Checkpoint.refuse_another_table"
+REFUSE_MISSING: Final = f"{_SPARK}reader.presence:refuse_missing"
 CHECK_COMMIT: Final = f"{_SPARK}hudi.fit:check_commit"
 CONCURRENCY: Final = f"{_SPARK}hudi.options.concurrency"
 LEADER: Final = f"{_SPARK}services.leaders:_Leader.__init__"
@@ -99,6 +101,8 @@ _LOCAL_FILES: Final = "hudi/LocalFiles.java"
 _CHANGED_KEYS: Final = "hudi/ChangedKeys.java"
 _DEAD_WRITES: Final = "hudi/DeadWrites.java"
 _KEYS: Final = "hudi/SpliceKeyGenerator.java"
+_ORDER: Final = "hudi/InstantOrder.java"
+_UNSEEN: Final = "hudi/Unseen.java"
 _LOCK: Final = "hudi/TableLockFile.java"
 _MERGER: Final = "hudi/SpliceMerger.java"
 _ROWS: Final = "hudi/Splice.java"
@@ -334,6 +338,43 @@ PIPELINE_MUTANTS: Final = (
         "files outside of the buckets are not noticed",
         (Change(CHECK_WRITABLE, "timeline.refuse_strays()", "pass"),),
         _TESTS + "test_repair.py::test_strays_are_found_before_the_next_write_fails",
+    ),
+    # The order of instants, and the table that is meant.
+    PipelineMutant(
+        "a commit is made behind the newest instant of the table",
+        (Patch(_ORDER, "return text.compareTo(now) >= 0;", "return false;"),),
+        _TESTS + "test_instant_order.py::test_a_writer_that_looked_too_early_is_refused_by_the_lock",
+    ),
+    PipelineMutant(
+        "only requests count as instants",
+        (Patch(_ORDER, ".or(instant.group(2), file)", ""),),
+        _TESTS + "test_instant_order.py::test_a_completion_counts_as_much_as_a_request",
+    ),
+    PipelineMutant(
+        "a commit behind a compaction is not found",
+        (Patch(_UNSEEN, "!next.getValue().containsAll(logs(stat))", "false"),),
+        _TESTS + "test_instant_order.py::test_a_commit_behind_a_compaction_is_named",
+    ),
+    PipelineMutant(
+        "a table that is gone is taken for an empty one",
+        (Change(REFUSE_MISSING, "spec.streams", "()"),),
+        _TESTS + "test_presence.py::test_a_table_whose_folder_is_gone_is_refused[validate]",
+    ),
+    PipelineMutant(
+        "another table in the place of the one of the checkpoint is taken for it",
+        (
+            Change(
+                REFUSE_ANOTHER_TABLE,
+                "bound['table_id'] == (found := table_id())",
+                "(found := table_id()) is not None",
+            ),
+        ),
+        _TESTS + "test_presence.py::test_another_table_in_its_place_is_refused[read]",
+    ),
+    PipelineMutant(
+        "a folder of a group loses its setgid bit",
+        (Patch(_LOCAL_FILES, "Files.getAttribute(file, MODE) & SET_IDS;", "0;"),),
+        _TESTS + "test_local_files.py::test_set_id_bits_of_a_file_go_and_those_of_a_folder_stay",
     ),
     # Two writers.
     PipelineMutant(

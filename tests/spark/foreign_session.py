@@ -25,6 +25,7 @@ def main(jars: str, warehouse: str) -> None:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
     }
     builder = SparkSession.builder.master("local[2]").appName("foreign")
     for name, value in settings.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -283,7 +284,8 @@ def test_the_lock_file_is_open_to_those_who_may_write_the_table(
 @pytest.mark.root
 def test_two_users_share_a_table_and_a_reader_does_not() -> None:
     """Members of the table's group exclude each other, with a strict umask; others are refused."""
-    alice, bob, carol, staff = 60_001, 60_002, 60_003, 60_100
+    # With accounts, without which Hadoop opens no file system.
+    alice, bob, carol, staff = *(pwd.getpwnam(name).pw_uid for name in ("daemon", "bin", "nobody")), 60_100
     bundle = hudi_bundle()
     assert bundle is not None
     with tempfile.TemporaryDirectory() as name:

@@ -75,7 +75,7 @@ def test_every_action_says_what_it_did(pipeline: Pipeline, capsys: pytest.Captur
     ]
     assert pending.state in {"REQUESTED", "INFLIGHT"}
     assert pending == Instant(
-        requested=pending.requested, completed=None, action="deltacommit", state=pending.state
+        requested=pending.requested, completed=None, action="deltacommit", state=pending.state, utc=True
     )
     commits = pipeline.timeline(spec).commits
     assert [one.token for one in past if one.stream] == [one.fencing_token for one in commits[:-1]]

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import random
+import time
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from asynclock.errors import ConfigError
 from asynclock.spark.hudi.instants import DELTA_COMMIT, Instant
 from asynclock.spark.hudi.time_travel import instant_time, request_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from asynclock.spark.hudi.timeline import Timeline
 
 START = 20261122204500000
 LENGTH = 30
@@ -66,14 +73,73 @@ def history(rng: random.Random) -> tuple[list[Instant], list[str]]:
     return writes, [at(moment) for moment in rng.sample(free, rng.randint(0, 1))]
 
 
-@pytest.mark.parametrize("text", ["20261122204539123", "2026-11-22T20:45:39.123", "2026-11-22 20:45:39.123"])
+class Table:
+    """A timeline in UTC or in local times, with a few completed instants."""
+
+    def __init__(self, *completed: str, utc: bool = True) -> None:
+        self._completed = completed
+        self._utc = utc
+
+    def is_utc(self) -> bool:
+        """As the timeline says it."""
+        return self._utc
+
+    def instants(self) -> list[Instant]:
+        """One commit for each completion."""
+        return [
+            Instant(requested=one, completed=one, action=DELTA_COMMIT, state="COMPLETED", utc=self._utc)
+            for one in self._completed
+        ]
+
+
+def taken(text: str, *completed: str, utc: bool = True) -> str:
+    """The digits for which Hudi is asked."""
+    return instant_time(text, cast("Timeline", Table(*completed, utc=utc)))
+
+
+@pytest.fixture
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process whose people are in Berlin."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_berlin")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "20261122194539123", "2026-11-22T20:45:39.123", "2026-11-22 20:45:39.123", "2026-11-22T19:45:39.123Z",
+        "2026-11-22T14:45:39.123-05:00",
+    ],
+)  # fmt: skip
 def test_an_instant_may_be_written_for_people(text: str) -> None:
-    """With digits only, or as a time."""
-    assert instant_time(text) == "20261122204539123"
+    """With digits only, as the timeline has it, or as a time: a local one, or one with its offset."""
+    assert taken(text) == "20261122194539123"
+
+
+@pytest.mark.usefixtures("in_berlin")
+def test_a_time_of_a_table_in_local_times_is_taken_as_it_stands() -> None:
+    """Nobody knows the zone of its drivers, so an offset means nothing there."""
+    assert taken("2026-11-22T20:45:39.123", utc=False) == "20261122204539123"
+    with pytest.raises(ConfigError, match="is no instant"):
+        taken("2026-11-22T20:45:39.123Z", utc=False)
+
+
+@pytest.mark.usefixtures("in_berlin")
+@pytest.mark.parametrize("completed", ["20261025003000000", "20261025013000000"])
+def test_of_the_hour_that_comes_twice_the_one_with_an_instant_is_meant(completed: str) -> None:
+    """What the timeline prints for an instant finds that instant."""
+    (instant,) = cast("list[Instant]", Table(completed).instants())
+
+    assert instant.in_local_time().completed == "20261025023000000"
+    assert taken("2026-10-25T02:30:00.000", completed) == completed
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "20261122", "20261199204539123", "2026-11-22", "٢" * 17])
 def test_other_text_is_no_instant(text: str) -> None:
     """Not even a date, which many instants have."""
     with pytest.raises(ConfigError, match="is no instant"):
-        instant_time(text)
+        taken(text)

@@ -8,13 +8,13 @@ splice table are kept there, with a key generator that checks every row (``io.as
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from asynclock.hudi import hoodie
 from asynclock.spark.hudi.fit import check_commit, check_properties
 from asynclock.spark.hudi.options import sql_options
+from asynclock.spark.hudi.table import update_properties
 from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.jvm import classes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +72,6 @@ def guard(spec: Spec, spark: SparkSession) -> bool:
     """Put the guard into the properties of the table; return whether there is a table that lacked it.
 
     The caller holds ``CREATION_LOCK`` or has reserved the table, so that nobody else writes the properties.
-    Hudi keeps a copy of the file while it is rewritten, which readers take meanwhile.
 
     Raises:
         SpecError: The table is not the one of the spec, whose guard would lead writes astray; nothing was
@@ -86,16 +85,7 @@ def guard(spec: Spec, spark: SparkSession) -> bool:
     check_properties(spec, properties)
     if (commit := timeline.any_commit()) is not None:
         check_commit(spec, commit)
-    jvm: Any = classes(spark)
-    entries = jvm.java.util.Properties()
-    for name, value in guard_properties(spec).items():
-        entries.setProperty(name, value)
-    folder = jvm.org.apache.hudi.storage.StoragePath(f"{spec.table.path}/.hoodie")
-    configuration = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(
-        spark._jsc.hadoopConfiguration()  # noqa: SLF001
-    )
-    storage = jvm.org.apache.hudi.storage.HoodieStorageUtils.getStorage(folder, configuration)
-    jvm.org.apache.hudi.common.table.HoodieTableConfig.update(storage, folder, entries)
+    update_properties(spark, spec.table.path, guard_properties(spec))
     return True
 
 
@@ -105,8 +95,12 @@ def check_writable(spec: Spec, timeline: Timeline) -> None:
     Raises:
         ClusteringPlanError: A table with buckets has a clustering plan.
         StrayFilesError: A splice table has files outside of its buckets.
+        TimelineAheadError: A commit now would not be later than all that the table has.
+        ConfigError: The table is in UTC and the JVM is in another zone.
     """
+    timeline.refuse_lost_properties()
     timeline.refresh()
+    timeline.refuse_disorder()
     if spec.table.buckets:
         timeline.refuse_clustering()
     if spec.table.kind == "splice":

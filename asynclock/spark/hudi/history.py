@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asynclock.spark.hudi.instants import METADATA_PREFIX, SAVEPOINT, Instant
+from asynclock.spark.hudi.order import is_utc
 from asynclock.spark.hudi.table import again, dumped, meta_client
 from asynclock.spark.jvm import classes
 
@@ -27,6 +28,7 @@ class History:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._java = classes(spark).io.asynclock.hudi.Instants
         self._meta = meta_client(spark, path)
+        self._utc = self.exists and is_utc(self._meta)
         self._known: set[tuple[str, str, str]] = set()
 
     @property
@@ -37,7 +39,7 @@ class History:
     def archived(self) -> list[Instant]:
         """Return the archived instants, in the order of their completion."""
         found = again(lambda: list(dumped(lambda file: self._java.archived(self._meta, file))))
-        return in_order(_parsed(line, archived=True) for line in found)
+        return in_order(_parsed(line, archived=True, utc=self._utc) for line in found)
 
     def news(self) -> list[Instant]:
         """Return the instants of the active timeline that are new, or in a new state, since the last call.
@@ -54,7 +56,7 @@ class History:
         active: Any = self._meta.reloadActiveTimeline()
         known = [" ".join(one) for one in self._known]
         lines = dumped(lambda file: self._java.active(self._meta, active, known, file))
-        found = [_parsed(line, archived=False) for line in lines]
+        found = [_parsed(line, archived=False, utc=self._utc) for line in lines]
         first = active.firstInstant()
         return found, first.get().requestedTime() if first.isPresent() else ""
 
@@ -64,7 +66,7 @@ def in_order(instants: Iterable[Instant]) -> list[Instant]:
     return sorted(instants, key=lambda one: (one.completed is None, one.completed or one.requested))
 
 
-def _parsed(line: dict[str, Any], *, archived: bool) -> Instant:
+def _parsed(line: dict[str, Any], *, archived: bool, utc: bool) -> Instant:
     said = line.get("metadata", {})
     batch = int(said.get(METADATA_PREFIX + "batch_id", -1))
     token = said.get(METADATA_PREFIX + "fencing_token")
@@ -82,4 +84,5 @@ def _parsed(line: dict[str, Any], *, archived: bool) -> Instant:
         bytes=line.get("bytes"),
         latency=None if took is None else took / 1000,
         archived=archived,
+        utc=utc,
     )

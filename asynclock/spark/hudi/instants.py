@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -9,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_DIGITS: Final = "%Y%m%d%H%M%S%f"
+_LENGTH: Final = 17
 METADATA_PREFIX: Final = "asynclock."
 DELTA_COMMIT: Final = "deltacommit"
 DELETES: Final = "__deletes"
@@ -49,6 +53,7 @@ class Instant:
         bytes: Size of the files, or of the blocks appended to logs, that the commit wrote.
         latency: Seconds from request to completion; None while pending, and of a savepoint.
         archived: Whether it was read from the archived timeline.
+        utc: Whether its times are in UTC; False: in the local time of the driver that made it.
     """
 
     requested: str
@@ -62,6 +67,14 @@ class Instant:
     bytes: int | None = None
     latency: float | None = None
     archived: bool = False
+    utc: bool = False
+
+    def in_local_time(self) -> Instant:
+        """Return it with its times in the local time of this process, for people; as it is if not in UTC."""
+        if not self.utc:
+            return self
+        completed = self.completed and _local(self.completed)
+        return dataclasses.replace(self, requested=_local(self.requested), completed=completed, utc=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,3 +153,9 @@ class BatchCommit:
             floats=tuple(filter(None, metadata.get(METADATA_PREFIX + "floats", "").split(","))),
             offset=metadata.get(METADATA_PREFIX + "offset", ""),
         )
+
+
+def _local(time: str) -> str:
+    """Return a time of a timeline in UTC as local time, in digits."""
+    then = dt.datetime.strptime(f"{time:0<{_LENGTH}}"[:_LENGTH], _DIGITS).replace(tzinfo=dt.UTC)
+    return then.astimezone().strftime(_DIGITS)[:_LENGTH]

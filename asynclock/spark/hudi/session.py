@@ -18,6 +18,8 @@ import pwd
 import re
 import shutil
 import sys
+import time
+import zoneinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,6 +52,10 @@ EXACT_TIMES: Final = {
 }
 
 _EXTENSIONS: Final = "spark.sql.extensions"
+IN_UTC: Final = "-Duser.timezone=UTC"
+"""Hudi's times are those of the JVM's zone, whatever a table says; two zones would mix up its commits."""
+_DRIVER_FLAGS: Final = "spark.driver.extraJavaOptions"
+_EXECUTOR_FLAGS: Final = "spark.executor.extraJavaOptions"
 STATIC: Final = {
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
@@ -66,7 +72,8 @@ _HUDI: Final = {
     # A cached relation would keep showing the files of its first query beside running streams.
     "spark.sql.filesourceTableRelationCacheSize": "0",
     # Hudi measures records with jol, which would start processes that fail to attach to this JVM.
-    "spark.driver.extraJavaOptions": "-Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true",
+    _DRIVER_FLAGS: f"{IN_UTC} -Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true",
+    _EXECUTOR_FLAGS: IN_UTC,
     "spark.ui.showConsoleProgress": "false",
     # Hadoop's default since 3.4. The one before deletes an empty object for each folder above each new file.
     "spark.hadoop.fs.s3a.directory.marker.retention": "keep",
@@ -84,6 +91,8 @@ _ONE_MACHINE: Final = {
 # Lists: what the caller adds comes after ours, so that a further jar does not take Hudi off the session.
 _JARS: Final = frozenset({"spark.jars", "spark.jars.packages"})
 _LISTS: Final = _JARS | {_EXTENSIONS}
+# Java takes the last of two flags, so a caller may choose another zone.
+_FLAGS: Final = frozenset({_DRIVER_FLAGS, _EXECUTOR_FLAGS})
 _open_output: Callable[[], BinaryIO] | None = None
 # spark-submit sets it for the Python that it starts.
 SUBMIT_VARIABLE: Final = "PYSPARK_GATEWAY_PORT"
@@ -153,6 +162,8 @@ def start(
     running = SparkContext._active_spark_context  # noqa: SLF001  no public way
     jvm = classes(SparkContext)
     require_classes(jvm, running=running and running.appName)
+    if not submitted and running is None and (zone := local_zone()) is not None:
+        jvm.io.asynclock.hudi.LogTimes.showIn(zone)  # the JVM itself is in UTC
     if not submitted and running is None and master.startswith("local"):
         settings = _with_local_files(settings, jvm)
     for name, value in (settings | dict(secrets or {})).items():
@@ -175,6 +186,19 @@ def _with_local_files(settings: Mapping[str, str], jvm: Any) -> dict[str, str]: 
     jvm.io.asynclock.hudi.LocalFiles.install()
     second = "spark.hadoop.fs.AbstractFileSystem.file.impl"
     return {choice: LOCAL_FILES, second: f"{LOCAL_FILES}$Context", **settings}
+
+
+def local_zone() -> str | None:
+    """Return the name of this process's time zone, as Java knows it; None for UTC."""
+    if time.localtime().tm_gmtoff == 0 and not time.daylight:
+        return None
+    named = os.environ.get("TZ", "").lstrip(":")
+    named = named or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
+    try:
+        return zoneinfo.ZoneInfo(named).key
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):  # a rule, as POSIX writes it
+        hours, minutes = divmod(abs(time.localtime().tm_gmtoff) // 60, 60)
+        return f"GMT{'-' if time.localtime().tm_gmtoff < 0 else '+'}{hours:02}:{minutes:02}"
 
 
 @contextlib.contextmanager
@@ -206,11 +230,14 @@ def _quiet_gateway(conf: SparkConf) -> Any:  # noqa: ANN401  py4j has no types
 def _beside(submitted: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
     """Return the settings to add to those of ``spark-submit``, whose jars are loaded already."""
     settings = {name: value for name, value in {**_HUDI, **conf}.items() if name not in _JARS}
+    executors = (IN_UTC, submitted.get(_EXECUTOR_FLAGS), conf.get(_EXECUTOR_FLAGS))
     for name, value in submitted.items():
         if name == _EXTENSIONS:
             settings[name] = ",".join(dict.fromkeys([*settings[name].split(","), *value.split(",")]))
         else:
             settings.pop(name, None)
+    # Executors start from now on; the driver's JVM runs already.
+    settings[_EXECUTOR_FLAGS] = " ".join(dict.fromkeys(filter(None, executors)))
     return settings
 
 
@@ -230,7 +257,8 @@ def session_conf(*, master: str = "local[*]", conf: Mapping[str, str] | None = N
     settings = {**_HUDI, **(_ONE_MACHINE if master.startswith("local") else {}), **_jars()}
     for name, value in (conf or {}).items():
         ours = settings.get(name)
-        settings[name] = f"{ours},{value}" if ours and name in _LISTS else value
+        between = "," if name in _LISTS else " " if name in _FLAGS else None
+        settings[name] = value if ours is None or between is None else f"{ours}{between}{value}"
     return settings
 
 

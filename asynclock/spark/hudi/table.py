@@ -15,7 +15,7 @@ from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.jvm import classes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -26,15 +26,13 @@ _Read = TypeVar("_Read")
 def meta_client(spark: SparkSession, path: str) -> Any:  # noqa: ANN401  py4j objects have no types
     """Return Hudi's ``HoodieTableMetaClient`` of the table at a path; None if there is no table."""
     jvm = classes(spark)
-    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
     # While the properties are rewritten there is only their copy, which Hudi then reads.
     names = ("hoodie.properties", "hoodie.properties.backup")
     if not any(HadoopFiles(spark).exists(f"{path}/.hoodie/{name}") for name in names):
         return None
-    storage = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
     builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
     try:
-        return builder.setConf(storage).setBasePath(path).build()
+        return builder.setConf(storage_configuration(spark)).setBasePath(path).build()
     except Py4JJavaError as error:
         if not error.java_exception.getClass().getName().endswith(".TableNotFoundException"):
             raise
@@ -50,6 +48,26 @@ def clear_unfinished(spark: SparkSession, path: str) -> None:
     unfinished = files.exists(meta) and meta_client(spark, path) is None
     if unfinished and not any(files.size(each) for each in files.below(meta)):
         files.delete(meta)
+
+
+def update_properties(spark: SparkSession, path: str, entries: Mapping[str, str]) -> None:
+    """Put entries into a table's ``hoodie.properties``; nobody else may write them meanwhile.
+
+    Hudi keeps a copy of the file while it is rewritten, which readers take meanwhile.
+    """
+    jvm: Any = classes(spark)
+    properties = jvm.java.util.Properties()
+    for name, value in entries.items():
+        properties.setProperty(name, value)
+    folder = jvm.org.apache.hudi.storage.StoragePath(f"{path}/.hoodie")
+    storage = jvm.org.apache.hudi.storage.HoodieStorageUtils.getStorage(folder, storage_configuration(spark))
+    jvm.org.apache.hudi.common.table.HoodieTableConfig.update(storage, folder, properties)
+
+
+def storage_configuration(spark: SparkSession) -> Any:  # noqa: ANN401  py4j objects have no types
+    """Return Hadoop's configuration of a session as Hudi has it."""
+    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+    return classes(spark).org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
 
 
 def dumped(write: Callable[[str], object]) -> Iterator[dict[str, Any]]:

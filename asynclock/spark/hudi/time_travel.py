@@ -22,27 +22,43 @@ if TYPE_CHECKING:
 
 _DIGITS: Final = "%Y%m%d%H%M%S%f"
 _LENGTH: Final = 17
-_FOR_PEOPLE: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{3}", re.ASCII)
+_FOR_PEOPLE: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _REWRITES: Final = {"mor": frozenset({COMPACTION, COMPACTED}), "cow": frozenset[str]()}
 """Actions that write again what is committed already."""
 _WRITES: Final = {"mor": frozenset({DELTA_COMMIT, CLUSTERED}), "cow": frozenset({COMPACTED, CLUSTERED})}
 
 
-def in_digits(text: str) -> str:
-    """Return a time that is written for people as Hudi writes it, with digits only; other text as it is."""
-    return re.sub(r"\D", "", text) if _FOR_PEOPLE.fullmatch(text) else text
+def in_digits(text: str, timeline: Timeline) -> str:
+    """Return a time that is written for people as Hudi writes it, with digits only; other text as it is.
+
+    Args:
+        text: The time. On a timeline in UTC one without an offset, ``+01:00`` or ``Z``, is local time here.
+        timeline: Of the table whose time it is.
+    """
+    if not _FOR_PEOPLE.fullmatch(text):
+        return text
+    then = dt.datetime.fromisoformat(text)
+    if not timeline.is_utc():
+        return _written(then) if then.tzinfo is None else text
+    # The hour in which summer time ends comes twice.
+    times = [_written(then.replace(fold=fold).astimezone(dt.UTC)) for fold in (0, 1)]
+    if times[0] == times[1]:
+        return times[0]
+    done = {one.completed for one in timeline.instants()}
+    return next((time for time in times if time in done), times[0])
 
 
-def instant_time(text: str) -> str:
+def instant_time(text: str, timeline: Timeline) -> str:
     """Return a completion time as Hudi writes it: year to millisecond, with digits only.
 
     Args:
-        text: The same, or as people write it: ``2026-11-22T20:45:39.123``.
+        text: The same, or as people write it: ``2026-11-22T20:45:39.123``; see ``in_digits``.
+        timeline: Of the table whose time it is.
 
     Raises:
         ConfigError: It is no such time.
     """
-    found = in_digits(text)
+    found = in_digits(text, timeline)
     if not _is_time(found):
         reason = (
             "is no instant; give the completion time of one, such as 20261122204539123 or "

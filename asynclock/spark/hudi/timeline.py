@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
+from asynclock.errors import ConfigError
 from asynclock.spark.errors import ClusteringPlanError, CutFilesError, StrayFilesError
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.columns import Stored, stored_columns, union
 from asynclock.spark.hudi.instants import CLUSTERING, DELETES, METADATA_PREFIX, WRITES, BatchCommit, Instant
+from asynclock.spark.hudi.order import is_utc, newest_instant, refuse_disorder
 from asynclock.spark.hudi.ranges import Ranges
 from asynclock.spark.hudi.table import again, dumped, meta_client
 from asynclock.spark.jvm import classes, items
@@ -156,7 +158,8 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return []
-        return [_instant(found) for found in items(meta.reloadActiveTimeline().getInstants())]
+        utc = is_utc(meta)
+        return [_instant(found, utc=utc) for found in items(meta.reloadActiveTimeline().getInstants())]
 
     def pending(self) -> list[Instant]:
         """Return the instants that are requested or in flight now."""
@@ -164,7 +167,8 @@ class Timeline:
         if meta is None:
             return []
         pending = meta.reloadActiveTimeline().filterInflightsAndRequested()
-        return [_instant(found) for found in items(pending.getInstants())]
+        utc = is_utc(meta)
+        return [_instant(found, utc=utc) for found in items(pending.getInstants())]
 
     def savepoints(self) -> list[str]:
         """Return the instants that have a savepoint now, oldest first."""
@@ -253,6 +257,45 @@ class Timeline:
             strays.append(REPAIR_COPY)
         if strays:
             raise StrayFilesError(path=self._path, files=tuple(strays))
+
+    def unseen(self) -> list[dict[str, Any]]:
+        """Return the commits of the active timeline that no read shows; see ``io.asynclock.hudi.Unseen``."""
+        meta = self._meta_client()
+        if meta is None:
+            return []
+        java = classes(self._spark).io.asynclock.hudi.Unseen
+        return again(lambda: list(dumped(lambda file: java.dump(meta, file))))
+
+    def refuse_lost_properties(self) -> None:
+        """Make sure that a table with instants has its properties, without which Hudi sees no table.
+
+        Raises:
+            ConfigError: They are empty or gone. Nothing was written.
+        """
+        # The instants first: whoever creates a table writes its properties before its first instant.
+        if self.exists() or not newest_instant(self._spark, self._path):
+            return
+        if not self.exists():
+            file = f"{self._path}/.hoodie/hoodie.properties"
+            reason = (
+                "the table has commits, but this file of it is empty or gone, so Hudi sees no table. Nothing "
+                "was written; bring the file back from a copy of the table, or remove the table with its "
+                "checkpoints and locks, and splice into a new one"
+            )
+            raise ConfigError(setting="path", value=file, reason=reason)
+
+    def refuse_disorder(self) -> None:
+        """Make sure that a commit now would be later than all that the table has, also what is archived.
+
+        Raises:
+            TimelineAheadError: It would not.
+            ConfigError: The table is in UTC and the JVM is in another zone.
+        """
+        refuse_disorder(self._spark, self._path, self._archived_until)
+
+    def is_utc(self) -> bool:
+        """Return whether the timeline is in UTC, as a new one is, and not in local times of its drivers."""
+        return not self.exists() or is_utc(self._meta_client())
 
     def silent(self, timeout_ms: int) -> list[Instant]:
         """Return the writes in flight whose writer has sent no heartbeat for ``timeout_ms`` milliseconds."""
@@ -402,10 +445,11 @@ def is_table(spark: SparkSession, path: str) -> bool:
         return True
 
 
-def _instant(found: Any) -> Instant:  # noqa: ANN401  py4j
+def _instant(found: Any, *, utc: bool) -> Instant:  # noqa: ANN401  py4j
     return Instant(
         requested=found.requestedTime(),
         completed=found.getCompletionTime(),
         action=found.getAction(),
         state=found.getState().toString(),
+        utc=utc,
     )

@@ -95,6 +95,7 @@ class Story:
         totals: The sums over everything.
         streams: Those of each stream.
         unread: Lines that were torn, or no lines of a run.
+        local: Whether a timeline's times are shown in the local time of this process.
     """
 
     table: str
@@ -112,6 +113,7 @@ class Story:
     lanes: list[Lane] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     unread: int = 0
+    local: bool = False
 
 
 def run_story(spec: Spec, folder: Path) -> Story:
@@ -270,10 +272,13 @@ def timeline_story(spec: Spec, instants: Iterable[Instant]) -> Story:
     works: list[Work] = []
     moments: list[float] = []
     tokens: dict[tuple[str, int], tuple[float, float]] = {}
+    local = False
     for instant in instants:
         if instant.completed is None or instant.action == "savepoint":
             continue
-        start, end = _moment(instant.requested), _moment(instant.completed)
+        shown = instant.in_local_time()
+        local = local or instant.utc
+        start, end = _moment(shown.requested), _moment(shown.completed or "")
         moments += [start, end]
         if instant.action == DELTA_COMMIT or instant.stream is not None:
             stream = instant.stream or _FOREIGN
@@ -304,6 +309,7 @@ def timeline_story(spec: Spec, instants: Iterable[Instant]) -> Story:
     return Story(
         table=spec.table.path,
         recorded=False,
+        local=local,
         start=min(moments),
         end=max(moments),
         totals=totals.summary(),

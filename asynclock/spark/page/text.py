@@ -91,8 +91,8 @@ def named(counts: Mapping[str, int]) -> str:
 
 
 def zone(story: Story) -> str:
-    """Return the time zone of a story; the timeline has that of the machine that wrote it."""
-    return " UTC" if story.recorded else " by the timeline's clock"
+    """Return the zone of a story; a timeline that is not in UTC has that of the machine that wrote it."""
+    return " UTC" if story.recorded else " local time" if story.local else " by the timeline's clock"
 
 
 def moment(time: float) -> str:

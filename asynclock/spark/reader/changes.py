@@ -23,7 +23,8 @@ from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.time_travel import in_digits
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.jvm import classes
-from asynclock.spark.reader.snapshot import NOT_YET, pinned_snapshot, shown, snapshot, unread
+from asynclock.spark.reader.presence import unread
+from asynclock.spark.reader.snapshot import NOT_YET, pinned_snapshot, shown, snapshot
 from asynclock.spark.source.files import frame_of
 from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.keys import record_key
@@ -82,9 +83,9 @@ def changes(
         SpecError: There is no such table, it is another one, nothing is committed to it yet, or the spec
             would rename a column of the view.
     """
-    since, until = since and in_digits(since), until and in_digits(until)
-    _check_instants(since, until)
     timeline = Timeline(spark, spec.table.path)
+    since, until = since and in_digits(since, timeline), until and in_digits(until, timeline)
+    _check_instants(since, until)
     commits = _row_times(spec, timeline.instants())  # before the snapshot, so that it has all of them
     stored, pinned = pinned_snapshot(spec, spark)
     timeline.refresh()

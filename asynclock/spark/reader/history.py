@@ -10,7 +10,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from asynclock.spark.hudi.history import History, in_order
-from asynclock.spark.reader.snapshot import unread
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,9 +76,10 @@ def follow(
 
 
 def _history(spec: Spec, spark: SparkSession) -> History:
+    refuse_missing(spec, spark, Timeline(spark, spec.table.path))
     history = History(spark, spec.table.path)
     if not history.exists:
-        raise unread(spec, "there is no table yet")
+        raise unread(spec, NO_TABLE)
     return history
 
 

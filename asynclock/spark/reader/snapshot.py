@@ -17,14 +17,13 @@ from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.time_travel import gone, instant_time, query_time
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread
 from asynclock.spark.spec.column import sql_type
-from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import ORDERING, RECORD_KEY, TOMBSTONE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from asynclock.errors import SpecError
     from asynclock.spark.hudi.instants import Instant
     from asynclock.spark.spec.model import Spec, StreamSpec
 
@@ -64,7 +63,11 @@ def read(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> DataFr
         ConfigError: No instant was completed at ``as_of``, its files are cleaned away, a restore has dropped
             commits of then, or a write was in flight that Hudi cannot leave out.
     """
-    table, timeline = _snapshot(spec, spark) if as_of is None else _past(spec, spark, instant_time(as_of))
+    table, timeline = (
+        _snapshot(spec, spark)
+        if as_of is None
+        else _past(spec, spark, instant_time(as_of, Timeline(spark, spec.table.path)))
+    )
     check_names(spec, timeline.columns(), timeline.view_names())
     return shown(spec, table)
 
@@ -140,8 +143,9 @@ def _past(spec: Spec, spark: SparkSession, as_of: str) -> tuple[DataFrame, Timel
 def _timeline(spec: Spec, spark: SparkSession) -> tuple[Timeline, list[Instant]]:
     """Return the timeline, and the active instants from before it was read."""
     timeline = Timeline(spark, spec.table.path)
+    refuse_missing(spec, spark, timeline)
     if not timeline.exists():
-        raise unread(spec, "there is no table yet")
+        raise unread(spec, NO_TABLE)
     instants = timeline.instants()
     # Before its first commit is complete a table has no columns to read.
     if not any(instant.completed and instant.action in WRITES for instant in instants):
@@ -208,12 +212,6 @@ def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
 def physical_columns(spec: Spec) -> list[str]:
     """Return the names of the stored columns: the shared ones, then stream by stream."""
     return list(spec.physical_types())
-
-
-def unread(spec: Spec, what: str) -> SpecError:
-    """Return the error of a table that cannot be read."""
-    reason = f"{what}; feed it first (asynclock pipeline run {spec.path}), or correct the path"
-    return misplaced(spec, ("table", "path"), spec.table.path, reason)
 
 
 def _alive(spec: Spec, stream: StreamSpec) -> Column:

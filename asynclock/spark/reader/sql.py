@@ -13,7 +13,8 @@ from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.hudi.options.table import folder_name
 from asynclock.spark.hudi.session import SQL_EXTENSION
 from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.reader.snapshot import unread
+from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread
+from asynclock.spark.reader.snapshot import NOT_YET
 from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.joins import ViewSpec
 from asynclock.spark.spec.load import misplaced
@@ -70,9 +71,9 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
             "it with asynclock.spark.session, or with the settings of session_conf()",
         )
     timeline = Timeline(spark, spec.table.path)
-    timeline.refresh()
+    refuse_missing(spec, spark, timeline)
     if timeline.any_commit() is None:
-        raise unread(spec, "nothing is committed yet" if timeline.exists() else "there is no table yet")
+        raise unread(spec, NOT_YET if timeline.exists() else NO_TABLE)
     # A read would find our view under the name by which Hudi looks for the table in the catalog.
     if timeline.properties().get(hoodie.TABLE_NAME) == view:
         reason = "the table itself has this name, and could not be read beside a view of it; choose another"

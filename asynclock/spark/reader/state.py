@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock.errors import ConfigError
 from asynclock.spark.hudi.time_travel import in_digits
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.reader.presence import refuse_missing
 from asynclock.spark.reader.snapshot import pinned_snapshot, snapshot
 from asynclock.spark.spec.keys import as_stored
 
@@ -44,10 +45,11 @@ class State:
         self._spec = spec
         self._spark = spark
         self.timeline = Timeline(spark, spec.table.path)
+        refuse_missing(spec, spark, self.timeline)
         times = sorted(one.completed for one in self.timeline.instants() if one.completed)
         self._times = times
         self._frame: DataFrame | None = None
-        as_of = as_of and in_digits(as_of)
+        as_of = as_of and in_digits(as_of, self.timeline)
         if as_of is not None and not (times and _INSTANT.fullmatch(as_of) and times[0] <= as_of):
             first = f"the active timeline begins at {times[0]}" if times else "there is no instant yet"
             reason = f"nothing was committed by then, or it is archived: {first}"

@@ -30,7 +30,7 @@ from asynclock.spark.reader.state import State
 from asynclock.spark.reader.topic import TopicEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -69,6 +69,27 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class UnseenCommit:
+    """A commit that no read shows, because its times are before those of a compaction without it.
+
+    Attributes:
+        requested: Its instant.
+        completed: When it was completed, by its driver's clock.
+        stream: Its stream; None: it is no batch of a stream.
+        batch: Number of its batch; None for a write without one.
+        rows: Its rows that are not seen.
+        compaction: The instant of the compaction.
+    """
+
+    requested: str
+    completed: str
+    stream: str | None
+    batch: int | None
+    rows: int
+    compaction: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ValidationReport:
     """What a validation found.
 
@@ -87,6 +108,7 @@ class ValidationReport:
             whose files are cleaned away, or that has a write in flight beside it, that is not known.
         pending: Instants requested or in flight, running now or left by a dead writer.
         leftovers: Paths of markers and heartbeats of writes.
+        unseen_commits: Commits of the active timeline that lie behind a compaction: no read shows them.
         stray_files: Files outside of the buckets, below the table: with one of them every write fails.
         cut_files: Files of the table that are shorter than their commits say, below the table, with both
             sizes: the rest of their rows is lost.
@@ -105,6 +127,7 @@ class ValidationReport:
     changing_commits: tuple[BatchCommit, ...]
     pending: tuple[Instant, ...]
     leftovers: tuple[str, ...]
+    unseen_commits: tuple[UnseenCommit, ...]
     stray_files: tuple[str, ...]
     cut_files: tuple[str, ...] = ()
 
@@ -115,13 +138,8 @@ class ValidationReport:
         False also if not one key could be compared, since every source is gone.
         """
         nothing_compared = 0 < self.keys == self.not_comparable
-        return not (
-            self.differences
-            or nothing_compared
-            or self.changing_commits
-            or self.stray_files
-            or self.cut_files
-        )
+        bad = self.changing_commits or self.stray_files or self.cut_files or self.unseen_commits
+        return not (self.differences or nothing_compared or bad)
 
 
 def validate(
@@ -215,6 +233,7 @@ def validate(
         changing_commits=tuple(commit for commit in suspects.values() if table.was_changed_by(commit)),
         pending=tuple(table.timeline.pending()),
         leftovers=tuple(table.timeline.leftovers()),
+        unseen_commits=tuple(_unseen(table.timeline, commits)),
         stray_files=_strays(spec, spark, table.timeline),
         cut_files=tuple(table.timeline.cut_files()),
     )
@@ -234,6 +253,14 @@ def _ranks(spec: Spec, table: State) -> list[int | None]:
         next((place for place, (name, _) in enumerate(group) if name in ordering), None)
         for group in table.groups
     ]
+
+
+def _unseen(timeline: Timeline, commits: list[BatchCommit]) -> Iterator[UnseenCommit]:
+    batches = {commit.requested: commit for commit in commits}
+    for found in timeline.unseen():
+        batch = batches.get(found["requested"])
+        number = batch.batch_id if batch is not None and batch.batch_id >= 0 else None
+        yield UnseenCommit(**found, stream=batch.stream if batch else None, batch=number)
 
 
 def _strays(spec: Spec, spark: SparkSession, timeline: Timeline) -> tuple[str, ...]:

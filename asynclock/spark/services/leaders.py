@@ -17,6 +17,8 @@ from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
+from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.reader.presence import NO_TABLE, refuse_missing
 from asynclock.spark.report import ServicesReport
 from asynclock.spark.run_log.recording import recorded
 from asynclock.spark.services.work import Cleaning, Clustering, Compaction
@@ -73,7 +75,8 @@ def run_services(
         AcquireTimeoutError: Another process led one of the services for longer than ``timeout``.
         ConfigError: Nothing can be written into ``run_dir``. Nothing was written.
         SpecError: The services of the table run inside of its writes, the table was written under other
-            locks, or they belong to another table. Nothing was written.
+            locks, they belong to another table, or the table of the checkpoints is not there. Nothing was
+            written.
         ClusteringPlanError: A table with buckets has a clustering plan, with which every write fails.
         StrayFilesError: The table has files outside of its buckets, with which every write fails.
     """
@@ -107,6 +110,7 @@ def _run_services(
         client = resources.enter_context(spec.locks.connect())
         spark = own_session(resources.enter_context(session_for(spec, "asynclock services", spark=spark)))
         refuse_other_locks(spec, spark)
+        _refuse_missing(spec, spark, on_event)
         resources.enter_context(stopped_by_signals(stop))
         on_work = None if run_log is None else partial(_record, run_log)
         compaction = Compaction(spec, spark, on_event, on_work)
@@ -138,6 +142,16 @@ def _run_services(
         rolled_back=tuple(cleaning.rolled_back),
         seconds=time.monotonic() - started,
     )
+
+
+def _refuse_missing(spec: Spec, spark: SparkSession, on_event: Callable[[str], object] | None) -> None:
+    """Refuse a table that is not there any more; say so if there is none yet."""
+    timeline = Timeline(spark, spec.table.path)
+    refuse_missing(spec, spark, timeline)
+    if not timeline.exists():
+        log.info(NO_TABLE)
+        if on_event is not None:
+            on_event(NO_TABLE)
 
 
 def _record(run_log: RunLog, done: ServiceReport) -> None:

@@ -25,6 +25,7 @@ from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.reader.presence import refuse_missing
 from asynclock.spark.report import RestoreReport
 from asynclock.spark.services.work import write_client
 from asynclock.spark.source.checkpoint import Checkpoint
@@ -193,6 +194,7 @@ class _Work:
 
     def keep(self) -> str:
         """Make a savepoint."""
+        refuse_missing(self._spec, self.spark, self._timeline)
         check_writable(self._spec, self._timeline)
         done = [
             instant.requested

@@ -28,6 +28,7 @@ from asynclock.spark.hudi.instants import (
 )
 from asynclock.spark.hudi.locks import check_url
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, clustering_options, compaction_options
+from asynclock.spark.hudi.order import in_order_at, refuse_disorder
 from asynclock.spark.hudi.session import exact_times
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.jvm import classes
@@ -311,6 +312,7 @@ class Cleaning:
 def write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> Iterator[Any]:
     """Yield Hudi's write client of the table, closed afterwards."""
     check_url(spec, Timeline(spark, spec.table.path).newest())  # it may have moved since the start
+    refuse_disorder(spark, spec.table.path)
     jvm: Any = classes(spark)
     client = jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
         spark._jsparkSession,  # noqa: SLF001
@@ -319,7 +321,7 @@ def write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> It
         jvm.scala.Option.empty(),
     )
     try:
-        with exact_times(spark):
+        with exact_times(spark), in_order_at(spec.table.path):
             yield client
     finally:
         client.close()

@@ -101,11 +101,14 @@ class Checkpoint:
         keys = ("streams", self._stream.name, "checkpoint")
         return misplaced(self._spec, keys, self._stream.checkpoint, reason)
 
-    def refuse_another_table(self, table_id: Callable[[], str | None]) -> None:
+    def refuse_another_table(
+        self, table_id: Callable[[], str | None], *, is_there: Callable[[], bool] = lambda: False
+    ) -> None:
         """Make sure that the checkpoint belongs to the spec's table, or to no table yet.
 
         Args:
             table_id: Returns the current id of the spec's table; None if nothing is committed there.
+            is_there: Returns whether there is a table without commits of asynclock, for the error.
 
         Raises:
             SpecError: The checkpoint belongs to another table, or the table is gone. Nothing was written.
@@ -115,7 +118,12 @@ class Checkpoint:
         if bound is None or bound["table_id"] == (found := table_id()):
             return
         path = self._spec.table.path
-        there = f"{path} has the table {found}" if found else f"there is no table with commits at {path}"
+        if found:
+            there = f"{path} has the table {found}"
+        elif is_there():
+            there = f"the table at {path} has no commit of a stream"
+        else:
+            there = f"there is no table with commits at {path}"
         reason = (
             f"this checkpoint belongs to the table {bound['table_id']} at {bound['path']}, but {there}; what "
             "the stream has read is in the former only. Nothing was written; correct table.path, or name a "

@@ -29,6 +29,7 @@ from asynclock.spark.hudi.instants import DELETES, BatchCommit
 from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks
 from asynclock.spark.hudi.names import carried_names, check_names
 from asynclock.spark.hudi.options import write_options
+from asynclock.spark.hudi.order import in_order_at
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.table import clear_unfinished
 from asynclock.spark.hudi.timeline import Timeline, is_table
@@ -313,7 +314,8 @@ class Splice:
     ) -> None:
         write = wide.write.format("hudi").options(**self._options() | commit.metadata() | dict(more or {}))
         lease.check()
-        write.mode("append").save(self._spec.table.path)
+        with in_order_at(self._spec.table.path):
+            write.mode("append").save(self._spec.table.path)
 
     def _newest(self, df: DataFrame, stream: StreamSpec) -> DataFrame:
         """Return one row per key, with its newest event as the struct ``_GROUP``.

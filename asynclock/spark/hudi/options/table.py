@@ -31,6 +31,9 @@ def table(spec: TableSpec, use: Use, name: str | None) -> Iterator[Option]:
         yield from _layout(spec)
     if use in {"write", "sql"}:
         yield from _creation(spec, name or _new_name(spec))
+    if use == "write" and name is None:
+        why = "A new table has its times in UTC; those of local clocks repeat an hour each autumn."
+        yield _option(hoodie.TABLE_TIMELINE_TIMEZONE, "UTC", why)
     yield _option(
         hoodie.METADATA_ENABLE,
         "false",

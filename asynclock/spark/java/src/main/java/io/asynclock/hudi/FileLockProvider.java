@@ -29,6 +29,8 @@ public final class FileLockProvider implements LockProvider<String> {
   private static final String SCHEME = "file";
 
   private final TableLockFile file;
+  private final String base;
+  private final StorageConfiguration<?> storage;
   private final long waitMillis;
 
   /**
@@ -37,7 +39,8 @@ public final class FileLockProvider implements LockProvider<String> {
    * @throws HoodieLockException if the table is not on a local disk
    */
   public FileLockProvider(LockConfiguration configuration, StorageConfiguration<?> storage) {
-    String base = configuration.getConfig().getString(HoodieCommonConfig.BASE_PATH.key());
+    base = configuration.getConfig().getString(HoodieCommonConfig.BASE_PATH.key());
+    this.storage = storage;
     file = TableLockFile.of(localPath(base, storage));
     waitMillis = configuration.getConfig().getLong(
         LockConfiguration.LOCK_ACQUIRE_WAIT_TIMEOUT_MS_PROP_KEY,
@@ -92,11 +95,14 @@ public final class FileLockProvider implements LockProvider<String> {
    * Waits up to the given time, in this JVM in order of arrival; false if the lock stayed taken.
    *
    * @throws HoodieLockException if this thread already holds it, was interrupted, or the file cannot be used
+   * @throws InstantOrder.Refused if an instant made under it would be out of order; then it is free again
    */
   @Override
   public boolean tryLock(long time, TimeUnit unit) {
     try {
-      return file.tryLock(unit.toNanos(time));
+      if (!file.tryLock(unit.toNanos(time))) {
+        return false;
+      }
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw new HoodieLockException("Interrupted while waiting for " + getLock() + ". Nothing was locked.", e);
@@ -104,6 +110,13 @@ public final class FileLockProvider implements LockProvider<String> {
       throw new HoodieLockException(
           "Cannot lock " + getLock() + ": " + e.getMessage() + ". Nothing was locked.", e);
     }
+    try {
+      InstantOrder.check(base, storage);
+    } catch (RuntimeException e) {
+      unlock();
+      throw e;
+    }
+    return true;
   }
 
   /** Frees the lock if this thread holds it; otherwise does nothing. */

@@ -15,6 +15,7 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.avro.generic.GenericRecord;
 import org.apache.hudi.common.model.HoodieCommitMetadata;
+import org.apache.hudi.common.model.HoodieTimelineTimeZone;
 import org.apache.hudi.common.model.HoodieWriteStat;
 import org.apache.hudi.common.table.HoodieTableMetaClient;
 import org.apache.hudi.common.table.timeline.ArchivedTimelineLoader;
@@ -112,8 +113,11 @@ public final class Instants implements Closeable {
     lines.writeRaw('\n');
   }
 
-  // By Hudi, because instants are in the table's own time zone, whose days may have 23 or 25 hours.
-  private static long millis(String time) throws IOException {
+  // Days of a local time zone may have 23 or 25 hours; Hudi parses times in that of this JVM, whatever the table's is.
+  private long millis(String time) throws IOException {
+    if (table.getTableConfig().getTimelineTimezone() == HoodieTimelineTimeZone.UTC) {
+      return InstantOrder.millis(time);
+    }
     try {
       return HoodieInstantTimeGenerator.parseDateFromInstantTime(time).getTime();
     } catch (ParseException error) {

@@ -34,19 +34,25 @@ public final class StoreLockProvider extends StorageBasedLockProvider {
   private static final Map<String, LockUse> USES = new ConcurrentHashMap<>();
 
   private final LockUse use;
+  private final String base;
+  private final StorageConfiguration<?> storage;
   private volatile Long lockedAt;
 
   /** As Hudi's. */
   public StoreLockProvider(LockConfiguration configuration, StorageConfiguration<?> storage) {
     super(withTimes(configuration, storage), storage);
-    use = useOf(configuration);
+    base = base(configuration);
+    this.storage = storage;
+    use = useOf(base);
   }
 
   /** As Hudi's. */
   public StoreLockProvider(
       LockConfiguration configuration, StorageConfiguration<?> storage, HoodieLockMetrics metrics) {
     super(withTimes(configuration, storage), storage, metrics);
-    use = useOf(configuration);
+    base = base(configuration);
+    this.storage = storage;
+    use = useOf(base);
   }
 
   /**
@@ -84,8 +90,8 @@ public final class StoreLockProvider extends StorageBasedLockProvider {
     return new LockConfiguration(properties);
   }
 
-  private static LockUse useOf(LockConfiguration configuration) {
-    return useOf(configuration.getConfig().getString(HoodieCommonConfig.BASE_PATH.key()));
+  private static String base(LockConfiguration configuration) {
+    return configuration.getConfig().getString(HoodieCommonConfig.BASE_PATH.key());
   }
 
   private static LockUse useOf(String base) {
@@ -117,12 +123,23 @@ public final class StoreLockProvider extends StorageBasedLockProvider {
     }
   }
 
+  /**
+   * Takes the lock if it is free.
+   *
+   * @throws InstantOrder.Refused if an instant made under it would be out of order; then it is free again
+   */
   @Override
   public synchronized boolean tryLock() {
     boolean locked = super.tryLock();
     if (locked) {
       use.addTaken();
       lockedAt = System.nanoTime();
+      try {
+        InstantOrder.check(base, storage);
+      } catch (RuntimeException e) {
+        unlock();
+        throw e;
+      }
     }
     return locked;
   }

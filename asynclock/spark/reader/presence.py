@@ -1,0 +1,44 @@
+"""Whether the table is there, and the one that the spec's streams have written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from asynclock.spark.source.checkpoint import Checkpoint
+from asynclock.spark.spec.load import misplaced
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from asynclock.errors import SpecError
+    from asynclock.spark.hudi.timeline import Timeline
+    from asynclock.spark.spec.model import Spec
+
+NO_TABLE: Final = "there is no table yet"
+
+
+def refuse_missing(spec: Spec, spark: SparkSession, timeline: Timeline) -> None:
+    """Make sure that the table is there, unless no stream of the spec has ever written to it.
+
+    Args:
+        spec: The table and its streams.
+        spark: A session.
+        timeline: The table's timeline, which is refreshed.
+
+    Raises:
+        SpecError: A checkpoint of the spec belongs to another table, or to one that is not there any more; or
+            the table has lost its properties.
+    """
+    timeline.refuse_lost_properties()
+    timeline.refresh()
+    commit = timeline.any_commit()
+    for stream in spec.streams:
+        Checkpoint(spec, stream, spark).refuse_another_table(
+            lambda: None if commit is None else commit.table_id, is_there=timeline.exists
+        )
+
+
+def unread(spec: Spec, what: str) -> SpecError:
+    """Return the error of a table that cannot be read."""
+    reason = f"{what}; feed it first (asynclock pipeline run {spec.path}), or correct the path"
+    return misplaced(spec, ("table", "path"), spec.table.path, reason)
