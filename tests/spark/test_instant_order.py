@@ -424,7 +424,7 @@ def zoned(spec: Spec, zone: str, body: str, *, tz: str = "UTC") -> dict[str, Any
     found = [line for line in ended.stdout.splitlines() if line.startswith("ANSWER ")]
     assert found, ended.stderr[-3000:]
     answer: dict[str, Any] = json.loads(found[-1].removeprefix("ANSWER "))
-    return answer
+    return {**answer, "log": ended.stderr} if "clock" in answer else answer
 
 
 def test_drivers_of_two_zones_share_a_table(tmp_path: Path, spark: SparkSession) -> None:
@@ -524,6 +524,31 @@ answer(seen=[r[0] for r in read(spec, spark).orderBy("k").selectExpr("unix_micro
         int(dt.datetime(2025, 12, 31, 15, 30, tzinfo=dt.UTC).timestamp()) * 10**6,
     ]
     assert validate(spec, spark).ok
+
+
+def test_people_see_their_own_time(pipeline: Pipeline) -> None:
+    """The JVM is in UTC; the timeline and Spark's log are shown in local time, which is also taken back."""
+    spec = pipeline.spec()
+    body = """
+import time
+from asynclock.spark import timeline
+from asynclock.cli.timeline import TimelineTable
+clock = time.strftime("%y/%m/%d %H:")
+spark._jvm.org.apache.log4j.Logger.getLogger("people").warn("as we see it")
+(one,) = timeline(spec, spark)
+line = next(iter(TimelineTable(["a"], None).lines([one])))
+rows = read(spec, spark, as_of=line.split()[0]).count()
+answer(clock=clock, line=line, completed=one.completed, rows=rows)
+"""
+
+    told = zoned(spec, "ours", body, tz="Asia/Tokyo")
+
+    lines = [line for line in told["log"].splitlines() if line.endswith("WARN people: as we see it")]
+    assert len(lines) == 1
+    assert lines[0].startswith(told["clock"])
+    seen = dt.datetime.fromisoformat(told["line"].split()[0])
+    assert digits(seen - dt.timedelta(hours=9)) == told["completed"]
+    assert told["rows"] == 1
 
 
 def test_a_flag_of_yours_comes_after_ours() -> None:
