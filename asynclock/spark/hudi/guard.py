@@ -100,8 +100,8 @@ def check_writable(spec: Spec, timeline: Timeline) -> None:
     """
     timeline.refuse_lost_properties()
     timeline.refresh()
-    timeline.refuse_disorder()
     if spec.table.buckets:
         timeline.refuse_clustering()
     if spec.table.kind == "splice":
         timeline.refuse_strays()
+    timeline.refuse_disorder()
