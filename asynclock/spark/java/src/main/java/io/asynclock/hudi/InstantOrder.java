@@ -15,6 +15,8 @@ import java.util.TimeZone;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hudi.common.model.HoodieTimelineTimeZone;
 import org.apache.hudi.common.table.HoodieTableConfig;
 import org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator;
@@ -71,7 +73,20 @@ public final class InstantOrder {
    * @throws Refused if not
    */
   static void check(String base, StorageConfiguration<?> configuration) {
-    check(base, configuration, "", false);
+    if (isReadable(base, configuration)) {
+      check(base, configuration, "", false);
+    }
+  }
+
+  /** Whether this JVM has a file system for a path; without one it can take the lock there, but not write. */
+  private static boolean isReadable(String base, StorageConfiguration<?> configuration) {
+    String scheme = new StoragePath(base).toUri().getScheme();
+    try {
+      return scheme == null
+          || FileSystem.getFileSystemClass(scheme, configuration.unwrapAs(Configuration.class)) != null;
+    } catch (IOException e) {
+      return false;
+    }
   }
 
   /**
