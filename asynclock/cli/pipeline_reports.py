@@ -82,13 +82,7 @@ def print_validation(report: ValidationReport) -> None:
         f"{len(report.stale_commits)} commits by stale holders, {len(report.repeated_batches)} repeated "
         f"batches, {len(report.pending)} pending instants, {len(report.leftovers)} leftovers"
     )
-    for unseen in report.unseen_commits:
-        of = "no stream" if unseen.stream is None else f"stream {printable(unseen.stream)}"
-        click.echo(
-            f"the commit {unseen.requested} of {of}, completed at {unseen.completed}, lies behind the "
-            f"compaction {unseen.compaction}: {unseen.rows} rows of it are never seen; a new checkpoint of "
-            "the stream writes them again"
-        )
+    _print_unseen(report)
     for file in report.stray_files:
         click.echo(f"{file} is outside of the buckets, so every write fails; run asynclock pipeline repair")
     for file in report.cut_files:
@@ -110,6 +104,16 @@ def print_validation(report: ValidationReport) -> None:
     if report.as_of is None:
         click.echo("there is no table yet")
     click.echo(f"{report.keys} keys x {report.columns} columns compared, {report.differences} differences")
+
+
+def _print_unseen(report: ValidationReport) -> None:
+    for unseen in report.unseen_commits:
+        of = "no stream" if unseen.stream is None else f"stream {printable(unseen.stream)}"
+        click.echo(
+            f"the commit {unseen.requested} of {of}, completed at {unseen.completed}, lies behind the "
+            f"compaction {unseen.compaction}: {unseen.rows} rows of it are never seen; a new checkpoint of "
+            "the stream writes them again"
+        )
 
 
 def _print_source(stream: StreamValidation) -> None:
