@@ -14,6 +14,7 @@ from asynclock.spark.errors import BadRowsError
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.savepoints import restore, savepoint
+from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.splice import Splice
 from tests.laboratory.kafka import Broker, Topic, broker
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for
@@ -80,6 +81,28 @@ def test_records_are_spliced_with_files_and_validated(
     report = validate(spec, spark)
     assert (report.ok, report.keys) == (True, 2)
     assert (report.streams[0].events, report.streams[0].unread_records) == (4, 0)
+
+
+def test_the_names_of_fields_are_mapped(pipeline: Pipeline, kafka: Broker, spark: SparkSession) -> None:
+    """A record calls its key, its ordering and its columns as it likes."""
+    topic = Topic(spark, kafka.servers)
+    topic.send([{"_id": "N1", "When?": 1, "2016": 7, "note": "n", "a.b": 0}])
+    spec = spec_of(pipeline, kafka, topic.name)
+    text = spec.path.read_text()
+    plain = 'columns = { at = "bigint", x = "int",'
+    assert plain in text
+    named = (
+        'columns = { k = { type = "string", from = "_id" }, at = { type = "bigint", from = "When?" }, '
+        'x = { type = "int", from = "2016" },'
+    )
+    spec.path.write_text(text.replace(plain, named, 1))
+    spec = load_spec(spec.path)
+
+    report = pipeline.run(spec)
+
+    assert report.streams[0].unnamed_columns == ("a.b",)
+    assert rows(pipeline, spec) == {"N1": (1, 7, "n")}
+    assert validate(spec, spark).ok
 
 
 def test_the_later_record_of_a_partition_wins_a_tie_within_and_between_batches(

@@ -225,6 +225,9 @@ def test_an_own_session_keeps_what_is_not_about_values(spark: SparkSession) -> N
     for name, value in kept.items():
         user.conf.set(name, value)
 
+    # As a builder notes it of a Spark that runs already.
+    user._jsparkSession.sessionState().conf().setConfString("spark.executor.memory", "3g")
+    user._jsparkSession.sessionState().conf().setConfString("spark.sql.warehouse.dir", "elsewhere")
     own = own_session(user)
 
     assert {name: own.conf.get(name) for name in kept} == kept

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.RuntimeConfig;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.internal.SQLConf;
 import scala.collection.JavaConverters;
 
 /** A session for plans of the pipeline, in which a user's settings change no value and no type; called from Python. */
@@ -45,10 +46,11 @@ public final class OwnSession {
     SparkSession own = session.newSession();
     RuntimeConfig conf = own.conf();
     Map<String, String> begun = all(own);
-    // What differs was set at run time, and so can be set.
+    // Of Spark's own settings no session can be given those of its core, although a builder notes them there.
     all(session).forEach(
         (name, value) -> {
-          if (!value.equals(begun.get(name)) && isKept(name)) {
+          boolean isOfCore = name.startsWith("spark.") && !name.startsWith("spark.sql.");
+          if (!value.equals(begun.get(name)) && isKept(name) && !isOfCore && !SQLConf.isStaticConfigKey(name)) {
             conf.set(name, value);
           }
         });
