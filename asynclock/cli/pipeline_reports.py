@@ -96,14 +96,26 @@ def print_validation(report: ValidationReport) -> None:
         click.echo(f"as of {report.as_of}")
     if report.one_key_in > 1:
         click.echo(f"one key in {report.one_key_in} was compared, because the sources are large")
-    if report.not_comparable:
-        click.echo(
-            f"{report.not_comparable} of the keys have values that may be of a source that is gone: "
-            "these values were not compared"
-        )
+    _print_not_compared(report)
     if report.as_of is None:
         click.echo("there is no table yet")
     click.echo(f"{report.keys} keys x {report.columns} columns compared, {report.differences} differences")
+
+
+def _print_not_compared(report: ValidationReport) -> None:
+    if report.statements:
+        click.echo(f"{report.statements} commits by statements or Splice.write count as events")
+    if report.unknown_statements:
+        click.echo(
+            f"{report.unknown_statements} of them cannot be read: their files are cleaned away, or the table "
+            "does not keep what they wrote"
+        )
+    if report.not_comparable:
+        what = "source or statement" if report.unknown_statements else "source"
+        click.echo(
+            f"{report.not_comparable} of the keys have values that may be of a {what} that is gone: "
+            "these values were not compared"
+        )
 
 
 def _print_unseen(report: ValidationReport) -> None:

@@ -92,6 +92,8 @@ REPAIR: Final = f"{_SPARK}services.repair:_Repair.run"
 ALIVE: Final = f"{_SPARK}reader.snapshot:_alive"
 SELECT: Final = f"{_SPARK}reader.sql:_select"
 COMPARE: Final = f"{_SPARK}reader.second_reader.expected:Expected.compare"
+STATEMENT_ROWS: Final = f"{_SPARK}reader.statements:StatementEvents._add"
+STATEMENT_TAKE: Final = f"{_SPARK}reader.statements:StatementEvents._take"
 STALE: Final = f"{_SPARK}reader.committed:stale_commits"
 MERGE: Final = f"{_SPARK}hudi.options.merge:merge"
 
@@ -691,6 +693,27 @@ PIPELINE_MUTANTS: Final = (
             ),
         ),
         "tests/unit/test_second_reader.py::test_differences_say_what_is_missing_surplus_twice_and_other",
+    ),
+    PipelineMutant(
+        "a validation takes a batch with a source for a statement",
+        (
+            Patch(
+                _CHANGED_FILES,
+                "(stream.equals(DELETES) || hasSource(metadata))",
+                "stream.equals(DELETES)",
+            ),
+        ),
+        _TESTS + "test_statements.py::test_a_value_that_no_commit_explains_still_differs",
+    ),
+    PipelineMutant(
+        "a validation does not see the deletes of statements",
+        (Change(STATEMENT_ROWS, 'kind == "delete"', "False"),),
+        _TESTS + "test_statements.py::test_keys_and_partitions_of_every_type_are_deleted",
+    ),
+    PipelineMutant(
+        "a validation expects what a lost delete may have removed",
+        (Change(STATEMENT_TAKE, "statement.removes", "False"),),
+        _TESTS + "test_statements.py::test_statements_whose_files_are_cleaned_away_are_named",
     ),
     PipelineMutant(
         "a validation does not see a commit under an older token",

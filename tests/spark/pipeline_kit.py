@@ -7,6 +7,7 @@ import os
 import subprocess
 import threading
 import time
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
@@ -16,6 +17,7 @@ from asynclock.hudi import hoodie
 from asynclock.spark.hudi.guard import guard_properties
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.load import load_spec
+from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.streams import run
 from tests.cli.command import COMMAND
 
@@ -228,3 +230,9 @@ def wait_for(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def misread(spec: Spec, spark: SparkSession, frame: DataFrame, stream: str) -> None:
+    """Commit rows as a batch that a stream read from its source, which has no such rows."""
+    splice = Splice(spec, spark)
+    splice.write(frame, stream, batch_id=0, query_id=str(uuid.uuid4()), offset='{"logOffset":0}')

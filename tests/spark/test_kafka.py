@@ -15,9 +15,8 @@ from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.savepoints import restore, savepoint
 from asynclock.spark.spec.load import load_spec
-from asynclock.spark.writer.splice import Splice
 from tests.laboratory.kafka import Broker, Topic, broker
-from tests.spark.pipeline_kit import Background, Pipeline, wait_for
+from tests.spark.pipeline_kit import Background, Pipeline, misread, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -261,7 +260,7 @@ def test_validation_finds_a_value_that_the_topic_does_not_have(
     spec = spec_of(pipeline, kafka, topic.name)
     pipeline.run(spec)
     row = spark.sql("SELECT 'N1' AS k, 2L AS at, 9 AS x, 'forged' AS note")
-    Splice(spec, spark).write(row, "a")
+    misread(spec, spark, row, "a")
 
     report = validate(spec, spark)
 

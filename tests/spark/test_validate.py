@@ -23,7 +23,7 @@ from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.splice import Splice
 from tests.cli.command import COMMAND
-from tests.spark.pipeline_kit import Pipeline
+from tests.spark.pipeline_kit import Pipeline, misread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +86,7 @@ def test_one_changed_cell_is_reported_as_exactly_that(pipeline: Pipeline) -> Non
     wrong = copy_of(pipeline, spec)
     frame = pipeline.spark.createDataFrame([("N7", 1, 108, None)], A_SCHEMA)
 
-    Splice(wrong, pipeline.spark).write(frame, "a")
+    misread(wrong, pipeline.spark, frame, "a")
     report = validate(wrong, pipeline.spark)
 
     assert not report.ok
@@ -102,7 +102,7 @@ def test_a_cell_that_should_be_null_is_reported(pipeline: Pipeline) -> None:
     wrong = copy_of(pipeline, spec)
     frame = pipeline.spark.createDataFrame([("N7", 1, 107, "unexpected")], A_SCHEMA)
 
-    Splice(wrong, pipeline.spark).write(frame, "a")
+    misread(wrong, pipeline.spark, frame, "a")
 
     assert validate(wrong, pipeline.spark).sample == (
         Difference(key={"k": "N7"}, column="a__note", expected=None, found="unexpected"),
@@ -114,7 +114,7 @@ def test_rows_on_one_side_only_are_reported(pipeline: Pipeline) -> None:
     spec = pipeline.spec()
     pipeline.run(spec)
     frame = pipeline.spark.createDataFrame([("surplus", 1, 1, None)], A_SCHEMA)
-    Splice(spec, pipeline.spark).write(frame, "a")
+    misread(spec, pipeline.spark, frame, "a")
     with (pipeline.folder / "in" / "a" / "0001.csv").open("a") as file:
         file.write("missing,1,1,\n")
 
@@ -202,8 +202,9 @@ def test_table_is_looked_at_as_of_an_instant(pipeline: Pipeline) -> None:
     """What was wrong then shows, what came later does not, and a file that was read later is told."""
     spec = pipeline.spec()
     pipeline.run(spec)
-    frame = pipeline.spark.createDataFrame([("N7", 1, 108, None)], A_SCHEMA)
-    Splice(spec, pipeline.spark).write(frame, "a")
+    wrong_file = pipeline.deliver("a", {"k": "N7", "at": 1, "x": 108})
+    pipeline.run(spec)
+    wrong_file.write_text(wrong_file.read_text().replace("108", "107"))
     later = pipeline.deliver("a", {"k": "N7", "at": 8, "x": 8}, {"k": "N99", "at": 8, "x": 8})
     pipeline.run(spec)
     times = [commit.completed for commit in pipeline.timeline(spec).commits]
@@ -211,7 +212,8 @@ def test_table_is_looked_at_as_of_an_instant(pipeline: Pipeline) -> None:
     right, wrong, now = (validate(spec, pipeline.spark, as_of=time) for time in times[-3:])
 
     assert (right.ok, right.as_of, right.keys) == (True, times[-3], 50)
-    assert [name.rpartition("/")[2] for name in right.streams[0].unread_files] == [later.name]
+    unread = [name.rpartition("/")[2] for name in right.streams[0].unread_files]
+    assert unread == [wrong_file.name, later.name]
     assert wrong.sample == (Difference(key={"k": "N7"}, column="a__x", expected="107", found="108"),)
     assert (now.ok, now.keys, now.streams[0].unread_files) == (True, 51, ())
     command = [*COMMAND, "pipeline", "validate", str(spec.path), "--as-of", times[-2]]
@@ -256,7 +258,7 @@ def test_key_that_is_stored_twice_is_reported(pipeline: Pipeline) -> None:
     once = validate(spec, pipeline.spark)
     frame = pipeline.spark.createDataFrame([row], A_SCHEMA)
 
-    Splice(spec, pipeline.spark).write(frame.replace("here", "there"), "a")
+    misread(spec, pipeline.spark, frame.replace("here", "there"), "a")
     moved = validate(spec, pipeline.spark)
     pipeline.unguard(spec)
     plain = snapshot(spec, pipeline.spark).where("k = 'N2'").withColumn(RECORD_KEY, F.col("k"))
@@ -331,7 +333,7 @@ def test_sample_of_the_keys_says_so(pipeline: Pipeline) -> None:
     frame = pipeline.spark.createDataFrame([(f"surplus{i}", 1, 1, None) for i in range(30)], A_SCHEMA)
 
     sampled = validate(spec, pipeline.spark, one_key_in=3)
-    Splice(spec, pipeline.spark).write(frame, "a")
+    misread(spec, pipeline.spark, frame, "a")
     wrong = validate(spec, pipeline.spark, one_key_in=3)
 
     assert (sampled.ok, sampled.one_key_in) == (True, 3)

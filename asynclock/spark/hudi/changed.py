@@ -22,6 +22,7 @@ _WRITES: Final = frozenset(
     {"UPSERT", "UPSERT_PREPPED", "INSERT", "INSERT_PREPPED", "BULK_INSERT", "BULK_INSERT_PREPPED", "DELETE",
      "DELETE_PREPPED"}
 )  # fmt: skip
+_REMOVES: Final = frozenset({"DELETE", "DELETE_PREPPED"})
 _NONE: Final = frozenset({None, "", "null"})
 """What the first version of a base file has for the one before it."""
 
@@ -95,6 +96,56 @@ def changed_files(spark: SparkSession, table: str, since: str, until: str) -> Ch
         replaced=replaced,
         missing=written.missing,
         **state,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Statement:
+    """A commit that is no batch from a source: by SQL, by ``Splice.write``, or by another session.
+
+    Attributes:
+        requested: Time of its request.
+        completed: Time of its completion.
+        sets: Whether it may have set values.
+        removes: Whether it may have removed rows.
+        logs: The log files that it wrote.
+        bases: The file groups in which it wrote base files.
+    """
+
+    requested: str
+    completed: str
+    sets: bool
+    removes: bool
+    logs: tuple[ChangedFile, ...]
+    bases: tuple[str, ...]
+
+
+def statements(spark: SparkSession, table: str, until: str) -> list[Statement]:
+    """Return the commits that are no batches and completed not after ``until``, archived ones included.
+
+    One that replaces whole files is left out: what it changed is not explained by the rows that it wrote.
+    """
+    java: Any = classes(spark).io.asynclock.hudi.ChangedFiles
+    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+
+    def dump() -> list[dict[str, Any]]:
+        *found, _ = dumped(lambda file: java.statements(configuration, table, until, file))
+        return found
+
+    commits = {commit["commit"]: commit for commit in again(dump)}
+    return [_statement(spark, table, commit) for commit in commits.values() if commit["operation"] in _WRITES]
+
+
+def _statement(spark: SparkSession, table: str, commit: dict[str, Any]) -> Statement:
+    written = _Written(spark, table)
+    written.add(file for file in commit["files"] if file["log"])
+    return Statement(
+        requested=commit["commit"],
+        completed=commit["completed"],
+        sets=commit["operation"] not in _REMOVES,
+        removes=commit["operation"] in _REMOVES or any(file["deletes"] for file in commit["files"]),
+        logs=tuple(written.files()),
+        bases=tuple(file["group"] for file in commit["files"] if not file["log"]),
     )
 
 

@@ -25,21 +25,21 @@ class Committed:
             are committed in their order.
         columns: The columns that batches of that query were read with, by batch; empty if the commit does not
             say. A batch of bad rows only may have left no commit.
-        completed: Completion times of those commits, by batch.
+        commits: Those commits, by batch.
         offsets: Where those commits say that their batches end in the source, by batch.
         ends: Of a source of files, for each of those commits that says so, in order, the last entry of the
             source's log that its batch read, and the batch.
-        others: Completion time of the last batch of any other query; "" if there is none. The files of those
-            are not known, since a checkpoint knows only its own.
+        other: The last batch of any other query that read the source; None if there is none. The files of
+            those are not known, since a checkpoint knows only its own.
         other_offsets: Where the batches of other queries ended.
     """
 
     last: int
     columns: dict[int, NamedTypes]
-    completed: dict[int, str]
+    commits: dict[int, BatchCommit]
     offsets: dict[int, str]
     ends: list[tuple[int, int]]
-    others: str
+    other: BatchCommit | None
     other_offsets: list[str]
 
     @classmethod
@@ -53,17 +53,18 @@ class Committed:
         """
         batches = [commit for commit in commits if commit.stream == stream and commit.batch_id >= 0]
         mine = {commit.batch_id: commit for commit in batches if commit.query_id == query_id}
-        others = [commit for commit in batches if commit.query_id != query_id]
+        # One that does not say where it ends in a source was written by the API, and its rows are events.
+        others = [commit for commit in batches if commit.query_id != query_id and commit.offset]
         offsets = {batch: commit.offset for batch, commit in mine.items() if commit.offset}
         entries = ((json.loads(offset).get(_ENTRY), batch) for batch, offset in offsets.items())
         return cls(
             last=max(mine, default=-1),
             columns={batch: commit.columns for batch, commit in mine.items()},
-            completed={batch: commit.completed for batch, commit in mine.items()},
+            commits=mine,
             offsets=offsets,
             ends=sorted((entry, batch) for entry, batch in entries if entry is not None),
-            others=max((commit.completed for commit in others), default=""),
-            other_offsets=[commit.offset for commit in others if commit.offset],
+            other=max(others, key=lambda commit: commit.completed, default=None),
+            other_offsets=[commit.offset for commit in others],
         )
 
     def batch_of(self, entry: int) -> int:

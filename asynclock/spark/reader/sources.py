@@ -11,6 +11,7 @@ from asynclock.spark.reader.committed import Committed
 from asynclock.spark.reader.second_reader.files import rows
 from asynclock.spark.reader.second_reader.reading import Reading
 from asynclock.spark.reader.second_reader.rows import BadFileError, Good
+from asynclock.spark.reader.state import FIRST
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.files import source_files
 
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from asynclock.spark.hudi.instants import BatchCommit
     from asynclock.spark.reader.committed import NamedTypes
-    from asynclock.spark.reader.deletes import Deletes, StreamDeletes
     from asynclock.spark.reader.second_reader.expected import Cells, Expected, Key
-    from asynclock.spark.reader.state import State
+    from asynclock.spark.reader.state import Order, State
     from asynclock.spark.source.files import SourceFile
     from asynclock.spark.spec.model import Spec, StreamSpec
 
@@ -82,6 +83,7 @@ class FileEvents:
         self._committed = Committed.of(table.commits, self._stream.name, self._checkpoint.query_id())
         self._number = number
         self._spark = spark
+        self._table = table
         self._sources = source_files(spark, self._stream.source)
         self.size = sum(file.size for file in self._sources)
         self._arrivals = self._checkpoint.arrivals()
@@ -102,16 +104,13 @@ class FileEvents:
         """Whether files are gone that committed batches have read."""
         return bool(self._removed)
 
-    def steps(
-        self, expected: Expected, deletes: Deletes, folder: Path
-    ) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Yield for each file when its batch was committed, and what adds its events to what is expected.
+    def steps(self, expected: Expected, folder: Path) -> Iterator[tuple[Order, Callable[[], None]]]:
+        """Yield for each file the place of its batch in the merge, and what adds its events to ``expected``.
 
-        What is yielded must be called before the next is asked for. Deletes are added between the files.
+        What is yielded must be called before the next is asked for.
 
         Args:
             expected: What is expected.
-            deletes: The deletes of the table.
             folder: Where remote files are copied to, one at a time.
         """
         arrivals = self._arrivals
@@ -121,17 +120,19 @@ class FileEvents:
             self._sources,
             key=lambda file: (*arrivals.get(file.url, (never, file.modified_ms)), file.url),
         )
-        due = deletes.of(self._number, self._checkpoint.query_id())
-        time = ""
+        order = FIRST
         for file in files:
             entry, _ = arrivals.get(file.url, (never, 0))
             batch = self._committed.batch_of(entry)
-            if batch > self._committed.last and not self._may_be_of_another_query(file):
-                self._unread.append(file.url)
-                continue
-            time = max(time, self._committed.completed.get(batch, ""))
-            yield time, partial(self._read, file, batch, due, expected, folder)
-        yield time, partial(due.before, None, expected)
+            commit = self._committed.commits.get(batch)
+            if batch > self._committed.last:
+                commit = self._committed.other
+                if commit is None or not self._may_be_of(commit, file):
+                    self._unread.append(file.url)
+                    continue
+            if commit is not None:  # of a batch of bad rows there need be none
+                order = max(order, self._table.order(commit))
+            yield order, partial(self._read, file, batch, expected, folder)
 
     def report(self) -> StreamValidation:
         """Return what was read."""
@@ -147,11 +148,8 @@ class FileEvents:
             removed_files=tuple(self._removed),
         )
 
-    def _read(
-        self, file: SourceFile, batch: int, due: StreamDeletes, expected: Expected, folder: Path
-    ) -> None:
+    def _read(self, file: SourceFile, batch: int, expected: Expected, folder: Path) -> None:
         committed = batch <= self._committed.last
-        due.before(batch if committed else None, expected)
         with file.local(self._spark, folder) as path:
             self._take(path, self._committed.columns.get(batch) if committed else (), expected)
 
@@ -166,13 +164,11 @@ class FileEvents:
         except BadFileError:
             self._events, self._bad = before[0], before[1] + 1
 
-    def _may_be_of_another_query(self, file: SourceFile) -> bool:
-        """Return whether the file is old enough to have been read under an earlier checkpoint."""
-        if not self._committed.others:
-            return False
+    def _may_be_of(self, commit: BatchCommit, file: SourceFile) -> bool:
+        """Return whether the file is old enough to have been read by a commit under an earlier checkpoint."""
         jvm = classes(self._spark)
         times = jvm.org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator
-        last: int = times.parseDateFromInstantTime(self._committed.others).getTime()
+        last: int = times.parseDateFromInstantTime(commit.completed).getTime()
         return file.modified_ms <= last
 
     def _events_of(self, path: Path, columns: NamedTypes) -> Iterator[tuple[Key, Any, Cells]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import ChainMap
 from contextlib import contextmanager
 from itertools import islice
@@ -12,6 +13,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
+from asynclock.spark.hudi.instants import COMPACTED, COMPACTION
 from asynclock.spark.hudi.time_travel import in_digits
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.presence import refuse_missing
@@ -23,10 +25,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from asynclock.spark.hudi.changed import Statement
     from asynclock.spark.hudi.instants import BatchCommit
     from asynclock.spark.reader.second_reader.expected import Cells, Key
     from asynclock.spark.spec.model import Spec
 
+Order = tuple[int, str]
+"""Place of a commit in the order of the merge."""
+FIRST: Final[Order] = (0, "")
 _INSTANT: Final = re.compile(r"\d{14}(\d{3})?")
 
 
@@ -61,6 +67,11 @@ class State:
         elif times:
             self._frame, self.as_of = pinned_snapshot(spec, spark)
         self.timeline.refresh()
+        self._plans = sorted(
+            instant.requested
+            for instant in self.timeline.instants()
+            if instant.action in {COMPACTION, COMPACTED}
+        )
         self.commits = [one for one in self.timeline.commits if one.completed <= (self.as_of or "")]
         kinds = dict(self._frame.dtypes) if self._frame is not None else {}
         groups = [
@@ -101,6 +112,17 @@ class State:
         for row in frame.toLocalIterator(prefetchPartitions=True):
             values = iter(row)
             yield tuple(islice(values, shared)), [tuple(islice(values, len(one))) for one in self.groups]
+
+    def order(self, commit: BatchCommit | Statement) -> Order:
+        """Return the place of a commit among those that the merge meets.
+
+        Of commits to the logs of one base file the one that was requested earlier is earlier, even if both
+        ran at once. But a commit that was complete when a compaction was planned is in the new base file or
+        below it, and one that was not is above. Commits to a plain table count as they complete.
+        """
+        if self._spec.table.kind == "plain":
+            return 0, commit.completed
+        return bisect_right(self._plans, commit.completed), commit.requested
 
     def was_changed_by(self, commit: BatchCommit) -> bool:
         """Return whether a commit changed what the table says; False if that cannot be known any more."""

@@ -15,6 +15,7 @@ from asynclock.spark.reader.second_reader.json_records import record
 from asynclock.spark.reader.second_reader.reading import Reading
 from asynclock.spark.reader.second_reader.rows import Good
 from asynclock.spark.reader.sources import StreamValidation
+from asynclock.spark.reader.state import FIRST
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.kafka import read_options, topic_offsets
 
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from asynclock.spark.reader.committed import NamedTypes
-    from asynclock.spark.reader.deletes import Deletes, StreamDeletes
     from asynclock.spark.reader.second_reader.expected import Cells, Expected, Key
-    from asynclock.spark.reader.state import State
+    from asynclock.spark.reader.state import Order, State
     from asynclock.spark.spec.kafka import KafkaSpec
     from asynclock.spark.spec.model import Spec
 
@@ -61,13 +61,12 @@ class TopicEvents:
         self._stream = spec.streams[number]
         self._kafka = kafka
         self._spark = spark
-        self._number = number
         self.group = number if spec.table.kind == "splice" else 0
         self._columns = table.groups[self.group]
         checkpoint = Checkpoint(spec, self._stream, spark)
         checkpoint.refuse_damage()
-        self._query_id = checkpoint.query_id()
-        self._committed = Committed.of(table.commits, self._stream.name, self._query_id)
+        self._table = table
+        self._committed = Committed.of(table.commits, self._stream.name, checkpoint.query_id())
         self._batches = {batch: self._parsed(text) for batch, text in self._committed.offsets.items()}
         # An earlier checkpoint read from the first record on too, and perhaps further than the present one.
         self._others = _furthest([self._parsed(text) for text in self._committed.other_offsets])
@@ -89,20 +88,19 @@ class TopicEvents:
         """Whether the topic has lost records that committed batches have read, as its retention does."""
         return self._removed > 0
 
-    def steps(
-        self, expected: Expected, deletes: Deletes, _folder: Path
-    ) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Yield for each batch when it was committed, and what adds its events to what is expected.
+    def steps(self, expected: Expected, _folder: Path) -> Iterator[tuple[Order, Callable[[], None]]]:
+        """Yield for each batch its place in the merge, and what adds its events to ``expected``.
 
-        What is yielded must be called before the next is asked for. Deletes are added between the batches.
+        What is yielded must be called before the next is asked for.
         """
-        due = deletes.of(self._number, self._query_id)
         records = {partition: _Records(self._read(partition)) for partition in sorted(self._ends)}
-        time = ""
+        order = FIRST
         for batch, ends in sorted(self._batches.items()):
-            time = max(time, self._committed.completed[batch])
-            yield time, partial(self._take, batch, ends, records, due, expected)
-        yield time, partial(self._take, None, self._others, records, due, expected)
+            order = max(order, self._table.order(self._committed.commits[batch]))
+            yield order, partial(self._take, batch, ends, records, expected)
+        if self._committed.other is not None:
+            order = max(order, self._table.order(self._committed.other))
+            yield order, partial(self._take, None, self._others, records, expected)
 
     def report(self) -> StreamValidation:
         """Return what was read."""
@@ -121,14 +119,8 @@ class TopicEvents:
         )
 
     def _take(
-        self,
-        batch: int | None,
-        ends: Offsets,
-        records: Mapping[int, _Records],
-        due: StreamDeletes,
-        expected: Expected,
+        self, batch: int | None, ends: Offsets, records: Mapping[int, _Records], expected: Expected
     ) -> None:
-        due.before(batch, expected)
         columns = () if batch is None else self._committed.columns[batch]
         expected.add(self.group, self._events_of(ends, records, columns))
 

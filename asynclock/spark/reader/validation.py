@@ -27,6 +27,7 @@ from asynclock.spark.reader.second_reader.expected import Expected
 from asynclock.spark.reader.second_reader.values import shown
 from asynclock.spark.reader.sources import FileEvents, StreamValidation
 from asynclock.spark.reader.state import State
+from asynclock.spark.reader.statements import StatementEvents
 from asynclock.spark.reader.topic import TopicEvents
 
 if TYPE_CHECKING:
@@ -99,7 +100,10 @@ class ValidationReport:
         columns: Columns of the spec compared in each row, key included.
         one_key_in: One key in this many was compared, chosen by checksum; 1: every key.
         differences: Cells and rows that differ.
-        not_comparable: Keys with cells that a source file, or a record of a topic, may have set that is gone.
+        not_comparable: Keys with cells that a source file, a record of a topic or a statement may have set or
+            removed that is gone.
+        statements: Commits by SQL and by ``Splice.write``, whose rows are expected as they were written.
+        unknown_statements: Those of them whose rows cannot be read, or not any more; they cannot be compared.
         sample: The first differences by key, at most 20.
         streams: The sources of each stream.
         stale_commits: Commits under an older fencing token than an earlier commit of their stream.
@@ -120,6 +124,8 @@ class ValidationReport:
     one_key_in: int
     differences: int
     not_comparable: int
+    statements: int
+    unknown_statements: int
     sample: tuple[Difference, ...]
     streams: tuple[StreamValidation, ...]
     stale_commits: tuple[BatchCommit, ...]
@@ -148,8 +154,9 @@ def validate(
     """Compare the table with its sources, which are read by independent parsers; nothing is written.
 
     Expected are the events of the batches that were committed by an instant, each file read with the columns
-    that its batch was read with. So streams and services may go on meanwhile. This process reads those files,
-    one after the other, and keeps the expected table on its disk.
+    that its batch was read with, and the rows and deletes of statements, ``Splice.write`` and
+    ``Splice.delete``, as they stand in the log files. So streams and services may go on meanwhile. This
+    process reads the sources, one file after the other, and keeps the expected table on its disk.
 
     Args:
         spec: The table and its streams.
@@ -163,8 +170,9 @@ def validate(
     merge makes of its events in the order of their commits. So where nothing differs, keys are unique and
     under ``event_time`` no ordering value has gone back.
 
-    If files or records are gone that batches have read, the rest is compared. A cell is not comparable if one
-    of them may have set it: its event is no older than all that are left. A lost event still differs.
+    If files or records are gone that batches have read, or the log files of statements, the rest is compared.
+    A cell is not comparable if one of them may have set it: its event is no older than all that are left. A
+    lost event still differs.
 
     Raises:
         ConfigError: A source file has a compression that only Hadoop can read, or the table cannot be read as
@@ -179,6 +187,7 @@ def validate(
         else FileEvents(spec, number, spark, table)
         for number, stream in enumerate(spec.streams)
     ]
+    statements = StatementEvents(spec, spark, table)
     if one_key_in is None:
         one_key_in = max(1, -(-sum(reader.size for reader in readers) // READ_WHOLE))
     shared = [(name, spec.shared_type(name)) for name in spec.table.shared_columns]
@@ -197,10 +206,11 @@ def validate(
             incomplete={reader.group for reader in readers if reader.incomplete},
         )
         try:
-            deletes = Deletes(spec, spark, table.timeline, commits)
-            steps = [reader.steps(expected, deletes, Path(folder)) for reader in readers]
-            for _, take in heapq.merge(*steps, key=itemgetter(0)):
-                take()
+            with statements.steps(expected) as written:
+                sources = [reader.steps(expected, Path(folder)) for reader in readers]
+                deletes = Deletes(spec, spark, table).steps(expected)
+                for _, take in heapq.merge(*sources, written, deletes, key=itemgetter(0)):
+                    take()
             expected.compare(stored)
             differences = [
                 Difference(
@@ -226,6 +236,8 @@ def validate(
         one_key_in=one_key_in,
         differences=differing,
         not_comparable=unknown,
+        statements=statements.count,
+        unknown_statements=statements.unknown,
         sample=tuple(differences),
         streams=tuple(reader.report() for reader in readers),
         stale_commits=tuple(stale),

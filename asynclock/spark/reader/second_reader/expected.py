@@ -32,8 +32,8 @@ Cells = tuple[Any, ...]
 
 ONE_ROW: Final = "one row"
 _INSERT: Final = (
-    "INSERT INTO events_{0} VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE"
-    " SET rank = excluded.rank, cells = {1} WHERE {2}"
+    "INSERT INTO events_{0} VALUES (?, ?, ?, FALSE) ON CONFLICT (key) DO UPDATE"
+    " SET rank = excluded.rank, cells = {1}, doubtful = FALSE WHERE {2}"
 )
 _RULES: Final = {
     "newest": ("excluded.cells", "excluded.rank >= rank"),
@@ -77,12 +77,14 @@ class Expected:
         self._unique = key_columns if in_one_partition else None
         self._rule = _RULES[rule]
         self._ranks = tuple(ranks) or (None,) * len(self._streams)
-        self._incomplete = frozenset(incomplete)
+        self._incomplete = set(incomplete)
         self._store = sqlite3.connect(folder / "expected.sqlite", isolation_level=None)
         # A comparison that is killed starts anew: nothing in this file is worth a sync.
         self._store.execute("PRAGMA synchronous = OFF")
         for number in range(len(self._streams)):
-            self._store.execute(f"CREATE TABLE events_{number} (key TEXT PRIMARY KEY, rank, cells BLOB)")
+            self._store.execute(
+                f"CREATE TABLE events_{number} (key TEXT PRIMARY KEY, rank, cells BLOB, doubtful)"
+            )
         self._store.create_function("filled", 2, _filled)
         self._store.execute("CREATE TABLE found (key TEXT PRIMARY KEY, times INTEGER, itself TEXT)")
         self._store.execute("CREATE TABLE unknown (key TEXT PRIMARY KEY)")
@@ -123,6 +125,15 @@ class Expected:
             f"DELETE FROM events_{stream} WHERE digest_of(key) IN (SELECT digest FROM forgotten)"
         )
 
+    def lose(self, streams: Iterable[int]) -> None:
+        """Take into account that events of these streams are gone, as ``incomplete`` does."""
+        self._incomplete.update(streams)
+
+    def doubt(self) -> None:
+        """Take into account that a delete is gone: it may have removed whatever has been taken in so far."""
+        for number in range(len(self._streams)):
+            self._store.execute(f"UPDATE events_{number} SET doubtful = TRUE")
+
     def compare(self, rows: Iterable[tuple[Key, Sequence[Cells]]]) -> None:
         """Take in the rows of the table, each with one tuple of cells a stream."""
         for key, groups in rows:
@@ -135,7 +146,7 @@ class Expected:
             known = unknown = False
             differing: list[tuple[Any, ...]] = []
             for number, (columns, cells) in enumerate(zip(self._streams, groups, strict=True)):
-                rank, wanted = self._newest(number, text)
+                rank, wanted, doubtful = self._newest(number, text)
                 known = known or wanted is not None
                 cut = len(differing)
                 for (_, kind), want, has in zip(
@@ -144,17 +155,18 @@ class Expected:
                     if not same(want, has):
                         differing.append((text, place, shown(want, kind), shown(has, kind)))
                     place += 1
-                if (
-                    len(differing) > cut
-                    and number in self._incomplete
-                    and self._may_be_gone(number, rank, cells)
-                ):
+                gone = number in self._incomplete and self._may_be_gone(number, rank, cells)
+                if len(differing) > cut and (doubtful or gone):
                     unknown = True
                     del differing[cut:]
             if unknown:
                 self._store.execute("INSERT OR IGNORE INTO unknown VALUES (?)", (text,))
             if known or unknown:
                 self._store.executemany("INSERT INTO differing VALUES (?, ?, ?, ?)", differing)
+        self._store.execute(
+            f"INSERT OR IGNORE INTO unknown SELECT key FROM ({self._not_found()})"
+            f" WHERE key NOT IN ({self._not_found('NOT doubtful')})"
+        )
 
     def _may_be_gone(self, stream: int, rank: Any, cells: Cells) -> bool:  # noqa: ANN401  as events have it
         """Return whether cells may be of an event that is gone: it is no older than the newest one known."""
@@ -186,7 +198,7 @@ class Expected:
         return count
 
     def incomparable(self) -> int:
-        """Keys of the table with cells that an event which is gone may have set."""
+        """Keys that an event or delete which is gone may have set or removed."""
         count: int = self._store.execute("SELECT count(*) FROM unknown").fetchone()[0]
         return count
 
@@ -194,10 +206,7 @@ class Expected:
         wanted = " OR ".join(
             f"key IN (SELECT key FROM events_{number})" for number in range(len(self._streams))
         )
-        missing = " UNION ".join(
-            f"SELECT key FROM events_{number} WHERE key NOT IN (SELECT key FROM found)"
-            for number in range(len(self._streams))
-        )
+        missing = self._not_found("NOT doubtful")
         return (
             f"SELECT key, -1 AS place, '{ONE_ROW}' AS expected, NULL AS found FROM ({missing})"
             f" UNION ALL SELECT key, -1, CASE WHEN {wanted} THEN '{ONE_ROW}' END,"
@@ -209,16 +218,23 @@ class Expected:
             " WHERE key IN (SELECT key FROM found WHERE times = 1)"
         )
 
+    def _not_found(self, which: str = "TRUE") -> str:
+        return " UNION ".join(
+            f"SELECT key FROM events_{number} WHERE key NOT IN (SELECT key FROM found) AND {which}"
+            for number in range(len(self._streams))
+        )
+
     def _rows(self, events: Iterable[tuple[Key, Any, Cells]]) -> Iterator[tuple[str, Any, bytes]]:
         for key, rank, cells in events:
             itself = sampled_text(key[: self._key_columns])
             if self._one_key_in == 1 or not zlib.crc32(itself.encode()) % self._one_key_in:
                 yield _text_of(key), rank, pickle.dumps(cells)
 
-    def _newest(self, stream: int, key: str) -> tuple[Any, Cells | None]:
-        query = f"SELECT rank, cells FROM events_{stream} WHERE key = ?"
-        rank, cells = self._store.execute(query, (key,)).fetchone() or (None, None)
-        return rank, None if cells is None else pickle.loads(cells)  # noqa: S301  written by add()
+    def _newest(self, stream: int, key: str) -> tuple[Any, Cells | None, bool]:
+        query = f"SELECT rank, cells, doubtful FROM events_{stream} WHERE key = ?"
+        rank, cells, doubtful = self._store.execute(query, (key,)).fetchone() or (None, None, False)
+        wanted = None if cells is None else pickle.loads(cells)  # noqa: S301  written by add()
+        return rank, wanted, bool(doubtful)
 
 
 def sampled_text(key: Key) -> str:

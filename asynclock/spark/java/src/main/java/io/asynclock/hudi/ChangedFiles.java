@@ -34,6 +34,10 @@ import org.apache.hudi.storage.StoragePath;
  */
 public final class ChangedFiles implements Closeable {
 
+  // As asynclock/spark/hudi/instants.py has them.
+  private static final String STREAM = "asynclock.stream";
+  private static final String OFFSET = "asynclock.offset";
+  private static final String DELETES = "__deletes";
   private static final Set<String> ACTIONS =
       Set.of(
           HoodieTimeline.DELTA_COMMIT_ACTION, HoodieTimeline.COMMIT_ACTION, HoodieTimeline.REPLACE_COMMIT_ACTION);
@@ -41,15 +45,19 @@ public final class ChangedFiles implements Closeable {
   private final HoodieTableMetaClient table;
   private final String since;
   private final String until;
+  private final boolean statementsOnly;
   private final JsonGenerator lines;
   private boolean reached;
   private boolean restored;
   private boolean restoring;
 
-  private ChangedFiles(HoodieTableMetaClient table, String since, String until, String file) throws IOException {
+  private ChangedFiles(
+      HoodieTableMetaClient table, String since, String until, boolean statementsOnly, String file)
+      throws IOException {
     this.table = table;
     this.since = since;
     this.until = until;
+    this.statementsOnly = statementsOnly;
     Writer writer = Files.newBufferedWriter(Path.of(file), StandardCharsets.UTF_8);
     lines = new JsonFactory().createGenerator(writer);
     lines.setRootValueSeparator(null);
@@ -63,9 +71,25 @@ public final class ChangedFiles implements Closeable {
    */
   public static void write(Configuration conf, String path, String since, String until, String file)
       throws IOException {
+    write(conf, path, since, until, false, file);
+  }
+
+  /**
+   * Writes which of them are neither a batch that was read from a source nor a delete of the pipeline.
+   *
+   * @param path the table's base path
+   * @param file the local file to write
+   */
+  public static void statements(Configuration conf, String path, String until, String file) throws IOException {
+    write(conf, path, "", until, true, file);
+  }
+
+  private static void write(
+      Configuration conf, String path, String since, String until, boolean statementsOnly, String file)
+      throws IOException {
     HoodieTableMetaClient table = HoodieTableMetaClient.builder()
         .setConf(HadoopFSUtils.getStorageConf(conf)).setBasePath(path).build();
-    try (ChangedFiles files = new ChangedFiles(table, since, until, file)) {
+    try (ChangedFiles files = new ChangedFiles(table, since, until, statementsOnly, file)) {
       // The archive last: what is archived meanwhile is then seen twice instead of never.
       files.active();
       files.archived();
@@ -124,6 +148,10 @@ public final class ChangedFiles implements Closeable {
 
   private synchronized void write(String requested, String completed, String action, HoodieCommitMetadata metadata)
       throws IOException {
+    String stream = metadata.getMetadata(STREAM);
+    if (statementsOnly && stream != null && (stream.equals(DELETES) || hasSource(metadata))) {
+      return;
+    }
     lines.writeStartObject();
     lines.writeStringField("commit", requested);
     lines.writeStringField("completed", completed);
@@ -145,6 +173,12 @@ public final class ChangedFiles implements Closeable {
     lines.writeEndArray();
     lines.writeEndObject();
     lines.writeRaw('\n');
+  }
+
+  /** Whether a commit says where it ends in its source; a write by the API does not. */
+  private static boolean hasSource(HoodieCommitMetadata metadata) {
+    String offset = metadata.getMetadata(OFFSET);
+    return offset != null && !offset.isEmpty();
   }
 
   private void end() throws IOException {
