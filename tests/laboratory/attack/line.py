@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import AsyncIterator, Callable
 
+    from asynclock.events import Event
     from tests.laboratory.attack.bucket import Bucket
     from tests.laboratory.attack.world import ProcessLoop
 
@@ -48,6 +49,8 @@ class Line:
         """Its client was closed or belongs to a forked child: every request is a violation."""
         self.closing: tuple[float, int] | None = None
         """When its client began to close, and how many requests had failed by then."""
+        self.pending: set[str] = set()
+        """Owners whose release has returned before the store confirmed it."""
         self.trespasses: list[str] = []
         self.trips: dict[str, tuple[float, float]] = {}
         """Seconds there and back of a ``get`` or a ``put``, where they are not drawn."""
@@ -55,6 +58,11 @@ class Line:
         """How many of its requests had another fate than to be answered in time."""
         self.bucket = bucket
         self.rng = rng
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the client."""
+        if event.kind == "release_pending":
+            self.pending.add(event.owner)
 
     async def get(self, key: str) -> Stored | Absent:
         """Read an object."""

@@ -107,6 +107,7 @@ class Process:
                     settings=LeaseSettings(**settings),
                     renewal=plan.renewal,  # type: ignore[arg-type]
                     clock=self.machine,
+                    events=line.hear,
                     holder=who,
                     rng=random.Random(f"client {self.history.seed} {who}"),
                 )

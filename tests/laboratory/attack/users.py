@@ -214,8 +214,10 @@ class User:
         return self._process.world.now, self._line.failures if claim.held else -1
 
     def _released(self, claim: Claim | None, before: object, began: tuple[float, int] | None) -> None:
-        """Judge a release that returned well, unless the store may have given no answer."""
+        """Judge a release that returned well, unless the store may have given no answer in time."""
         if claim is None or began is None or self._line.failures != began[1]:
+            return
+        if claim.owner in self._line.pending:  # rule 24: it said that it is not confirmed
             return
         if self._process.world.now - began[0] < self._client.settings.validity / 5:
             self._judge.released(self._line.who, claim, before)  # type: ignore[arg-type]
