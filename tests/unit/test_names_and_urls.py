@@ -200,6 +200,7 @@ def test_validity_must_cover_skew_and_resolution_of_the_backend() -> None:
 
     class WholeSeconds:
         clock_resolution = 1.0
+        min_write_interval = 0.0
 
     with pytest.raises(ConfigError, match="clock resolution") as caught:
         LockClient(
