@@ -785,14 +785,6 @@ MUTANTS: Final = (
         "leaving",
     ),
     Mutant(
-        "end belief once a release is answered",
-        RELEASE_OR_HAND_OVER,
-        "not $held.end_belief()",
-        "$held.remaining() <= 0",
-        HEAD,
-        "leaving",
-    ),
-    Mutant(
         "close a client without a loss for its bodies",
         CLOSE_ONCE,
         "await self._let_go_of_all(CLOSED, closing=True)",

@@ -28,7 +28,7 @@ def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
 
 def test_a_hostile_holder_is_escaped_in_the_log(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever reserves the table writes no escape sequences into the log of a stream that waits."""
-    caplog.set_level("INFO", logger="asynclock.spark")
+    caplog.set_level("INFO", logger="asynclock")
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
     spec = pipeline.spec()
     record = pipeline.folder / "locks" / "reservation" / "table.json"
@@ -38,7 +38,7 @@ def test_a_hostile_holder_is_escaped_in_the_log(pipeline: Pipeline, caplog: pyte
         hostile = {"holder": HOSTILE, "expired": False, "nonce": "0" * 32, "leaseMs": 600_000}
         record.write_text(json.dumps(found | hostile))
         running = Background(lambda: pipeline.run(spec, streams=["a"]))
-        wait_for(lambda: "stream a waits: the table is reserved by" in caplog.text)
+        wait_for(lambda: "stream a waits: the table is reserved, held by" in caplog.text)
         client.lock("reservation/table").break_lock(client.lock("reservation/table").status(), force=True)
     running.result()
 

@@ -86,7 +86,7 @@ def test_every_action_says_what_it_did(pipeline: Pipeline, capsys: pytest.Captur
         assert 0 < one.latency < 90
     shown = capsys.readouterr().out.splitlines()
     head, *lines = shown[: len(found) + 1]
-    assert head.split() == ["completed", "action", "stream", "batch", "token", "rows", "written", "took"]
+    assert head.split() == ["completed", "action", "stream", "batch", "token", "changed", "written", "took"]
     assert [line.split()[2] for line in lines[:5]] == ["a", "a", "-", "a", "(delete)"]
     assert lines[-1].startswith("pending ")
     assert max(map(len, shown[: len(found) + 1])) <= 110

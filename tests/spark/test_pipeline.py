@@ -322,13 +322,13 @@ def test_reservation_holds_the_streams_at_the_batch_boundary(
     pipeline: Pipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
     """While somebody has reserved the table no batch begins; afterwards all go on."""
-    caplog.set_level("INFO", logger="asynclock.spark")
+    caplog.set_level("INFO", logger="asynclock")
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
     spec = pipeline.spec()
     with sync.connect(spec.locks.url, settings=spec.locks.settings) as client:
         with client.lock("reservation/table").hold():
             running = Background(lambda: pipeline.run(spec, streams=["a"]))
-            wait_for(lambda: "stream a waits: the table is reserved by" in caplog.text)
+            wait_for(lambda: "stream a waits: the table is reserved, held by" in caplog.text)
             assert not pipeline.timeline(spec).exists()
         report = running.result().streams[0]
 
