@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import anyio
 
@@ -232,6 +232,7 @@ class Call(Generic[T]):
         self._undo = undo
         self._task: asyncio.Task[None] | None = None
         self._on_end: Callable[[], object] | None = None
+        self._listed: ref[Call[T]] | None = None
         self._ended = False
         self._succeeded = False
         self._value: T
@@ -271,9 +272,10 @@ class Call(Generic[T]):
             ConfigError: The host's thread has died.
         """
         if Host.owns(self._loop):
-            _calls[self] = None
+            self._listed = ref(self, _unlist)
+            _calls[self._listed] = None
         if self._loop in _deaths:
-            _calls.pop(self, None)
+            self._unlist()
             raise _deaths[self._loop].with_traceback(None)
         self._loop.call_soon_threadsafe(self._begin)
 
@@ -299,8 +301,12 @@ class Call(Generic[T]):
             if isinstance(error, SystemExit | KeyboardInterrupt):
                 self._loop.call_soon(_raise, error)  # ends the loop, even if the caller is gone
 
+    def _unlist(self) -> None:
+        if self._listed is not None:
+            _calls.pop(self._listed, None)
+
     def _end(self, _: asyncio.Task[None] | None) -> None:
-        _calls.pop(self, None)
+        self._unlist()
         # Dropped here, not in the caller's thread, where an interrupt during a finalizer would be lost.
         self._task = None
         self._ended = True
@@ -364,10 +370,17 @@ def _raise(error: BaseException) -> NoReturn:
     raise error
 
 
-_calls: Final[dict[Call[Any], None]] = {}
-"""The calls from other threads and loops that the host has not ended yet."""
+_calls: Final[dict[ref[Call[Any]], None]] = {}
+"""The calls from other threads and loops that the host has not ended yet.
+
+Weak: a call whose caller is gone with its event loop would keep alive what it refers to, such as a lease.
+"""
 _deaths: Final[dict[asyncio.AbstractEventLoop, ConfigError]] = {}
 """By the loop of each host whose thread has died: what its callers get."""
+
+
+def _unlist(listed: ref[Call[Any]]) -> None:
+    _calls.pop(listed, None)
 
 
 class Host:
@@ -467,8 +480,8 @@ class Host:
         log.critical("%s; its leases are lost", reason)
         if Host.on_death is not None:
             Host.on_death(self.loop, reason)
-        for call in list(_calls):
-            if call.runs_on(self.loop):
+        for listed in list(_calls):
+            if (call := listed()) is not None and call.runs_on(self.loop):
                 call.fail(error)
 
 

@@ -12,6 +12,7 @@ import time
 from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, NoReturn
+from weakref import ref
 
 import pytest
 
@@ -27,6 +28,7 @@ from tests.unit.loops import FOREVER, SOON, eventually, let_run, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from weakref import ReferenceType
 
     from asynclock.client import Renewal
 
@@ -291,3 +293,30 @@ begun.wait()
 def test_a_call_that_hangs_on_the_host_does_not_keep_the_process() -> None:
     """A name that takes a minute to look up is not waited for at the end."""
     subprocess.run([sys.executable, "-c", HANGS], timeout=20, check=True)
+
+
+def test_a_call_whose_caller_is_gone_keeps_nothing_alive() -> None:
+    """Its event loop was closed by force: what it refers to, such as a lease, can be collected."""
+
+    class Work:
+        """Something that a call needs."""
+
+    async def wait(work: object, begun: threading.Event) -> object:
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+        return work
+
+    def call() -> ReferenceType[Work]:
+        work, begun = Work(), threading.Event()
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(run_on(Host.get().loop, lambda: wait(work, begun)))
+        loop.run_until_complete(asyncio.sleep(0))
+        assert begun.wait(10)
+        assert not task.done()
+        loop.close()
+        return ref(work)
+
+    work = call()
+    gc.collect()
+
+    assert work() is None
