@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.command import COMMAND, DEADLINE, asynclock, status
 
-HOME = Path("/home/of-nobody")
+HOME = Path("/users/of-nobody")
 
 
 def refusal(tmp_path: Path, *words: str) -> str:
