@@ -170,7 +170,7 @@ def refused_writes(rng: Random) -> Plan:
         wall_errors=draw.walls(rng, clients),
         holds=(1.0, 2.5),
         cancels=0.0,
-        faults={Fault.CONFLICT: rng.choice((0.6, 0.8, 0.9))},
+        faults={Fault.CONFLICT: rng.choice((0.6, 0.8, 0.9)), Fault.BLOCKED: 0.02},
     )
 
 
