@@ -272,8 +272,8 @@ class Call(Generic[T]):
             ConfigError: The host's thread has died.
         """
         if Host.owns(self._loop):
-            self._listed = ref(self, _unlist)
-            _calls[self._listed] = None
+            self._listed = ref(self, _calls.discard)
+            _calls.add(self._listed)
         if self._loop in _deaths:
             self._unlist()
             raise _deaths[self._loop].with_traceback(None)
@@ -303,7 +303,7 @@ class Call(Generic[T]):
 
     def _unlist(self) -> None:
         if self._listed is not None:
-            _calls.pop(self._listed, None)
+            _calls.discard(self._listed)
 
     def _end(self, _: asyncio.Task[None] | None) -> None:
         self._unlist()
@@ -370,17 +370,14 @@ def _raise(error: BaseException) -> NoReturn:
     raise error
 
 
-_calls: Final[dict[ref[Call[Any]], None]] = {}
+_calls: Final[set[ref[Call[Any]]]] = set()
 """The calls from other threads and loops that the host has not ended yet.
 
 Weak: a call whose caller is gone with its event loop would keep alive what it refers to, such as a lease.
+A dead reference leaves by ``set.discard``: an interrupt that strikes a callback written in Python is lost.
 """
 _deaths: Final[dict[asyncio.AbstractEventLoop, ConfigError]] = {}
 """By the loop of each host whose thread has died: what its callers get."""
-
-
-def _unlist(listed: ref[Call[Any]]) -> None:
-    _calls.pop(listed, None)
 
 
 class Host:

@@ -22,7 +22,7 @@ from asynclock.backends import open_backend
 from asynclock.backends._http import BackendCall
 from asynclock.backends._offload import Workers
 from asynclock.backends.gcs import GcsBackend
-from asynclock.portal import Host, block_on, run_on, start_on, uninterrupted
+from asynclock.portal import Call, Host, block_on, run_on, start_on, uninterrupted
 from asynclock.testing import Fault, FaultyBackend
 from tests.unit.loops import FOREVER, SOON, eventually, let_run, nothing
 
@@ -320,3 +320,22 @@ def test_a_call_whose_caller_is_gone_keeps_nothing_alive() -> None:
     gc.collect()
 
     assert work() is None
+
+
+def test_no_interrupt_is_lost_where_a_call_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python runs no code of ours then: a Ctrl-C that struck it would be printed and ignored."""
+    loop = asyncio.new_event_loop()
+    monkeypatch.setattr(Host, "owns", lambda _: True)
+    call = Call(loop, asyncio.Event().wait)
+    call.begin_alone()
+    loop.close()
+    ran: list[str] = []
+    gone = ref(call)
+
+    sys.setprofile(lambda frame, event, _: ran.append(frame.f_code.co_name) if event == "call" else None)
+    del call
+    gc.collect()
+    sys.setprofile(None)
+
+    assert gone() is None
+    assert ran == []
