@@ -28,7 +28,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hash
 # What starts so many JVMs that other tests would time out beside it.
 ALONE := tests/places tests/soak
 
-.PHONY: help demo test test-all jar simulate attack mutants soak soak-kill soak-cut fuzz-data mutants-data guided changes restarts mechanisms proof-numbers bench docs lint lock dist clean
+.PHONY: help demo test test-all jar simulate attack mutants soak soak-kill soak-cut linearizable fuzz-data mutants-data guided changes restarts mechanisms proof-numbers bench docs lint lock dist clean
 
 help:
 	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
@@ -41,6 +41,7 @@ help:
 	@echo "make soak [MINUTES=n]    streams, services, jobs and readers at once, while processes and stores fail"
 	@echo "make soak-kill [KILLS=n] kill -9 of processes that contend for file:// locks"
 	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
+	@echo "make linearizable [MINUTES=n] histories of killed processes on file:// and S3, judged by Porcupine"
 	@echo "make fuzz-data [FILES=n] generated source files through a pipeline: no value changed, no row lost"
 	@echo "make mutants-data        mends of the reading taken out one by one, which fuzz-data must find"
 	@echo "make restarts [KILLS=n]  a pipeline under kill -9, restores and schema changes, against an oracle"
@@ -83,6 +84,9 @@ soak-kill: $(VENV)/ready
 
 soak-cut: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.soak_cut --cuts $(CUTS)
+
+linearizable: $(VENV)/ready
+	@$(BIN)/python -m tests.laboratory.linearizable --minutes $(MINUTES)
 
 fuzz-data: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m tests.laboratory.fuzz_data --files $(FILES)

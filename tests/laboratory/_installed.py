@@ -40,6 +40,22 @@ def go_binary(name: str, module: str) -> str:
     return str(program)
 
 
+def go_program(name: str, source: Path) -> str:
+    """Return the path of a program, built from a folder with a ``go.mod`` if the cache does not have it.
+
+    Raises:
+        RuntimeError: It could not be built.
+    """
+    digest = sha256(b"".join(each.read_bytes() for each in sorted(source.iterdir()))).hexdigest()
+    program = cache() / "bin" / f"{name}-{digest[:12]}" / name
+    if not program.exists():
+        partial = program.with_name(f"{name}.{os.getpid()}")
+        build = ["go", "build", "-C", str(source), "-buildvcs=false", "-o", str(partial), "."]
+        _install(name, build, {})
+        partial.replace(program)
+    return str(program)
+
+
 def go_version(binary: str) -> str:
     """Return the module and version that a program was built from, for it may come from ``PATH``."""
     go = shutil.which("go")

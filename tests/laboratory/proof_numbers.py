@@ -120,6 +120,12 @@ PROGRAMS: Final = (
         "make soak-cut CUTS={n}",
     ),
     Program(
+        "linearizable",
+        "linearizable",
+        r"(?P<n>[0-9.]+) min, \d+ stores, \d+ operations, \d+ signals, \d+ faults, (?P<bad>\d+) violations",
+        "make linearizable MINUTES={n}",
+    ),
+    Program(
         "fuzz-data",
         "fuzz-data",
         r"(?P<n>\d+) files, (?P<bad>\d+) values changed, (?P<bad_too>\d+) rows lost, "

@@ -1,0 +1,1 @@
+"""Histories of real processes, judged by Porcupine: ``python -m tests.laboratory.linearizable``."""

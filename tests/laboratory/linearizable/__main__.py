@@ -1,0 +1,201 @@
+# ruff: noqa: T201  a command that prints
+"""Processes that contend on ``file://`` and on S3 behind a proxy that breaks requests, judged by Porcupine.
+
+``python -m tests.laboratory.linearizable --minutes 5``. The processes are killed, stopped and continued, and
+ended by SIGTERM. What they saw is judged against a mutex with rising tokens and a fenced counter; damaged
+copies of each history must be refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from asynclock.testing.proxy import TapProxy, Wire
+from tests.laboratory.linearizable.damages import damaged
+from tests.laboratory.linearizable.histories import histories, read_lines
+from tests.laboratory.linearizable.judge import judge
+from tests.laboratory.linearizable.worker import SETTINGS
+from tests.laboratory.servers import running
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.laboratory.linearizable.histories import History
+
+WORKERS: Final = 4
+ROUND: Final = 60.0
+"""Seconds of one history: the judge's work grows faster than its length."""
+_FAULT_RATE: Final = 0.2
+_FAULTS: Final = (Wire.CUT_BEFORE, Wire.CUT_AFTER, Wire.CUT_MIDDLE, Wire.LATE, Wire.DUPLICATE, Wire.DELAY)
+_FAULT_SECONDS: Final = 0.4
+_LONGEST_PEACE: Final = 1.5
+"""Seconds at most from one signal to the next."""
+_LONGEST_STOP: Final = SETTINGS.validity * 1.5
+_SIGNALS: Final = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)
+
+
+@dataclass
+class Report:
+    """What the histories came to.
+
+    Attributes:
+        operations: How many were judged.
+        signals: Sent to the processes.
+        faults: Requests that the proxy broke.
+        violations: Histories that no lock and no fenced counter can have, or that were not decided in time.
+        damages: Damaged copies that were judged.
+        missed: Those that were not refused: kind and history.
+    """
+
+    operations: int = 0
+    signals: int = 0
+    faults: int = 0
+    violations: list[str] = field(default_factory=list)
+    damages: int = 0
+    missed: list[str] = field(default_factory=list)
+
+
+class _Crew:
+    """The processes of one store, for one round."""
+
+    def __init__(self, url: str, options: dict[str, Any], folder: Path, rng: random.Random) -> None:
+        self._arguments = url, json.dumps(options)
+        self._folder = folder
+        self._rng = rng
+        self._begun = 0
+        self.signals = 0
+        self.deaths: dict[str, int] = {}
+
+    async def run(self, seconds: float) -> list[History]:
+        """Let them contend, and return what they saw."""
+        crew = [await self._start() for _ in range(WORKERS)]
+        end = time.monotonic() + seconds
+        try:
+            while time.monotonic() < end:
+                await asyncio.sleep(self._rng.random() * _LONGEST_PEACE)
+                at = self._rng.randrange(WORKERS)
+                crew[at] = await self._strike(*crew[at])
+        finally:
+            for name, process in crew:
+                await self._end(name, process, signal.SIGKILL)
+        return histories(read_lines(self._folder.iterdir()), self.deaths, end=time.monotonic_ns())
+
+    async def _start(self) -> tuple[str, asyncio.subprocess.Process]:
+        self._begun += 1
+        name = f"p{self._begun}"
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.laboratory.linearizable.worker",
+            *self._arguments,
+            str(self._folder / name),
+            name,
+            str(self._rng.getrandbits(32)),
+        )
+        return name, process
+
+    async def _strike(
+        self, name: str, process: asyncio.subprocess.Process
+    ) -> tuple[str, asyncio.subprocess.Process]:
+        self.signals += 1
+        chosen = self._rng.choice(_SIGNALS)
+        if chosen is not signal.SIGSTOP:
+            await self._end(name, process, chosen)
+            return await self._start()
+        process.send_signal(chosen)
+        await asyncio.sleep(self._rng.random() * _LONGEST_STOP)
+        process.send_signal(signal.SIGCONT)
+        return name, process
+
+    async def _end(self, name: str, process: asyncio.subprocess.Process, how: signal.Signals) -> None:
+        process.send_signal(how)
+        await process.wait()
+        self.deaths[name] = time.monotonic_ns()
+
+
+async def contend(seconds: float, *, seed: int, stores: Sequence[str] = ("file", "s3")) -> Report:
+    """Let processes contend on each store at once, and judge what they saw.
+
+    Args:
+        seconds: How long; a round of a minute at most is one history of each lock.
+        seed: Of the choices of processes, proxy and signals; the moments are the machine's.
+        stores: ``file``, or the name of a server.
+    """
+    report = Report()
+    rng = random.Random(seed)
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="asynclock-linearizable-")))
+        places: list[tuple[str, str, dict[str, Any]]] = []
+        proxies: list[TapProxy] = []
+        for store in stores:
+            if store == "file":
+                places.append((store, folder.joinpath("locks").as_uri(), {}))
+                continue
+            server = await asyncio.to_thread(stack.enter_context, running(store, own=True))
+            proxies.append(
+                await stack.enter_async_context(TapProxy(server.endpoint, seed=rng.getrandbits(32)))
+            )
+            proxies[-1].storm(_FAULT_RATE, *_FAULTS, seconds=_FAULT_SECONDS)
+            places.append((store, server.url, server.through(proxies[-1].url)))
+        rounds = max(1, round(seconds / ROUND))
+        for number in range(rounds):
+            crews = []
+            for store, url, options in places:
+                notes = folder / "notes" / store / str(number)
+                notes.mkdir(parents=True)
+                crews.append(_Crew(f"{url}/{number}", options, notes, random.Random(rng.getrandbits(32))))
+            found = await asyncio.gather(*(crew.run(seconds / rounds) for crew in crews))
+            report.signals += sum(crew.signals for crew in crews)
+            for (store, *_), histories_ in zip(places, found, strict=True):
+                await asyncio.to_thread(_judge, f"{store}, round {number}", histories_, report)
+        report.faults = sum(proxy.faults() for proxy in proxies)
+    return report
+
+
+def _judge(where: str, found: list[History], report: Report) -> None:
+    copies = [(kind, copy) for history in found for kind, copy in damaged(history).items()]
+    verdicts = judge([*found, *(copy for _, copy in copies)])
+    for history, verdict in zip(found, verdicts, strict=False):
+        report.operations += len(history.operations)
+        if verdict != "ok":
+            report.violations.append(f"{where}: {history.name} is {verdict}")
+    for (kind, copy), verdict in zip(copies, verdicts[len(found) :], strict=True):
+        report.damages += 1
+        if verdict != "illegal":
+            report.missed.append(f"{where}: {kind} of {copy.name} is {verdict}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 if every history is one of a lock, and every damaged copy was refused."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.laboratory.linearizable", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    # As an exception, so that servers and processes are stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    report = asyncio.run(contend(options.minutes * 60, seed=options.seed))
+    for line in (*report.violations, *report.missed):
+        print(line)
+    print(f"{report.damages - len(report.missed)} of {report.damages} damaged copies refused")
+    print(
+        f"linearizable: {options.minutes:g} min, 2 stores, {report.operations} operations, "
+        f"{report.signals} signals, {report.faults} faults, {len(report.violations)} violations"
+    )
+    return 1 if report.violations or report.missed or not report.operations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
