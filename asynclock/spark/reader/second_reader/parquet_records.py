@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import ExitStack
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from asynclock.spark.reader.second_reader import int96
 from asynclock.spark.reader.second_reader.rows import MALFORMED, Bad, BadFileError
 from asynclock.spark.reader.second_reader.values import fitted
 
@@ -42,10 +44,8 @@ def rows(path: Path, layout: Layout) -> Iterator[Row]:
 
 
 def _rows(path: Path, layout: Layout) -> Iterator[Row]:
-    with (
-        pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file,
-        pq.ParquetFile(path, coerce_int96_timestamp_unit="ns", page_checksum_verification=True) as finer,
-    ):
+    with ExitStack() as stack:
+        file = stack.enter_context(pq.ParquetFile(path, page_checksum_verification=True))
         places = layout.places(file.schema_arrow.names)
         wanted = [name for name, place in zip(layout.names, places, strict=True) if place is not None]
         names = [layout.sources[name] for name in wanted]
@@ -56,16 +56,15 @@ def _rows(path: Path, layout: Layout) -> Iterator[Row]:
             if not made:
                 raise BadFileError(f"its column {name!r} is {_shown(leaf)}, which is not always {kind}")
             converters.append(made)
-        # As microseconds INT96 reaches any year but is cut; as nanoseconds it is whole but wraps around.
-        old = [name for name in names if leaves[name].physical_type == "INT96"]
+        read = file
+        if any(leaves[name].physical_type == "INT96" for name in names):
+            old = pq.ParquetFile(path, metadata=int96.as_bytes(path), page_checksum_verification=True)
+            read = stack.enter_context(old)
         number = 0
-        for batch, whole in zip(_batches(file, names), _batches(finer, old or names[:1]), strict=True):
+        for batch in _batches(read, names):
             if not number:
                 _check_readable(file, names)
             columns = [_plain(batch.column(name)) for name in names]
-            for name in old:
-                place = names.index(name)
-                columns[place] = list(map(_checked, columns[place], _plain(whole.column(name))))
             for cells in zip(*columns, strict=True):
                 number += 1
                 try:
@@ -130,17 +129,6 @@ def _batches(file: pq.ParquetFile, names: Sequence[str]) -> Iterator[pa.RecordBa
     return batches
 
 
-def _checked(micros: int | None, nanos: int | None) -> int | _Cut | None:
-    if micros is None or nanos is None:
-        return None
-    within = -_LONG <= micros * 1000 < _LONG
-    return _Cut(nanos) if within and nanos != micros * 1000 else micros
-
-
-class _Cut(int):
-    """Nanoseconds of an INT96 that are no whole microseconds."""
-
-
 def _plain(column: pa.Array) -> list[Any]:
     """The cells as whole numbers, bytes and what else has no calendar and no encoding in it."""
     kind = column.type
@@ -203,7 +191,7 @@ def _integer_bits(physical: str, logical: dict[str, Any]) -> int | None:
 
 def _instant(physical: str, logical: dict[str, Any]) -> Callable[[Any], Any] | None:
     if physical == "INT96":
-        return lambda count: _of_nanoseconds(count) if isinstance(count, _Cut) else count
+        return lambda stored: _long(_of_nanoseconds(int96.nanoseconds(stored)))
     if logical.get("Type") != "Timestamp":
         return None
     if (unit := logical["timeUnit"]) == "nanoseconds":
