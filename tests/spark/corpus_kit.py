@@ -21,7 +21,26 @@ STREAMS: Final = {
     "utf16": 'format = "csv"\ncsv = { encoding = "utf-16" }',
     "json": 'format = "json"',
     "parquet": 'format = "parquet"',
+    "named": 'format = "csv"',
+    "named_json": 'format = "json"',
+    "named_parquet": 'format = "parquet"',
 }
+_PLAIN: Final = """\
+columns = { at = "bigint", text = "string", i = "int", d = "double", m = "decimal(38,10)", t = "timestamp" }
+"""
+# Names as people have them, two of which differ in case alone.
+_NAMED: Final = """\
+[streams.%s.columns]
+k = { type = "string", from = "Order ID" }
+l = { type = "string", from = "_id" }
+p = { type = "string", from = "AÑO" }
+at = { type = "bigint", from = "2016" }
+text = { type = "string", from = "Text" }
+i = { type = "int", from = "text" }
+d = { type = "double", from = "a.b" }
+m = { type = "decimal(38,10)", from = "a`b" }
+t = { type = "timestamp", from = " blank " }
+"""
 _TABLE: Final = """\
 [table]
 path = "table"
@@ -41,7 +60,6 @@ source = "in/%(name)s/*"
 ordering = "at"
 checkpoint = "checkpoints/%(name)s"
 on_bad_row = "quarantine"
-columns = { at = "bigint", text = "string", i = "int", d = "double", m = "decimal(38,10)", t = "timestamp" }
 """
 
 
@@ -79,7 +97,9 @@ class Nasty:
 
 def nasty_files() -> list[Nasty]:
     """All of them, in a fixed order."""
-    paths = sorted(path for path in CORPUS.glob("*/*") if not path.name.endswith(EXPECTED))
+    paths = sorted(
+        path for stream in STREAMS for path in CORPUS.glob(f"{stream}/*") if not path.name.endswith(EXPECTED)
+    )
     return [
         Nasty(path, path.parent.name, json.loads(path.with_name(path.name + EXPECTED).read_text("utf-8")))
         for path in paths
@@ -88,7 +108,8 @@ def nasty_files() -> list[Nasty]:
 
 def spec_of(stream: str) -> str:
     """The text of a spec with that stream alone."""
-    return _TABLE + _STREAM % {"name": stream, "format": STREAMS[stream]}
+    columns = _NAMED % stream if stream.startswith("named") else _PLAIN
+    return _TABLE + _STREAM % {"name": stream, "format": STREAMS[stream]} + columns
 
 
 def _value(name: str, given: Any) -> Any:  # noqa: ANN401  as JSON has it
@@ -98,6 +119,8 @@ def _value(name: str, given: Any) -> Any:  # noqa: ANN401  as JSON has it
         return float(given)
     if name == "m":
         return Decimal(given)
+    if isinstance(given, int):
+        return given
     moment = dt.datetime.fromisoformat(given).replace(tzinfo=dt.UTC) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     return moment // dt.timedelta(microseconds=1)
 

@@ -111,9 +111,7 @@ class Streams:
         key = self._likeliest(common[:_MOST_COMMON])
         others = [name for name in common if name not in key]
         hint = f" Also in every row of all streams: {', '.join(others)}." if others else ""
-        return Guess(
-            names=key, reason=f"A guess. {self._evidence(key)}{hint}", warning=self._merged(key, others)
-        )
+        return Guess(names=key, reason=f"A guess. {self._evidence(key)}{hint}", warning=self._merged(key))
 
     def share(self, stream: str, names: tuple[str, ...]) -> tuple[int, int]:
         """Return the number of different values of columns, and the number of rows."""
@@ -179,13 +177,13 @@ class Streams:
         said = (f"{rows:,} rows of {name} become {different:,}" for name, (different, rows) in shares.items())
         return f"{', '.join(said)}."
 
-    def _merged(self, key: tuple[str, ...], others: Sequence[str]) -> str:
+    def _merged(self, key: tuple[str, ...]) -> str:
         """Return a warning if rows share a value of the guessed key, so that only the newest one stays."""
         shares = [self.share(stream, key) for stream in self.types]
         if all(different == rows for different, rows in shares):
             return ""
         unique = [name for name in self._common({}) if self._unique([(name,)], everywhere=True)]
-        choice = f", such as {', '.join((unique or list(others))[:3])}" if unique or others else ""
+        choice = f", such as {', '.join(unique[:3])}" if unique else ""
         return (
             f"the key {', '.join(key)} is a guess: {self._evidence(key)} If these are not updates of the "
             f"same things, choose another key with --key{choice}"
@@ -232,4 +230,6 @@ class Streams:
         return "".join(f". {stream}: {note}" for stream in streams for note in self._samples[stream].notes)
 
     def _shown(self, stream: str) -> str:
-        return ", ".join(self.types[stream]) or "none"
+        left_out = self._samples[stream].left_out
+        why = f"; left out: {', '.join(f'{n!r} ({r})' for n, r in left_out.items())}" if left_out else ""
+        return (", ".join(self.types[stream]) or "none") + why

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import io
-import json
 import re
-import zlib
 from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
-import pyarrow as pa
-
 from asynclock._text import printable
 from asynclock.errors import ConfigError
+from asynclock.spark.infer.reasons import DAMAGED, HEAD_BYTES, nested_json, no_json, no_record, other_content
 from asynclock.spark.infer.texts import CHANGED_NAME, TIME_NAME, TextColumn
 from asynclock.spark.reader.second_reader import csv_records, json_records, parquet_records
 from asynclock.spark.reader.second_reader.files import opened
@@ -38,12 +35,10 @@ ROWS: Final = 10_000
 """Of each file at most so many rows are looked at."""
 MOST_BYTES: Final = 32 << 20
 """Of each unpacked file at most so many bytes are looked at."""
-_DAMAGED: Final = (BadFileError, OSError, EOFError, zlib.error, pa.ArrowException)
 _TABS: Final = ".tsv"
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _NULLS: Final = frozenset({r"\N", "NULL", "null", "NA", "N/A", "n/a", "None", "nil", "-"})
 _DIALECT_RECORDS: Final = 200
-_ENCODING_BYTES: Final = 1 << 20
 _WILD: Final = re.compile(r"[*?\[\]{}\\]")
 _PARQUET_KINDS: Final = (
     "boolean", "int", "bigint", "float", "double", "date", "timestamp",
@@ -93,7 +88,7 @@ class Sample:
         """
         try:
             yield from islice(_head_rows(file, self.format, self.csv, layout), ROWS)
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise BadFileError(str(error)) from error
 
     def rows(self, types: dict[str, str]) -> Iterator[tuple[Any, ...]]:
@@ -122,10 +117,13 @@ def take(folder: Path) -> Sample:
     read = tuple(files[:FILES])
     notes: list[str] = []
     try:
+        if complaint := other_content(read[0], kind):
+            raise _wrong(folder, f"{complaint}. Nothing was written")
         dialect = _dialect(read[0], notes, tabs=pattern.endswith(_TABS)) if kind == "csv" else None
         found, dialect = _columns(read, kind, dialect, notes)
-        complaint = None if found else _why_no_column(read[0], kind)
-    except _DAMAGED as error:
+        complaint = no_json(read[0]) if kind == "json" and not found else None
+        notes.append((kind == "json" and len(files) == 1 and nested_json(read[0])) or "")
+    except DAMAGED as error:
         raise _wrong(folder, f"its files cannot be read as {kind}: {error}") from error
     left_out = _left_out(found)
     sources = _named({source: kind for source, (kind, _) in found.items() if source not in left_out})
@@ -147,35 +145,6 @@ def take(folder: Path) -> Sample:
         others=others,
         notes=tuple(filter(None, notes)),
     )
-
-
-def _why_no_column(file: Path, kind: SourceFormat) -> str | None:
-    """Return why a file of lines has no column, if its beginning shows it."""
-    with opened(file) as content:
-        head = content.read(_ENCODING_BYTES).decode("utf-8-sig", errors="replace").lstrip()
-    first, _, more = head.partition("\n")
-    if kind != "json":
-        return None
-    if head.startswith("["):
-        return (
-            f"{file.name} is one JSON array; a stream reads one object on each line. Convert it: "
-            f"jq -c '.[]' {file.name} > {file.stem}.jsonl"
-        )
-    if head.startswith("{") and more and not _is_json(first):
-        return (
-            f"{file.name} has JSON objects over several lines; a stream reads one object on each line. "
-            f"Convert it: jq -c . {file.name} > {file.stem}.jsonl"
-        )
-    if len(first) >= _ENCODING_BYTES:
-        return f"the first line of {file.name} is longer than 1 MiB; a stream reads one object on each line"
-    return f"{file.name} has no line that is a JSON object"
-
-
-def _is_json(text: str) -> bool:
-    with suppress(ValueError, RecursionError):
-        json.loads(text)
-        return True
-    return False
 
 
 def _matching(folder: Path) -> tuple[list[str], str, tuple[str, ...]]:
@@ -222,7 +191,7 @@ def _suffix(name: str) -> tuple[str, str] | None:
 
 def _dialect(file: Path, notes: list[str], *, tabs: bool) -> CsvDialect:
     with _beginning(file) as content:
-        head = content.read(_ENCODING_BYTES)
+        head = content.read(HEAD_BYTES)
     if b"\r" in head and b"\n" not in head:
         raise BadFileError(
             f"{file.name}: its lines end in a carriage return alone; convert it: tr '\\r' '\\n'"
@@ -242,7 +211,7 @@ def _dialect(file: Path, notes: list[str], *, tabs: bool) -> CsvDialect:
 def _not_utf8(head: bytes) -> list[int]:
     """Return the numbers of the lines that are not UTF-8, from 1."""
     lines = head.split(b"\n")
-    if len(head) == _ENCODING_BYTES:
+    if len(head) == HEAD_BYTES:
         lines.pop()  # it may be cut inside a character
     return [number for number, line in enumerate(lines, 1) if not _is_utf8(line)]
 
@@ -319,7 +288,7 @@ def _beginning(file: Path) -> Iterator[io.BufferedReader]:
     try:
         with opened(file) as content, suppress(_CutError):
             yield io.BufferedReader(_Head(content))
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise BadFileError(f"{file.name}: {error}") from error
 
 
@@ -346,7 +315,10 @@ def _csv(files: Iterable[Path], dialect: CsvDialect, notes: list[str]) -> tuple[
     columns: dict[str, TextColumn] = {}
     nulls: dict[str, set[str]] = {}
     headers: list[list[str]] = []
+    unfit: list[str] = []
+    fitting = 0
     for file in files:
+        others: list[tuple[int, int]] = []
         with _beginning(file) as content:
             records = csv_records.Splitter(dialect).records(csv_records.decoded(content, dialect.encoding))
             header = next(records, None)
@@ -358,8 +330,17 @@ def _csv(files: Iterable[Path], dialect: CsvDialect, notes: list[str]) -> tuple[
                     columns.setdefault(name, TextColumn())
                     nulls.setdefault(name, set())
                 for record in islice(records, ROWS):
-                    if isinstance(record, csv_records.Record) and len(record.fields) == len(header.fields):
+                    if isinstance(record, Bad):
+                        continue
+                    if len(record.fields) == len(header.fields):
                         _add(columns, nulls, header.fields, record)
+                        fitting += 1
+                    else:
+                        others.append((record.line, len(record.fields)))
+                if others:
+                    unfit.append(no_record(file, header.fields, others))
+    if unfit and not fitting:
+        raise BadFileError(unfit[0])
     # No such text is a value of another type than string: a column with two of them is text.
     typed = Counter(
         next(iter(seen))

@@ -133,7 +133,7 @@ def _one(kind: int, value: Any) -> bytes:  # noqa: ANN401  of any type
         head = bytes([len(values) << 4 | inner]) if short else bytes([0xF0 | inner]) + _packed(len(values))
         return head + b"".join(_one(inner, one) for one in values)
     if kind == _BINARY:
-        return _packed(len(value)) + value
+        return _packed(len(value)) + bytes(value)
     return _zigzag(value) if isinstance(value, int) else bytes(value)
 
 

@@ -85,7 +85,8 @@ def _check_readable(file: pq.ParquetFile, names: Sequence[str]) -> None:
 
     Call it after a first batch: pyarrow ends the process if it is asked about a column that is encrypted.
     """
-    places = [place for place in range(len(file.schema)) if file.schema.column(place).path in names]
+    leaves = map(file.schema.column, range(len(file.schema)))
+    places = [place for place, leaf in enumerate(leaves) if leaf.path in names and leaf.name == leaf.path]
     for number in range(file.metadata.num_row_groups):
         for chunk in map(file.metadata.row_group(number).column, places):
             split = "BYTE_STREAM_SPLIT" in chunk.encodings and chunk.physical_type not in {"FLOAT", "DOUBLE"}
@@ -116,7 +117,9 @@ def types(path: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _leaves(file: pq.ParquetFile) -> dict[str, Any]:
-    return {leaf.path: leaf for leaf in (file.schema.column(i) for i in range(len(file.schema)))}
+    """The columns that are not nested; what is nested may have the path of another: b in a, and "a.b"."""
+    leaves = [file.schema.column(place) for place in range(len(file.schema))]
+    return {leaf.path: leaf for leaf in leaves if leaf.name == leaf.path}
 
 
 def _known(file: pq.ParquetFile, leaf: Any) -> bool:  # noqa: ANN401  pyarrow has no types
@@ -191,7 +194,7 @@ def _integer_bits(physical: str, logical: dict[str, Any]) -> int | None:
 
 def _instant(physical: str, logical: dict[str, Any]) -> Callable[[Any], Any] | None:
     if physical == "INT96":
-        return lambda stored: _long(_of_nanoseconds(int96.nanoseconds(stored)))
+        return lambda stored: _wrapped(_of_nanoseconds(int96.nanoseconds(stored)))
     if logical.get("Type") != "Timestamp":
         return None
     if (unit := logical["timeUnit"]) == "nanoseconds":
@@ -204,6 +207,11 @@ def _of_nanoseconds(count: int) -> int:
     if rest:
         raise ValueError(f"a timestamp has parts of a microsecond: {count} ns")
     return micros
+
+
+def _wrapped(micros: int) -> int:
+    """As Spark has it: in 64 bits from the Julian epoch, so that the last times are stored as the first."""
+    return (micros + _LONG) % (2 * _LONG) - _LONG
 
 
 def _long(count: int) -> int:
