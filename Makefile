@@ -71,6 +71,7 @@ simulate: $(VENV)/ready
 	@$(BIN)/python -m tests.laboratory.simulate $(if $(SEEDS),--seeds $(SEEDS))
 
 attack: $(VENV)/ready
+	@$(BIN)/python -m tests.laboratory.foreign
 	@$(BIN)/python -m tests.laboratory.attack $(if $(SEEDS),--seeds $(SEEDS))
 
 mutants: $(VENV)/ready $(JAR)

@@ -233,6 +233,7 @@ class Call(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._on_end: Callable[[], object] | None = None
         self._listed: ref[Call[T]] | None = None
+        self._begun = self._aborted = False
         self._ended = False
         self._succeeded = False
         self._value: T
@@ -291,7 +292,10 @@ class Call(Generic[T]):
         return task
 
     async def _run(self) -> None:
+        self._begun = True
         _states[current_task()] = _State()
+        if self._aborted:
+            cancel_once(current_task())
         try:
             self._value = await self._start()
             self._succeeded = True
@@ -344,9 +348,10 @@ class Call(Generic[T]):
 
     async def _abort(self) -> None:
         if self._task is not None:
-            # A loop starts its tasks in order, so this one has started: a release that was cancelled
-            # before its start would leave its lease behind.
-            cancel_once(self._task)
+            # A release that was cancelled before its first step would leave its lease behind.
+            if self._begun:
+                cancel_once(self._task)
+            self._aborted = True
             await asyncio.wait([self._task])
         undo, self._undo = self._undo, None
         if self._succeeded and undo is not None:
