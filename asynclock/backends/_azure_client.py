@@ -18,13 +18,8 @@ from yarl import URL
 
 from asynclock.backend import Entry
 from asynclock.backends._answers import FAILURE, CredentialsError, Fault, FaultError, refusal
-from asynclock.backends._http import (
-    SharedFetch,
-    environment_proxy,
-    read_capped,
-    read_object,
-    read_page,
-)
+from asynclock.backends._cloud import SharedFetch
+from asynclock.backends._http import environment_proxy, read_capped, read_object, read_page
 from asynclock.backends._resolver import Resolver
 from asynclock.backends._transport import Transport
 from asynclock.backends._xml import Page, error_code, parse_listing
@@ -35,7 +30,7 @@ if TYPE_CHECKING:
     from xml.etree import ElementTree as ET
 
     from asynclock.backends._azure_account import Account, Sdk
-    from asynclock.backends._http import BackendCall
+    from asynclock.backends._cloud import BackendCall
 
 _VERSION: Final = "2023-11-03"
 """Of the Blob service's REST API."""

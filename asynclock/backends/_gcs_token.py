@@ -17,7 +17,7 @@ from gcloud.aio.auth import Token
 
 from asynclock._text import printable
 from asynclock.backends._answers import CredentialsError
-from asynclock.backends._http import SharedFetch
+from asynclock.backends._cloud import SharedFetch
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    from asynclock.backends._http import BackendCall
+    from asynclock.backends._cloud import BackendCall
     from asynclock.backends._s3_sdk import BucketAccess
 
 _ELSEWHERE: Final = frozenset({code for code, row in S3.codes.items() if row is REGION})

@@ -28,13 +28,8 @@ import botocore.loaders
 
 from asynclock._text import printable
 from asynclock.backends._answers import CredentialsError
-from asynclock.backends._http import (
-    CONNECT_TIMEOUT,
-    READ_TIMEOUT,
-    SharedFetch,
-    check_endpoint,
-    environment_proxy,
-)
+from asynclock.backends._cloud import SharedFetch
+from asynclock.backends._http import CONNECT_TIMEOUT, READ_TIMEOUT, check_endpoint, environment_proxy
 from asynclock.backends._offload import run_apart
 from asynclock.backends._resolver import Resolver
 from asynclock.errors import ConfigError

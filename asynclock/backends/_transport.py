@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from aiohttp.connector import Connection
 
-    from asynclock.backends._http import BackendCall
+    from asynclock.backends._cloud import BackendCall
     from asynclock.backends._resolver import Resolver
 
 _CONNECTIONS: Final = 100

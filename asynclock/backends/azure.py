@@ -18,10 +18,8 @@ from azure.core.exceptions import HttpResponseError
 from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.backends._azure_account import Account, find_account
 from asynclock.backends._azure_client import AzureClient, parse_page
+from asynclock.backends._cloud import BackendCall, CloudBackend, Pages
 from asynclock.backends._http import (
-    BackendCall,
-    CloudBackend,
-    Pages,
     check_certificates,
     check_endpoint,
     http_date,

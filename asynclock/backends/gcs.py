@@ -24,11 +24,9 @@ import orjson
 
 from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.backends._answers import FAILURE, AnsweredError, Fault, FaultError, is_web_page, refusal
+from asynclock.backends._cloud import BackendCall, CloudBackend, Pages
 from asynclock.backends._gcs_token import SharedToken, checked_token, default_token
 from asynclock.backends._http import (
-    BackendCall,
-    CloudBackend,
-    Pages,
     check_certificates,
     check_endpoint,
     environment_proxy,

@@ -20,10 +20,8 @@ import botocore.exceptions
 
 from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.backends._answers import AnsweredError
+from asynclock.backends._cloud import BackendCall, CloudBackend, Pages
 from asynclock.backends._http import (
-    BackendCall,
-    CloudBackend,
-    Pages,
     check_certificates,
     check_endpoint,
     http_date,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from asynclock.backends._http import SharedFetch
+from asynclock.backends._cloud import SharedFetch
 
 
 async def test_a_cancelled_waiter_takes_nobody_with_it() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import asynclock
 from asynclock import AcquireTimeoutError, BackendError, ConfigError, sync
-from asynclock.backends._http import BackendCall
+from asynclock.backends._cloud import BackendCall
 from asynclock.backends.gcs import GcsBackend
 from asynclock.portal import Call
 from tests.unit.kit import World, in_virtual_time

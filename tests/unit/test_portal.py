@@ -19,7 +19,7 @@ import pytest
 import asynclock
 from asynclock import BackendError, LockClient, sync
 from asynclock.backends import open_backend
-from asynclock.backends._http import BackendCall
+from asynclock.backends._cloud import BackendCall
 from asynclock.backends._offload import Workers
 from asynclock.backends.gcs import GcsBackend
 from asynclock.portal import Call, Host, block_on, run_on, start_on, uninterrupted

@@ -1,0 +1,447 @@
+"""What the three cloud backends share: a call, how it was answered, and what its errors say.
+
+The SDKs find credentials, sign requests and read answers. They send through the session of ``_session``:
+its middleware sends each request once, reads the answer within limits and notes status, headers and body in
+the running ``BackendCall``. Backends therefore need nothing of an SDK that its documentation does not show,
+and the table of answers (``_answers``, ``_tables``) decides for all of them.
+
+Exceptions of the SDKs never leave a backend, and neither do their texts, which quote headers, presigned
+queries and signatures. The errors of this package contain the HTTP status, the provider's error code and
+a text of this package, nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from abc import ABC, abstractmethod
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from urllib.parse import urlsplit
+
+from asynclock._log import log
+from asynclock.backends._answers import (
+    FAILURE,
+    FAULTS,
+    AnsweredError,
+    CredentialsError,
+    Fault,
+    FaultError,
+    Row,
+    clocks_differ,
+    refusal,
+    said,
+)
+from asynclock.backends._faults import find_fault, proxy_is_unused
+from asynclock.backends._http import (
+    TOTAL_TIMEOUT,
+    read_capped,
+    read_object,
+    read_page,
+    refuse_changed,
+    refuse_compressed,
+    refuse_web_page,
+    server_time,
+)
+from asynclock.errors import (
+    AccessDeniedError,
+    AsyncLockError,
+    BackendError,
+    BackendUnavailableError,
+    ConfigError,
+    OutcomeUnknownError,
+    PreconditionFailedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    import aiohttp
+
+    from asynclock.backends._answers import Answers
+
+C = TypeVar("C")
+T = TypeVar("T")
+_READS: Final = frozenset({"get", "list"})
+_WAITED: Final = 0.5
+"""Seconds without credentials from which on a call that was cancelled tells of it."""
+_NO_NAME: Final = frozenset({Fault.NO_HOST, Fault.NO_NAME_SERVER})
+
+
+class Pages:
+    """Keeps a listing from going on forever: no page is asked for twice, and there are 10,000 at most."""
+
+    _MOST: Final = 10_000
+
+    def __init__(self) -> None:
+        self._asked: set[int] = set()
+
+    def next(self, token: str) -> str:
+        """Return the token of the next page.
+
+        Raises:
+            FaultError: That page was there already, or there are too many.
+        """
+        if (mark := hash(token)) in self._asked or len(self._asked) >= self._MOST:
+            raise FaultError(Fault.ENDLESS, f"after {len(self._asked) + 1} pages")
+        self._asked.add(mark)
+        return token
+
+
+class SharedFetch(Generic[T]):
+    """A fetch of credentials that all concurrent callers share. Cancelling one caller does not cancel it.
+
+    Args:
+        fetch: Gets a new value.
+        limit: Seconds after which a fetch is cancelled, so that the next caller starts a new one; default 30.
+    """
+
+    def __init__(self, fetch: Callable[[], Awaitable[T]], *, limit: float = 30.0) -> None:
+        self._fetch = fetch
+        self._limit = limit
+        self._task: asyncio.Task[T] | None = None
+
+    def start(self) -> asyncio.Task[T]:
+        """Return the running fetch, or start one."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._bounded())
+            # Retrieve its error: asyncio would log one that nobody waits for, and the next call fails anyway.
+            self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return self._task
+
+    async def wait(self) -> T:
+        """Return the value of the running fetch, or of a new one. Raises what the fetch raises."""
+        return await asyncio.shield(self.start())
+
+    async def aclose(self) -> None:
+        """Cancel the running fetch, if any, and wait for its end."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _bounded(self) -> T:
+        current_call.set(None)  # of this task only: what it sends is no request of the call that waits
+        async with asyncio.timeout(self._limit):
+            return await self._fetch()
+
+
+current_call: Final[ContextVar[BackendCall | None]] = ContextVar("asynclock_call", default=None)
+"""The call whose requests are sent now; None: a request of nobody's, for example for credentials."""
+
+
+@contextlib.contextmanager
+def awaiting_credentials() -> Iterator[None]:
+    """Note, around the wait for credentials, that the running call waits for them, if there is one."""
+    call = current_call.get()
+    if call is not None:
+        call.waits_since = time.monotonic()
+    yield
+    if call is not None:
+        call.waits_since = None
+
+
+@contextlib.contextmanager
+def apart_from_call() -> Iterator[None]:
+    """Send what is sent within as no part of the running call, for example a request for credentials."""
+    outer = current_call.set(None)
+    try:
+        yield
+    finally:
+        current_call.reset(outer)
+
+
+class BackendCall:
+    """One call of a backend. What is raised in its ``with`` block becomes an error of this package.
+
+    Attributes:
+        sent: Whether its request was handed to the transport; from then on it may be written.
+        fault: What the transport has found out about a request without an answer; None: nothing.
+        where: Host and port that the request went to; empty: nowhere yet.
+        url: Address that the request went to, which may contain a signature; empty: nowhere yet.
+        status: HTTP status of the last answer; 0: none has come.
+        headers: Of the last answer; empty: none has come.
+        body: What has come of its body, within limits.
+        request_id: Id of the answer for the provider's support; None: there is none.
+        date: The answer's ``Date`` in epoch seconds, or None.
+        waits_since: By the monotonic clock, from when on credentials are waited for; None: they are not.
+    """
+
+    __slots__ = (
+        "_backend",
+        "_key",
+        "_operation",
+        "_outer",
+        "body",
+        "date",
+        "fault",
+        "headers",
+        "request_id",
+        "sent",
+        "status",
+        "url",
+        "waits_since",
+        "where",
+    )
+
+    def __init__(self, backend: CloudBackend[Any], operation: str, key: str) -> None:
+        self._backend, self._operation, self._key = backend, operation, key
+        self.waits_since: float | None = None
+        self.sent = False
+        self.fault: Fault | None = None
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self.body = b""
+        self.request_id: str | None = None
+        self.date: float | None = None
+        self.where = self.url = ""
+
+    @property
+    def reads(self) -> bool:
+        """Whether it writes nothing, whatever becomes of it."""
+        return self._operation in _READS
+
+    def note_answer(self, headers: Mapping[str, str]) -> None:
+        """Keep what an error says of the answer."""
+        self.headers = headers
+        self.request_id = self._backend.answers.id_of(headers)
+        self.date = server_time(headers)
+
+    async def take(self, answer: aiohttp.ClientResponse) -> bytes:
+        """Note an answer and return its body, cut off where it is longer than this call needs.
+
+        Raises:
+            FaultError: Its status is a success, but it is not what was asked for; see ``_http``.
+        """
+        self.status = 0  # until all of it is here
+        self.note_answer(answer.headers)
+        if answer.status >= FAILURE:
+            self.body = await read_capped(answer)
+        elif self._operation == "get":
+            self.body = await read_object(answer)
+            refuse_changed(answer.headers, self.body)
+        elif self._operation == "list":
+            self.body = await read_page(answer)
+        else:
+            refuse_compressed(answer.headers)
+            self.body = await read_capped(answer)
+            refuse_web_page(answer.headers, self.body)
+        self.status = answer.status
+        return self.body
+
+    def __enter__(self) -> Self:
+        self._outer = current_call.set(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        current_call.reset(self._outer)
+        if isinstance(error, asyncio.CancelledError):
+            if not self.sent:
+                self._backend.note_cancelled(self.waits_since)
+        elif isinstance(error, Exception) and not isinstance(error, AsyncLockError):
+            failure = self._failure(error)
+            try:
+                raise failure from None
+            finally:
+                failure.__context__ = None  # the SDK's text may contain secrets
+                del failure, error  # their tracebacks refer to this frame: a reference cycle
+
+    def _failure(self, error: Exception) -> BackendError:
+        """Return the error of this package for an exception, without that exception's text."""
+        row, detail = self._backend.explain(self, error)
+        kind, written = row.kind or OutcomeUnknownError, row.written
+        if self.reads:
+            written = "no"
+            if row.read is not None:
+                kind = row.read
+        elif not self.sent:
+            written = "no"
+        if (self.reads or not self.sent) and issubclass(kind, OutcomeUnknownError | PreconditionFailedError):
+            kind = BackendUnavailableError
+        return kind(
+            backend=self._backend.name,
+            operation=self._operation,
+            key=self._key,
+            detail=detail,
+            written=written,
+            transient=row.transient,
+            request_id=self.request_id,
+        )
+
+
+class CloudBackend(ABC, Generic[C]):
+    """A bucket behind an SDK. The SDK's client is made by the first call, on the event loop of that call.
+
+    Args:
+        prefix: Put before every key.
+        min_write_interval: Seconds that a lock leaves between two writes of one object.
+        trust_env: Whether the proxies of the environment are used.
+
+    Attributes:
+        name: Name of the backend in errors.
+        clock_resolution: 1.0, because HTTP dates have whole seconds.
+        answers: What the store's answers mean.
+    """
+
+    name: str
+    clock_resolution = 1.0
+    answers: Answers
+
+    sends_dates = True
+    versions_may_repeat = False
+    verify = True
+    """Whether a store at an address that is not the provider's is tried out before the first lock."""
+    own_hosts: str
+    """Pattern of the provider's own hosts."""
+
+    def __init__(self, *, prefix: str, min_write_interval: float, trust_env: bool = False) -> None:
+        self.min_write_interval = min_write_interval
+        self._prefix = prefix
+        self._trust_env = trust_env
+        self._client: C | None = None
+        self._opening: SharedFetch[C] = SharedFetch(self._open_once, limit=TOTAL_TIMEOUT)
+        self._closed = False
+        self._warned = False
+        self._opening_waits_since: float | None = None  # for credentials
+
+    @property
+    def opening(self) -> bool:
+        """Whether its client is still to be made, which takes a busy machine long; nothing was sent then."""
+        return self._client is None and not self._closed
+
+    async def aclose(self) -> None:
+        """Free connections and descriptors. A second call does nothing; requests now fail."""
+        self._closed = True
+        await self._opening.aclose()
+        client, self._client = self._client, None
+        if client is not None:
+            await self._close(client)
+
+    @abstractmethod
+    async def _open(self) -> C: ...
+
+    @abstractmethod
+    async def _close(self, client: C) -> None: ...
+
+    def _read_failure(self, error: Exception) -> tuple[int | None, str]:  # noqa: ARG002  for subclasses
+        """Return the HTTP status and the error code in an exception of the SDK; (None, ""): it has none.
+
+        Of an answer of the store, only the code counts: ``BackendCall`` has the status. Without an answer of
+        the store, it is about the service that hands out credentials, or the SDK has none to send.
+        """
+        return None, ""
+
+    def _region(self, headers: Mapping[str, str]) -> str | None:  # noqa: ARG002  for subclasses
+        """Return where the bucket is, if a refusal says so."""
+        return None
+
+    @abstractmethod
+    def _location(self, client: C) -> tuple[str, str]:
+        """Return the address that requests go to, and the bucket."""
+
+    async def place(self) -> str | None:
+        """Return what tells this bucket from others; None at an address of the provider itself.
+
+        Raises:
+            BackendError: The SDK could not be set up.
+        """
+        with BackendCall(self, "get", ""):
+            address, bucket = self._location(await self._ready())
+            parts = urlsplit(address)
+            if parts.scheme == "https" and re.fullmatch(self.own_hosts, parts.hostname or ""):
+                return None
+            return f"{self.name} {parts.scheme}://{parts.hostname}:{parts.port}{parts.path} {bucket}"
+
+    async def _ready(self) -> C:
+        if self._client is None:
+            if self._closed:
+                raise ConfigError(setting="client", value=self.name, reason="it is closed; connect again")
+            # One opening for all callers; one whose time is up leaves it to those that come next.
+            self._client = await self._opening.wait()
+        return self._client
+
+    async def _open_once(self) -> C:
+        client = self._client = await self._open()
+        return client
+
+    def note_cancelled(self, waits_since: float | None) -> None:
+        """Log that a call was cancelled while credentials did not come for it; once for each backend.
+
+        Args:
+            waits_since: By the monotonic clock, from when on the call waited for credentials, if it did.
+        """
+        since = self._opening_waits_since if waits_since is None else waits_since
+        if since is not None and time.monotonic() - since >= _WAITED and not self._warned:
+            self._warned = True
+            log.warning("%s: no credentials in time, nothing was sent", self.name)
+
+    def explain(self, call: BackendCall, error: Exception) -> tuple[Row, str]:
+        """Return what an exception of a call means, and how an error says it."""
+        if isinstance(error, CredentialsError):
+            return Row(AccessDeniedError), f"no credentials: {error.sentence}"
+        if (answered := self._answered(call, error)) is not None:
+            return self._refused(call, answered)
+        status, code = (None, "") if call.sent else self._without_answer(error)
+        if status is not None or code:
+            return _without_credentials(status, code, self.answers.row(status, code))
+        found = find_fault(error)
+        fault = call.fault or found.fault
+        if fault in _NO_NAME and not self._trust_env and proxy_is_unused("https"):
+            fault = Fault.NO_HOST_BUT_A_PROXY
+        row = FAULTS[fault]
+        reason = f"{fault.value} ({found.more})" if found.more and fault is found.fault else fault.value
+        if found.connecting or row.kind is BackendUnavailableError:
+            detail = f"cannot connect to {found.where or call.where or 'the store'}: {reason}"
+        elif isinstance(error, FaultError):
+            detail = reason
+        elif not call.sent:
+            return Row(BackendUnavailableError), f"no credentials ({type(error).__name__}), nothing was sent"
+        else:
+            detail = f"the answer was lost: {reason} ({type(error).__name__}, {call.where})"
+        if not call.sent:
+            detail = f"no credentials: {detail}"
+        return row, f"{detail}; {row.hint}" if row.hint else detail
+
+    def _answered(self, call: BackendCall, error: Exception) -> AnsweredError | None:
+        """Return the refusal of the store that an exception is about; None: it is about something else."""
+        if call.sent and isinstance(error, AnsweredError):
+            return error
+        if call.status == 0 or isinstance(error, FaultError):
+            return None
+        code = self._read_failure(error)[1]
+        if call.status < FAILURE and not code:
+            return None
+        return refusal(
+            call.url,
+            call.status,
+            code,
+            headers=call.headers,
+            body=call.body,
+            region=self._region(call.headers),
+        )
+
+    def _refused(self, call: BackendCall, error: AnsweredError) -> tuple[Row, str]:
+        if error.fault is not None:
+            row = FAULTS[error.fault]
+            return row, f"{error.status}: {error.fault.value}: {row.hint}"
+        row = self.answers.row(error.status, error.code)
+        detail = said(error.status, error.code, row, error.more)
+        denied = row.kind is not None and issubclass(row.kind, AccessDeniedError)
+        return row, detail + (clocks_differ(call.date) if denied else "")
+
+    def _without_answer(self, error: Exception) -> tuple[int | None, str]:
+        if isinstance(error, AnsweredError):  # a redirect of the service that hands out credentials
+            return error.status, error.code
+        return self._read_failure(error)
+
+
+def _without_credentials(status: int | None, code: str, row: Row) -> tuple[Row, str]:
+    """Return what an answer of a service that hands out credentials means, or that the SDK has none."""
+    kind = row.kind or OutcomeUnknownError
+    if status is None:
+        return row, f"no credentials: {said(status, code, row)}"
+    detail = f"no credentials: the service that hands them out answered {said(status, code, Row())}"
+    if issubclass(kind, OutcomeUnknownError | BackendUnavailableError):
+        return Row(BackendUnavailableError), f"{detail}, nothing was sent"
+    return Row(AccessDeniedError), detail
