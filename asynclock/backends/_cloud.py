@@ -332,6 +332,10 @@ class CloudBackend(ABC, Generic[C]):
         """
         return None, ""
 
+    def _code(self, call: BackendCall, error: Exception) -> str:  # noqa: ARG002  for subclasses
+        """Return the error code of an answer of the store; default: the one that the SDK has read."""
+        return self._read_failure(error)[1]
+
     def _region(self, headers: Mapping[str, str]) -> str | None:  # noqa: ARG002  for subclasses
         """Return where the bucket is, if a refusal says so."""
         return None
@@ -409,7 +413,7 @@ class CloudBackend(ABC, Generic[C]):
             return error
         if call.status == 0 or isinstance(error, FaultError):
             return None
-        code = self._read_failure(error)[1]
+        code = self._code(call, error)
         if call.status < FAILURE and not code:
             return None
         return refusal(

@@ -2,8 +2,8 @@
 
 aiohttp repeats a GET, PUT or DELETE once after a lost connection, whatever the retry settings of an SDK. If
 the first copy of a conditional PUT was written, the second one is refused because of it, and the caller
-believes that somebody else has written. aiohttp repeats after its own errors only, so the middleware of this session
-raises another one.
+believes that somebody else has written. aiohttp repeats after its own errors only, so the middleware of this
+session raises another one.
 
 Source: aiohttp, "Client Middleware"; aiohttp#10790 (there is no public switch).
 """
@@ -168,6 +168,12 @@ class _Read:
     def at_eof(self) -> bool:
         """Return whether all of it was read."""
         return not self._left
+
+    def exception(self) -> None:
+        """Return None: it is here, whatever becomes of the connection."""
+
+    def set_exception(self, *_: object) -> None:
+        """Do nothing, as ``exception`` says."""
 
 
 def _refuse_redirect(answer: aiohttp.ClientResponse, body: bytes) -> None:

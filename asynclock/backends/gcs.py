@@ -1,9 +1,8 @@
-"""``gs://``: Google Cloud Storage, with credentials from gcloud-aio-auth.
+"""``gs://``: Google Cloud Storage, through gcloud-aio-storage.
 
-This module sends the requests of the JSON API itself, through aiohttp, each once and without following
-redirects. The methods of an SDK, ``upload()`` and ``download()``, drop the headers of the answer, and a
-lock needs its Date. What an answer means is in the table
-``asynclock.backends._tables.GCS``, which ``docs/backends/answers.md`` shows.
+The SDK drops the headers of an answer, which have the generation of an object that was read and the Date that
+a lock needs: they are noted by the session that the SDK sends through (``_session``). What an answer means
+is in the table ``asynclock.backends._tables.GCS``, which ``docs/backends/answers.md`` shows.
 
 Objects are written with ``Cache-Control: no-store``, because Google may otherwise answer reads of a public
 object from a cache.
@@ -14,37 +13,29 @@ Source: Cloud Storage JSON API, "Objects: insert"; "Request preconditions".
 from __future__ import annotations
 
 import os
-import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import aiohttp
 import orjson
+from gcloud.aio.storage import Storage
 
 from asynclock.backend import Absent, Entry, Stored, Written
-from asynclock.backends._answers import FAILURE, AnsweredError, Fault, FaultError, is_web_page, refusal
-from asynclock.backends._cloud import BackendCall, CloudBackend, Pages
+from asynclock.backends._answers import Fault, FaultError, is_web_page
+from asynclock.backends._cloud import BackendCall, CloudBackend, Pages, awaiting_credentials
 from asynclock.backends._gcs_token import SharedToken, checked_token, default_token
 from asynclock.backends._http import (
     check_certificates,
     check_endpoint,
     environment_proxy,
     http_date,
-    read_capped,
-    read_object,
-    read_page,
-    refuse_changed,
-    refuse_compressed,
-    refuse_web_page,
-    server_time,
     trusting,
 )
 from asynclock.backends._resolver import Resolver
+from asynclock.backends._session import TIMEOUT, new_session, session_for_credentials
 from asynclock.backends._tables import GCS
-from asynclock.backends._transport import Transport
 from asynclock.backends._url import bucket_of, object_prefix, split_url, take_options
-from asynclock.errors import ConfigError, PreconditionFailedError
+from asynclock.errors import PreconditionFailedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -55,13 +46,14 @@ _ENDPOINT: Final = "https://storage.googleapis.com"
 _EMULATOR: Final = "STORAGE_EMULATOR_HOST"
 _WRITE_INTERVAL: Final = 1.0
 """Seconds between two writes of one object: Cloud Storage accepts one a second and answers 429 to more."""
-_BOUNDARY: Final = b"asynclock-7f3c1d9be2a84056"
-_MULTIPART: Final = f"multipart/related; boundary={_BOUNDARY.decode()}"
 _DIGITS: Final = 20
 """Of the longest generation, which is a number of 64 bits."""
+_NOT_FOUND: Final = 404
+_UNREADABLE: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""What reading an answer as JSON of another shape raises, here and in the SDK."""
 
 
-class GcsBackend(CloudBackend[Transport]):
+class GcsBackend(CloudBackend[Storage]):
     """Objects in one bucket of Cloud Storage.
 
     Args:
@@ -94,41 +86,31 @@ class GcsBackend(CloudBackend[Transport]):
     ) -> None:
         super().__init__(prefix=prefix, min_write_interval=min_write_interval, trust_env=trust_env)
         self._endpoint, self._bucket = endpoint_url, bucket
-        # A plain http address without a token is an emulator, which needs no credentials.
-        self._anonymous = token is None and endpoint_url.startswith("http://")
         self._token = token
-        self._token_session: aiohttp.ClientSession | None = None
+        self._billed = {"x-goog-user-project": user_project} if user_project else {}
         self._ca_file = ca_file
-        self._proxy = environment_proxy(endpoint_url) if trust_env else None
         self._resolver = Resolver()
-        self._billed = f"&userProject={quote(user_project, safe='')}" if user_project else ""
-        self._objects = f"{endpoint_url}/storage/v1/b/{bucket}/o"
-        self._uploads = f"{endpoint_url}/upload/storage/v1/b/{bucket}/o"
+        self._sessions: list[aiohttp.ClientSession] = []
 
     async def get(self, key: str) -> Stored | Absent:
         """Read an object; see ``Backend.get``."""
         with BackendCall(self, "get", key) as call:
-            async with await self._send(call, "GET", self._object(key, "alt=media")) as answer:
-                headers = answer.headers
-                if answer.status == 404:  # noqa: PLR2004  not found
-                    said = await read_capped(answer)
-                    if b"bucket does not exist" in said or is_web_page(said):
-                        raise _refusal(answer, said)
-                    return Absent(server_time(headers))
-                await _check(answer)
-                data = await read_object(answer)
-                refuse_changed(headers, data)
-                modified = headers.get("Last-Modified")
-                return Stored(
-                    data,
-                    _generation(headers.get("X-Goog-Generation")),
-                    None if modified is None else http_date(modified),
-                    server_time(headers),
+            storage = await self._ready()
+            try:
+                data = await storage.download(
+                    self._bucket, self._prefix + key, headers={**self._billed}, timeout=TIMEOUT
                 )
+            except aiohttp.ClientResponseError:
+                missing = call.status == _NOT_FOUND and b"bucket does not exist" not in call.body
+                if missing and not is_web_page(call.body):
+                    return Absent(call.date)
+                raise
+            generation = _generation(call.headers.get("X-Goog-Generation"))
+            return Stored(data, generation, http_date(call.headers.get("Last-Modified", "")), call.date)
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create an object; see ``Backend.put_if_absent``."""
-        return await self._put("put_if_absent", key, body, "&ifGenerationMatch=0")
+        return await self._put("put_if_absent", key, body, ifGenerationMatch="0")
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace one generation of an object; see ``Backend.put_if_match``."""
@@ -141,99 +123,138 @@ class GcsBackend(CloudBackend[Transport]):
                 detail="the version is no generation",
                 written="no",
             )
-        return await self._put("put_if_match", key, body, f"&ifGenerationMatch={version}")
+        return await self._put("put_if_match", key, body, ifGenerationMatch=version)
 
     async def put(self, key: str, body: bytes) -> Written:
         """Write without a condition; see ``Backend.put``."""
-        return await self._put("put", key, body, "")
+        return await self._put("put", key, body)
 
-    async def _put(self, operation: str, key: str, body: bytes, condition: str) -> Written:
+    async def _put(self, operation: str, key: str, body: bytes, **condition: str) -> Written:
         with BackendCall(self, operation, key) as call:
-            address = f"{self._uploads}?uploadType=multipart{condition}{self._billed}"
-            async with await self._send(
-                call, "POST", address, _multipart(self._prefix + key, body)
-            ) as answer:
-                await _check(answer)
-                refuse_compressed(answer.headers)
-                said = await read_capped(answer)
-                refuse_web_page(answer.headers, said)
-                return Written(_generation(_field(said, "generation")), server_time(answer.headers))
+            storage = await self._ready()
+            try:
+                written = await storage.upload(
+                    self._bucket,
+                    self._prefix + key,
+                    body,
+                    content_type="application/json",
+                    parameters=condition,
+                    headers={**self._billed},
+                    metadata={"Cache-Control": "no-store"},
+                    force_resumable_upload=False,
+                    timeout=TIMEOUT,
+                )
+                generation = str(written["generation"])
+            except _UNREADABLE:
+                if not call.status:
+                    raise
+                raise FaultError(Fault.NO_VERSION, "no generation") from None
+            return Written(_generation(generation), call.date)
 
     async def list(self, prefix: str) -> AsyncIterator[Entry]:
         """Yield the objects under ``prefix``; see ``Backend.list``."""
-        query, more = f"prefix={quote(self._prefix + prefix, safe='')}{self._billed}", ""
+        query = {"prefix": self._prefix + prefix}
         pages = Pages()
         while True:
             with BackendCall(self, "list", prefix) as call:
-                async with await self._send(call, "GET", f"{self._objects}?{query}{more}") as answer:
-                    await _check(answer)
-                    entries, token = _parse_page(await read_page(answer), len(self._prefix))
-                more = f"&pageToken={quote(pages.next(token), safe='')}" if token else ""
+                storage = await self._ready()
+                try:
+                    page = await storage.list_objects(
+                        self._bucket, params=query, headers={**self._billed}, timeout=TIMEOUT
+                    )
+                    entries = [_entry(item, len(self._prefix)) for item in page.get("items", ())]
+                    token = str(page.get("nextPageToken") or "")
+                except _UNREADABLE:
+                    if not call.status:
+                        raise
+                    raise FaultError(Fault.NO_LISTING, "it cannot be read") from None
+                if token:
+                    query["pageToken"] = pages.next(token)
             for entry in entries:
                 yield entry
-            if not more:
+            if not token:
                 return
 
     async def delete(self, key: str) -> None:
         """Delete an object; see ``Backend.delete``."""
-        await self._delete("delete", key, "")
+        await self._delete("delete", key)
 
     async def delete_if_match(self, key: str, version: str) -> None:
         """Delete one generation of an object; see ``ConditionalDelete``."""
-        await self._delete("delete_if_match", key, f"&ifGenerationMatch={quote(version, safe='')}")
+        await self._delete("delete_if_match", key, ifGenerationMatch=version)
 
-    async def _delete(self, operation: str, key: str, condition: str) -> None:
+    async def _delete(self, operation: str, key: str, **condition: str) -> None:
         with BackendCall(self, operation, key) as call:
-            async with await self._send(call, "DELETE", self._object(key, f"alt=json{condition}")) as answer:
-                if answer.status != 404:  # noqa: PLR2004  missing is no error
-                    await _check(answer)
+            storage = await self._ready()
+            try:
+                await storage.delete(
+                    self._bucket,
+                    self._prefix + key,
+                    params=condition,
+                    headers={**self._billed},
+                    timeout=TIMEOUT,
+                )
+            except aiohttp.ClientResponseError:
+                if call.status != _NOT_FOUND:  # missing is no error
+                    raise
 
-    def _object(self, key: str, query: str) -> str:
-        # Encoded here, because yarl would decode %2F in a name and make a separator of it.
-        name = quote(self._prefix + key, safe="")
-        return f"{self._objects}/{name}?{query}{self._billed}"
-
-    async def _send(
-        self, call: BackendCall, method: str, address: str, body: bytes | None = None
-    ) -> aiohttp.ClientResponse:
-        transport = await self._ready()
-        headers = {"Accept-Encoding": "identity"}
-        if self._token is not None:
-            call.waits_since = time.monotonic()
-            headers["Authorization"] = f"Bearer {await self._token.get()}"
-            call.waits_since = None
-        if body is not None:
-            headers["Content-Type"] = _MULTIPART
-        return await transport.send(call, method, address, headers=headers, body=body)
-
-    async def _open(self) -> Transport:
-        transport = Transport(self._resolver, tls=trusting(self._ca_file), proxy=self._proxy)
+    async def _open(self) -> Storage:
+        proxy = environment_proxy(self._endpoint) if self._trust_env else None
+        session = new_session(self._resolver, tls=trusting(self._ca_file), proxy=proxy)
+        self._sessions.append(session)
+        # A plain http address without a token is an emulator, which needs no credentials.
+        anonymous = self._token is None and self._endpoint.startswith("http://")
         try:
-            if self._token is None and not self._anonymous:
+            if self._token is None and not anonymous:
                 # The SDK passes no proxy on: it needs a session that looks for one by itself.
-                self._token_session = transport.session_for_credentials(trust_env=self._trust_env)
-                self._token = await default_token(self._token_session)
+                own = session_for_credentials(session, trust_env=self._trust_env)
+                self._sessions.insert(0, own)
+                self._token = await default_token(own)
         except BaseException:
-            await self._close(transport)
+            await self._close_sessions()
             raise
-        return transport
+        return Storage(
+            token=_Asked(self._token), session=session, api_root=self._endpoint, api_is_dev=anonymous
+        )
 
-    def _location(self, _client: Transport) -> tuple[str, str]:
+    def _location(self, _client: Storage) -> tuple[str, str]:
         return self._endpoint, self._bucket
 
-    async def _close(self, client: Transport) -> None:
+    async def _close(self, _client: Storage) -> None:
         if isinstance(self._token, SharedToken):  # the caller closes any other source of tokens
             await self._token.close()
-        if self._token_session is not None:
-            await self._token_session.close()
-        await client.aclose()
+        await self._close_sessions()
         await self._resolver.close()
+
+    async def _close_sessions(self) -> None:
+        while self._sessions:
+            await self._sessions.pop(0).close()
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str]:
         # Of a token service; with a cause, aiohttp could not read the answer, and the status is its own.
         if isinstance(error, aiohttp.ClientResponseError) and error.__cause__ is None:
             return error.status, ""
         return super()._read_failure(error)
+
+    def _code(self, call: BackendCall, _error: Exception) -> str:
+        try:
+            return str(orjson.loads(call.body)["error"]["errors"][0]["reason"])
+        except (orjson.JSONDecodeError, KeyError, IndexError, TypeError):
+            return ""
+
+
+class _Asked:
+    """The token for the SDK; the running call tells if it waits for it in vain."""
+
+    def __init__(self, source: AccessTokens | None) -> None:
+        self._source = source
+
+    async def get(self) -> str | None:
+        """Return an access token; None: an emulator, to which none is sent."""
+        if self._source is None:
+            return None
+        with awaiting_credentials():
+            return await self._source.get()
 
 
 def open_gcs(url: str, **options: object) -> GcsBackend:
@@ -285,50 +306,6 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
     return backend
 
 
-def _multipart(name: str, body: bytes) -> bytes:
-    """Return the body of a multipart upload: metadata and the object's bytes.
-
-    Raises:
-        ConfigError: The bytes contain the boundary; nothing was sent.
-    """
-    if _BOUNDARY in body:
-        raise ConfigError(setting="body", value="...", reason="it contains the multipart boundary")
-    about = orjson.dumps({"name": name, "cacheControl": "no-store", "contentType": "application/json"})
-    return b"".join(
-        (
-            b"--" + _BOUNDARY + b"\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n",
-            about,
-            b"\r\n--" + _BOUNDARY + b"\r\nContent-Type: application/json\r\n\r\n",
-            body,
-            b"\r\n--" + _BOUNDARY + b"--\r\n",
-        )
-    )
-
-
-async def _check(answer: aiohttp.ClientResponse) -> None:
-    if answer.status >= FAILURE:
-        raise _refusal(answer, await read_capped(answer))
-
-
-def _refusal(answer: aiohttp.ClientResponse, body: bytes) -> AnsweredError:
-    return refusal(str(answer.url), answer.status, _reason(body), headers=answer.headers, body=body)
-
-
-def _reason(body: bytes) -> str:
-    """Return the error code in the body of an answer, such as ``conditionNotMet``, or an empty string."""
-    try:
-        return str(orjson.loads(body)["error"]["errors"][0]["reason"])
-    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError):
-        return ""
-
-
-def _field(body: bytes, name: str) -> str | None:
-    try:
-        return str(orjson.loads(body)[name])
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return None
-
-
 def _generation(text: str | None) -> str:
     """Return the generation in an answer; raises ``FaultError`` if there is none."""
     if text is None or not _is_generation(text):
@@ -339,16 +316,6 @@ def _generation(text: str | None) -> str:
 def _is_generation(text: str) -> bool:
     # 0 would mean "only if there is no object" and create one.
     return text.isascii() and text.isdecimal() and len(text) <= _DIGITS and text.strip("0") != ""
-
-
-def _parse_page(body: bytes, start: int) -> tuple[list[Entry], str]:
-    """Return the entries of a page of a listing, and the token of the next one or an empty string."""
-    try:
-        page = orjson.loads(body)
-        entries = [_entry(item, start) for item in page.get("items", ())]
-        return entries, str(page.get("nextPageToken") or "")
-    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError):
-        raise FaultError(Fault.NO_LISTING, "it cannot be read") from None
 
 
 def _entry(item: Mapping[str, Any], start: int) -> Entry:
