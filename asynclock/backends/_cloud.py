@@ -67,6 +67,8 @@ T = TypeVar("T")
 _READS: Final = frozenset({"get", "list"})
 _WAITED: Final = 0.5
 """Seconds without credentials from which on a call that was cancelled tells of it."""
+_TAGS: Final = 250_000
+"""In a page of a listing: three times those of 1,000 entries. Each takes a hundred bytes of memory."""
 _NO_NAME: Final = frozenset({Fault.NO_HOST, Fault.NO_NAME_SERVER})
 
 
@@ -223,6 +225,8 @@ class BackendCall:
             refuse_changed(answer.headers, self.body)
         elif self._operation == "list":
             self.body = await read_page(answer)
+            if self.body.count(b"<") > _TAGS:
+                raise FaultError(Fault.TOO_LONG, f"more than {_TAGS:,} tags")
         else:
             refuse_compressed(answer.headers)
             self.body = await read_capped(answer)
@@ -336,8 +340,8 @@ class CloudBackend(ABC, Generic[C]):
         """Return the error code of an answer of the store; default: the one that the SDK has read."""
         return self._read_failure(error)[1]
 
-    def _region(self, headers: Mapping[str, str]) -> str | None:  # noqa: ARG002  for subclasses
-        """Return where the bucket is, if a refusal says so."""
+    def _region(self, call: BackendCall, error: Exception) -> str | None:  # noqa: ARG002  for subclasses
+        """Return where the bucket is, if a refusal says that it is elsewhere."""
         return None
 
     @abstractmethod
@@ -422,7 +426,7 @@ class CloudBackend(ABC, Generic[C]):
             code,
             headers=call.headers,
             body=call.body,
-            region=self._region(call.headers),
+            region=self._region(call, error),
         )
 
     def _refused(self, call: BackendCall, error: AnsweredError) -> tuple[Row, str]:
