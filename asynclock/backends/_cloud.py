@@ -151,7 +151,8 @@ def apart_from_call() -> Iterator[None]:
     try:
         yield
     finally:
-        current_call.reset(outer)
+        with contextlib.suppress(ValueError):  # a coroutine that was dropped ends in any context
+            current_call.reset(outer)
 
 
 class BackendCall:
@@ -235,11 +236,13 @@ class BackendCall:
         return self.body
 
     def __enter__(self) -> Self:
-        self._outer = current_call.set(self)
+        self._outer = current_call.get()
+        current_call.set(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        current_call.reset(self._outer)
+        if current_call.get() is self:  # a coroutine that was dropped ends in any context
+            current_call.set(self._outer)
         if isinstance(error, asyncio.CancelledError):
             if not self.sent:
                 self._backend.note_cancelled(self.waits_since)

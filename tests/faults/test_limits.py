@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-import asynclock.backends._transport
+import asynclock.backends._session
 from asynclock._secrets import clean_message, clean_text
 from asynclock._text import printable
 from asynclock.backend import Stored
@@ -93,7 +93,7 @@ async def test_an_answer_that_trickles_ends(
     cloud: str, operation: str, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A byte now and then is no silence, but the whole request has its time: 60 s, here one."""
-    monkeypatch.setattr(asynclock.backends._transport, "TOTAL_TIMEOUT", 1.0)
+    monkeypatch.setattr(asynclock.backends._session, "TOTAL_TIMEOUT", 1.0)
     script.answer = f"HTTP/1.1 200 X\r\n{DATE}{VERSION}Content-Length: 10000\r\n\r\n".encode()
     script.trickle = True
     backend = backend_of(cloud, script)
@@ -159,7 +159,7 @@ async def test_a_listing_with_ever_new_pages_ends(
     cloud: str, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There are 10,000 pages at most, here ten."""
-    monkeypatch.setattr(asynclock.backends._http.Pages, "_MOST", 10)
+    monkeypatch.setattr(asynclock.backends._cloud.Pages, "_MOST", 10)
     answers = (PAGES[cloud].format(number).encode() for number in range(99))
 
     class Turning(list[str]):
