@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from asynclock.backends._cloud import BackendCall
     from asynclock.backends._resolver import Resolver
 
-TIMEOUT: Final = aiohttp.ClientTimeout(
-    total=TOTAL_TIMEOUT, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT
-)
-"""For SDKs whose methods have a timeout of their own and would replace that of the session."""
 _CONNECTIONS: Final = 100
 _KEEP_ALIVE: Final = 12.0
 """Seconds; S3 closes an idle connection after 20 s, and a request on a connection that it closes fails."""
@@ -71,7 +67,7 @@ def new_session(
         ),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
-        timeout=TIMEOUT,
+        timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT),
         proxy=proxy,
         middlewares=(_Once(diagnoses=proxy is None, follows_nothing=follows_nothing),),
     )

@@ -32,7 +32,7 @@ from asynclock.backends._http import (
     trusting,
 )
 from asynclock.backends._resolver import Resolver
-from asynclock.backends._session import TIMEOUT, new_session, session_for_credentials
+from asynclock.backends._session import new_session, session_for_credentials
 from asynclock.backends._tables import GCS
 from asynclock.backends._url import bucket_of, object_prefix, split_url, take_options
 from asynclock.errors import PreconditionFailedError
@@ -98,7 +98,7 @@ class GcsBackend(CloudBackend[Storage]):
             storage = await self._ready()
             try:
                 data = await storage.download(
-                    self._bucket, self._prefix + key, headers={**self._billed}, timeout=TIMEOUT
+                    self._bucket, self._prefix + key, headers={**self._billed}, timeout=self._timeout
                 )
             except aiohttp.ClientResponseError:
                 missing = call.status == _NOT_FOUND and b"bucket does not exist" not in call.body
@@ -142,7 +142,7 @@ class GcsBackend(CloudBackend[Storage]):
                     headers={**self._billed},
                     metadata={"Cache-Control": "no-store"},
                     force_resumable_upload=False,
-                    timeout=TIMEOUT,
+                    timeout=self._timeout,
                 )
                 generation = str(written["generation"])
             except _UNREADABLE:
@@ -160,7 +160,7 @@ class GcsBackend(CloudBackend[Storage]):
                 storage = await self._ready()
                 try:
                     page = await storage.list_objects(
-                        self._bucket, params=query, headers={**self._billed}, timeout=TIMEOUT
+                        self._bucket, params=query, headers={**self._billed}, timeout=self._timeout
                     )
                     entries = [_entry(item, len(self._prefix)) for item in page.get("items", ())]
                     token = str(page.get("nextPageToken") or "")
@@ -192,7 +192,7 @@ class GcsBackend(CloudBackend[Storage]):
                     self._prefix + key,
                     params=condition,
                     headers={**self._billed},
-                    timeout=TIMEOUT,
+                    timeout=self._timeout,
                 )
             except aiohttp.ClientResponseError:
                 if call.status != _NOT_FOUND:  # missing is no error
@@ -202,6 +202,7 @@ class GcsBackend(CloudBackend[Storage]):
         proxy = environment_proxy(self._endpoint) if self._trust_env else None
         session = new_session(self._resolver, tls=trusting(self._ca_file), proxy=proxy)
         self._sessions.append(session)
+        self._timeout: Any = session.timeout  # in place of the 10 s of the SDK's methods
         # A plain http address without a token is an emulator, which needs no credentials.
         anonymous = self._token is None and self._endpoint.startswith("http://")
         try:

@@ -31,7 +31,9 @@ from asynclock.backends import _gcs_token
 from asynclock.backends._gcs_token import SharedToken, checked_token
 from asynclock.backends._http import without_resend
 from asynclock.backends._offload import run_apart
+from asynclock.backends._resolver import Resolver
 from asynclock.backends._s3_sdk import SdkSettings, SharedCredentials, find_bucket
+from asynclock.backends._session import new_session
 from asynclock.errors import ConfigError
 from asynclock.testing.proxy import TapProxy, Wire
 
@@ -52,8 +54,10 @@ MODULES: Final = (
     "_azure_client",
     "_answers",
     "_faults",
+    "_cloud",
     "_http",
     "_resolver",
+    "_session",
     "_tables",
     "_transport",
 )
@@ -132,6 +136,15 @@ async def test_aiohttp_sends_once_with_the_switch(hanging_up: tuple[str, list[st
     url, methods = hanging_up
 
     await _put_on_an_open_connection(without_resend(aiohttp.ClientSession()), url)
+
+    assert methods == ["GET", "PUT"]
+
+
+async def test_aiohttp_sends_once_through_the_middleware(hanging_up: tuple[str, list[str]]) -> None:
+    """The session that the SDKs send through needs no private name of aiohttp for that."""
+    url, methods = hanging_up
+
+    await _put_on_an_open_connection(new_session(Resolver()), url)
 
     assert methods == ["GET", "PUT"]
 

@@ -18,7 +18,7 @@ from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.backends._gcs_token import SharedToken
 from asynclock.backends._resolver import Resolver
-from asynclock.backends._transport import Transport
+from asynclock.backends._session import new_session, session_for_credentials
 from asynclock.backends._xml import error_code, is_error
 from asynclock.errors import (
     BackendError,
@@ -310,8 +310,8 @@ def test_a_corrupt_object_may_have_been_changed_on_the_way() -> None:
 async def test_a_token_service_is_read_up_to_a_limit(script: Script) -> None:
     """An answer of a megabyte and more is no token."""
     script.answer, script.endless = CHUNKED.format(200).encode(), CHUNK
-    transport = Transport(Resolver())
-    session = transport.session_for_credentials(trust_env=False)
+    store = new_session(Resolver())
+    session = session_for_credentials(store, trust_env=False)
 
     class Service:
         async def refresh(self, *, timeout: int) -> object:  # noqa: ARG002  the SDK's signature
@@ -324,7 +324,7 @@ async def test_a_token_service_is_read_up_to_a_limit(script: Script) -> None:
         await backend.get("a.json")
     await backend.aclose()
     await session.close()
-    await transport.aclose()
+    await store.close()
 
 
 HOSTILE: Final = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-import asynclock.backends._transport
+import asynclock.backends._session
 from asynclock.backend import Absent
 from asynclock.backends import open_backend
 from asynclock.errors import BackendUnavailableError, OutcomeUnknownError
@@ -26,8 +26,8 @@ BOUND = 0.5
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the bounds, which are 10 and 30 seconds."""
-    monkeypatch.setattr(asynclock.backends._transport, "CONNECT_TIMEOUT", BOUND)
-    monkeypatch.setattr(asynclock.backends._transport, "READ_TIMEOUT", BOUND)
+    monkeypatch.setattr(asynclock.backends._session, "CONNECT_TIMEOUT", BOUND)
+    monkeypatch.setattr(asynclock.backends._session, "READ_TIMEOUT", BOUND)
 
 
 @pytest.fixture
