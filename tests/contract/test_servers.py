@@ -95,7 +95,7 @@ def test_a_server_that_cannot_be_had_is_an_error(monkeypatch: pytest.MonkeyPatch
     """Neither there nor to be installed, a server fails the tests and says what is missing: no skip."""
     monkeypatch.setenv("ASYNCLOCK_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(servers, "_docker_answers", lambda: False)
+    monkeypatch.setattr(servers, "engine_answers", lambda: False)
 
     for name, tool in (("s3", "go"), ("gcs", "go"), ("azure", "npm")):
         with pytest.raises(RuntimeError, match=f"{tool} is missing"), running(name, own=True):

@@ -1,6 +1,6 @@
 """Real servers to test against: MinIO and moto (S3), fake-gcs-server, Azurite.
 
-Each is taken from the first of: an endpoint named in the environment, a container where Docker
+Each is taken from the first of: an endpoint named in the environment, a container if a Docker engine
 answers, a binary of the pinned version in the cache, one on ``PATH``, an installation into the cache
 (``ASYNCLOCK_CACHE``, default ``$XDG_CACHE_HOME/asynclock``). A server that cannot be had is an
 error, never a skip. ``python -m tests.laboratory.servers`` installs them all beforehand.
@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock.backends import open_backend
 from asynclock.cli.guard import Guard
 from tests.laboratory._certificate import issue_certificate
+from tests.laboratory._containers import IMAGES, engine_answers, run_container
 from tests.laboratory._installed import go_binary, go_version, npm_binary, npm_version
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def running(name: str, *, own: bool = False, folder: Path | None = None) -> Iter
     Args:
         name: See ``Server.name``.
         own: Run one even where the environment names a store: to be broken, or administered.
-        folder: Where one that is started as a process keeps its data; None: in memory.
+        folder: Where a process keeps its data; a container keeps it on its own disk. None: in memory.
 
     Raises:
         RuntimeError: It can neither be found, nor installed, nor started.
@@ -110,7 +111,7 @@ def running(name: str, *, own: bool = False, folder: Path | None = None) -> Iter
         with _named(name) as server:
             yield server
         return
-    started = _container(name) if _docker_answers() else _process(name, folder)
+    started = _container(name, folder) if engine_answers() else _process(name, folder)
     with started as (endpoint, version, ca_file):
         _make_bucket(name, endpoint, ca_file)
         yield Server(
@@ -195,17 +196,9 @@ def _process(name: str, kept_in: Path | None = None) -> Iterator[tuple[str, str,
         )
         command, version = _COMMANDS[name](port, folder)
         log = stack.enter_context((Path(folder) / "server.log").open("wb"))
-        environment = os.environ | {
-            "MINIO_ROOT_USER": USER,
-            "MINIO_ROOT_PASSWORD": USER,
-            "MINIO_BROWSER": "off",
-            "MINIO_UPDATE": "off",
-            "MINIO_CI_CD": "1",
-            "MINIO_KMS_SECRET_KEY": f"{KMS_KEY}:{b64encode(os.urandom(32)).decode()}",
-        }
         process = subprocess.Popen(
             command,
-            env=environment,
+            env=os.environ | _environment(),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -217,8 +210,32 @@ def _process(name: str, kept_in: Path | None = None) -> Iterator[tuple[str, str,
         stack.callback(_stop, process)
         ca_file = str(_certificates(folder) / "public.crt") if name.endswith("-tls") else ""
         endpoint = f"{'https' if ca_file else 'http'}://127.0.0.1:{port}"
-        _await_ready(endpoint + _READY_PATHS[name], process, Path(log.name), ca_file)
+        _await_ready(
+            endpoint + _READY_PATHS[name],
+            ca_file,
+            runs=lambda: process.poll() is None,
+            log=lambda: Path(log.name).read_text(errors="replace"),
+        )
         yield endpoint, version, ca_file
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "MINIO_ROOT_USER": USER,
+        "MINIO_ROOT_PASSWORD": USER,
+        "MINIO_BROWSER": "off",
+        "MINIO_UPDATE": "off",
+        "MINIO_CI_CD": "1",
+        "MINIO_KMS_SECRET_KEY": f"{KMS_KEY}:{b64encode(os.urandom(32)).decode()}",
+    }
+
+
+@contextlib.contextmanager
+def _container(name: str, kept_in: Path | None) -> Iterator[tuple[str, str, str]]:
+    with run_container(name, _environment(), in_memory=kept_in is None) as container:
+        endpoint = f"{'https' if container.ca_file else 'http'}://{container.address}"
+        _await_ready(endpoint + _READY_PATHS[name], container.ca_file, runs=container.runs, log=container.log)
+        yield endpoint, f"{IMAGES[name].name.partition('@')[0]} in a container", container.ca_file
 
 
 def _certificates(folder: str) -> Path:
@@ -297,12 +314,10 @@ def free_ports(number: int) -> list[int]:
         return [probe.getsockname()[1] for probe in sockets]
 
 
-def _await_ready(
-    url: str, process: subprocess.Popen[bytes] | None, log: Path | None, ca_file: str = ""
-) -> None:
+def _await_ready(url: str, ca_file: str, *, runs: Callable[[], bool], log: Callable[[], str]) -> None:
     deadline = time.monotonic() + _READY_WITHIN
     trusted = ssl.create_default_context(cafile=ca_file) if ca_file else None
-    while time.monotonic() < deadline and (process is None or process.poll() is None):
+    while time.monotonic() < deadline and runs():
         try:
             with urllib.request.urlopen(url, timeout=2, context=trusted):  # noqa: S310  our own loopback address
                 return
@@ -313,8 +328,7 @@ def _await_ready(
         except OSError:
             pass
         time.sleep(0.05)
-    said = log.read_text(errors="replace")[-2000:] if log else ""
-    message = f"the server did not get ready: {said}"
+    message = f"the server did not get ready: {log()[-2000:]}"
     raise RuntimeError(message)
 
 
@@ -358,55 +372,10 @@ def _make_bucket(name: str, endpoint: str, ca_file: str) -> None:
     client.close()
 
 
-def _docker_answers() -> bool:
-    # Looked for first: the client leaks its socket where there is none to talk to.
-    if "DOCKER_HOST" not in os.environ and not Path("/var/run/docker.sock").is_socket():
-        return False
-    try:
-        import docker  # type: ignore[import-untyped]  # noqa: PLC0415  testcontainers brings it; only the tests have it
-    except ImportError:
-        return False
-    try:
-        client = docker.from_env(timeout=2)
-    except docker.errors.DockerException:
-        return False
-    try:
-        return bool(client.ping())
-    except (docker.errors.DockerException, OSError):
-        return False
-    finally:
-        client.close()
-
-
-# Pinned by tag, not by digest: whoever runs the containers trusts the owners of the images. The binaries
-# are checked by their hashes.
-_IMAGES: Final[dict[str, tuple[str, int, str]]] = {
-    "s3": ("minio/minio:RELEASE.2025-09-07T16-13-09Z", 9000, "server /data"),
-    "gcs": ("fsouza/fake-gcs-server:1.56.1", 4443, "-backend memory -scheme http -port 4443"),
-}
-
-
-@contextlib.contextmanager
-def _container(name: str) -> Iterator[tuple[str, str, str]]:
-    from testcontainers.core.container import DockerContainer  # noqa: PLC0415  only the tests have it
-
-    if name not in _IMAGES:
-        # Azurite's image is not on Docker's own hub, moto's writes two at a time, and a certificate
-        # needs a mount; the programs start as fast.
-        with _process(name) as started:
-            yield started
-        return
-    image, port, command = _IMAGES[name]
-    container = DockerContainer(image).with_exposed_ports(port).with_command(command)
-    container.with_env("MINIO_ROOT_USER", USER).with_env("MINIO_ROOT_PASSWORD", USER)
-    with container:
-        endpoint = f"http://127.0.0.1:{container.get_exposed_port(port)}"
-        _await_ready(endpoint + _READY_PATHS[name], None, None)
-        yield endpoint, f"{image} in a container", ""
-
-
 def main() -> None:
     """Install what is missing, so that no test waits for a build, and no two processes build at once."""
+    if engine_answers():
+        return
     for name in ("s3", "gcs", "azure"):
         with tempfile.TemporaryDirectory() as folder, contextlib.suppress(RuntimeError):
             # What cannot be had fails the tests that need it, and those alone.
