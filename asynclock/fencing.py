@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,7 @@ from asynclock.backend import MAX_BODY, Absent
 from asynclock.errors import (
     BackendError,
     ConfigError,
+    LeaseLostError,
     PreconditionFailedError,
     RecordCorruptError,
     StaleTokenError,
@@ -76,8 +78,10 @@ class FencedObject:
 
         Raises:
             ConfigError: The body is too large; nothing was written.
-            LeaseLostError: The lease is lost; nothing was written.
-            StaleTokenError: A newer holder has written; nothing was written.
+            LeaseLostError: The lease is lost; nothing was written, unless the error has a cause: the
+                BackendError of a write that may have been applied.
+            StaleTokenError: A newer holder has written. As for LeaseLostError, its cause says if this call
+                may have written before that.
             UnsupportedBackendError: The store has refused three times to write over what it goes on showing.
             BackendError: The store did not answer; it may have been written.
         """
@@ -92,8 +96,10 @@ class FencedObject:
 
         Raises:
             ConfigError: The body is too large; nothing was written.
-            LeaseLostError: The lease is lost; nothing was written.
-            StaleTokenError: A newer holder has written; nothing was written.
+            LeaseLostError: The lease is lost; nothing was written, unless the error has a cause: the
+                BackendError of a write that may have been applied.
+            StaleTokenError: A newer holder has written. As for LeaseLostError, its cause says if this call
+                may have written before that.
             UnsupportedBackendError: The store has refused three times to write over what it goes on showing.
             BackendError: The store did not answer; it may have been written.
         """
@@ -122,12 +128,14 @@ class FencedObject:
         refusals = Refusals()
         before = await self._read()
         error: BackendError | None = None
+        open_write: BackendError | None = None
         for _ in range(_ROUNDS):
-            lease.check()
+            _check(lease, open_write)
             if before is not None and before.fencing_token > token:
-                raise StaleTokenError(key=self.key, fencing_token=token, stored_token=before.fencing_token)
+                stored = before.fencing_token
+                raise StaleTokenError(key=self.key, fencing_token=token, stored_token=stored) from open_write
             body = change(None if before is None else before.body)
-            lease.check()
+            _check(lease, open_write)
             attempted.add(body)
             try:
                 return await self._put(body, token, before)
@@ -135,11 +143,13 @@ class FencedObject:
                 error = refused
             except BackendError as failed:
                 error = failed
+                if failed.written != "no":
+                    open_write = failed
                 await asyncio.sleep(_PAUSE)
             try:
                 after = await self._read()
             except BackendError:
-                raise error from None  # the write may have landed, which matters more
+                raise open_write or error from None  # a write may have landed, which matters more
             if (
                 after is not None
                 and (before is None or after.version != before.version)
@@ -156,7 +166,7 @@ class FencedObject:
             # lands meanwhile is noticed and not applied twice.
             before = after
         assert error is not None  # noqa: S101  every round that goes on has set it
-        raise error
+        raise open_write or error
 
     async def _put(self, body: bytes, token: int, before: FencedValue | None) -> FencedValue:
         data = b'{"fencingToken":%d}\n%b' % (token, body)
@@ -173,6 +183,16 @@ class FencedObject:
             operation, put = "put_if_match", backend.put_if_match(self.key, data, before.version)
         written = await self._client.request(operation, self.key, put)
         return FencedValue(body, token, written.version)
+
+
+def _check(lease: Lease, open_write: BackendError | None) -> None:
+    """Raise if the lease is lost, with the error of a write of which nobody knows if it was applied."""
+    try:
+        lease.check()
+    except LeaseLostError as lost:
+        if open_write is None:
+            raise
+        raise copy(lost) from open_write  # the lease raises the same object to others
 
 
 def _shown(value: FencedValue | None) -> Shown:

@@ -79,6 +79,45 @@ async def test_a_lost_lease_writes_nothing(world: World) -> None:
 
 
 @in_virtual_time
+async def test_a_loss_after_a_write_without_an_answer_names_that_write(world: World) -> None:
+    """The write may have been applied: the error's cause says so, and the lease's own error stays clean."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        faulty(client).inject(Fault.REQUEST_LOST, operation="put_if_absent")
+        losing = iter([0.0, 100.0])
+
+        def change(_: bytes | None) -> bytes:
+            clock_of(client).step(next(losing))
+            return b"x"
+
+        with pytest.raises(LeaseLostError) as caught:
+            await FencedObject(client, KEY).update(change, lease=lease)
+        assert isinstance(caught.value.__cause__, BackendError)
+        assert caught.value.__cause__.written == "unknown"
+        with pytest.raises(LeaseLostError) as again:
+            lease.check()
+        assert again.value.__cause__ is None
+
+
+@in_virtual_time
+async def test_a_newer_holder_after_a_write_without_an_answer_names_that_write(world: World) -> None:
+    """The write may have been applied before the newer holder's."""
+    async with world.client() as one, world.client() as two:
+        old = await one.lock("orders").acquire()
+        faulty(one).inject(Fault.REQUEST_LOST, operation="put_if_absent")
+        lock = two.lock("orders")
+        await lock.break_lock(await lock.status(), force=True)
+        new = await lock.acquire(timeout=1.0)
+        late = asyncio.ensure_future(FencedObject(one, KEY).write(b"late", lease=old))
+        await asyncio.sleep(0.01)
+        await FencedObject(two, KEY).write(b"new", lease=new)
+
+        with pytest.raises(StaleTokenError) as caught:
+            await late
+        assert isinstance(caught.value.__cause__, BackendError)
+
+
+@in_virtual_time
 async def test_updates_of_one_holder_are_all_applied(world: World) -> None:
     """Fifty concurrent increments under one lease count to fifty."""
     async with world.client() as client, client.lock("orders").hold() as lease:

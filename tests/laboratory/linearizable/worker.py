@@ -136,10 +136,11 @@ class Worker:
         note("add", call, lock=lock, token=lease.fencing_token)
         try:
             written = await counter.update(increased, lease=lease)
-        except StaleTokenError:
-            note("stale", call, sent=len(seen) > 1)
-        except (BackendError, LeaseLostError):
-            note("failed", call, sent=len(seen) > 1)
+        except (StaleTokenError, LeaseLostError) as refused:
+            what = "stale" if isinstance(refused, StaleTokenError) else "failed"
+            note(what, call, sent=refused.__cause__ is not None)
+        except BackendError as failed:
+            note("failed", call, sent=failed.written != "no")
         else:
             note("added", call, value=_Counted.of(written.body).value, seen=seen[-1].writer)
 
