@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
+from asynclock.spark.run_log.lines import RunLog
 from tests.laboratory.soak.checks import States, Tokens, committed_once, doubled, lost, tokens_fall
 from tests.laboratory.soak.leaks import Sample, leaks, slopes, trend
+from tests.laboratory.soak.paces import paces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 FIRST = {"N1": (1, "a"), "N2": (1, "b")}
 SECOND = {"N1": (3, "c"), "N2": (1, "b"), "N3": (2, "d")}
@@ -164,3 +171,62 @@ def test_the_interval_of_a_slope_shrinks_to_it_without_noise() -> None:
     dice = random.Random(2)
     noisy = trend([(x, 2.0 * x + dice.gauss(0, 1)) for x in range(50)])
     assert noisy.low < 2.0 < noisy.high
+
+
+def commits(seconds: Callable[[float], float], *, minutes: int = 58) -> list[Sample]:
+    """A stream with a commit in three seconds; each takes what its moment says, and some are held up."""
+    dice = random.Random(3)
+    return [
+        Sample(
+            who="stream orders on file",
+            seconds=at,
+            counts={"commit_seconds": seconds(at) * dice.choice((1.0, 1.1, 1.4, 6.0))},
+        )
+        for at in range(0, minutes * 60, 3)
+    ]
+
+
+def test_a_driver_that_leaks_a_megabyte_a_commit_is_found() -> None:
+    """One driver a place lives as long as its act: 58 minutes of a soak of two hours."""
+    dice = random.Random(4)
+    taken = [
+        Sample(
+            who="writer-7",
+            seconds=at,
+            counts={"rss": 5e8 + 1e6 * at / 3 + dice.uniform(0, 5e7)},
+            work=at // 3,
+        )
+        for at in range(0, 58 * 60, 5)
+    ]
+
+    [found] = leaks(taken)
+
+    assert found.startswith("writer-7: rss rise by 1.")
+
+
+def test_a_slowdown_is_found() -> None:
+    """A commit takes a fifth longer after an hour; the faults that make some of them slow do not hide it."""
+    [found] = leaks(commits(lambda at: 1.0 + 0.2 * at / 3600))
+
+    assert found.startswith("stream orders on file: commit_seconds rise by 0.")
+
+
+def test_a_steady_pace_is_none() -> None:
+    """Nor is one that gets faster."""
+    assert leaks(commits(lambda _: 1.0)) == []
+    assert leaks(commits(lambda at: 2.0 - at / 7200)) == []
+
+
+def test_the_paces_are_those_that_the_drivers_recorded(tmp_path: Path) -> None:
+    """Commits with rows; a batch that was skipped has no pace."""
+    log = RunLog(tmp_path, process="writer")
+    log.add("batch", at=10.0, stream="orders", seconds=2.0, rows=4, commit_lock_wait_seconds=0.5)
+    log.add("batch", at=20.0, stream="orders", seconds=0.1, rows=4, skipped=True)
+    log.close()
+
+    assert [(one.who, one.counts) for one in paces(tmp_path)] == [
+        (
+            f"stream orders on {tmp_path.name}",
+            {"commit_seconds": 2.0, "row_seconds": 0.5, "lock_wait_seconds": 0.5},
+        )
+    ]

@@ -32,7 +32,8 @@ from tests.laboratory.servers import running
 from tests.laboratory.soak.act import ROLES, Act
 from tests.laboratory.soak.crew import Crew
 from tests.laboratory.soak.journal import Journal
-from tests.laboratory.soak.leaks import leaks, slopes
+from tests.laboratory.soak.leaks import LONG_SECONDS, leaks, slopes
+from tests.laboratory.soak.paces import paces
 from tests.laboratory.soak.places import (
     lock_client,
     on_disk,
@@ -138,7 +139,7 @@ def soak(
                 seed=seed,
                 disk=disk if place == "file" else None,
                 proxy=proxy if place == "s3a" else None,
-                spared=ROLES.index(_SPARED[place]),
+                spared=_SPARED[place],
             )
             began = time.monotonic()
             result: Result = act.play(seconds, drivers=0 if place == places[-1] else len(ROLES))
@@ -151,8 +152,14 @@ def soak(
         done.differences += crew.differences
         done.kills = crew.kills
         done.faults += crew.disturbances + proxy.faults
-    done.leaks = crew.leaks + leaks(watch.samples)
-    (folder / "slopes.txt").write_text("".join(f"{slope}\n" for slope in slopes(watch.samples)))
+    samples = [*watch.samples, *(one for place in places for one in paces(folder / place))]
+    done.leaks = crew.leaks + leaks(samples)
+    (folder / "slopes.txt").write_text("".join(f"{slope}\n" for slope in slopes(samples)))
+    watched = [slope for slope in slopes(samples) if slope.judged]
+    say(
+        f"{len(watched)} slopes of at least {LONG_SECONDS / 60:.0f} minutes are judged: "
+        f"{', '.join(sorted({slope.name for slope in watched})) or 'none, the run is too short'}"
+    )
     (folder / "found.txt").write_text("".join(f"{found}\n" for found in (*done.differences, *done.leaks)))
     if not done.ok:
         for log in scratch.glob("*.log"):

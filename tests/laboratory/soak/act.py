@@ -47,7 +47,6 @@ _BEAT_SECONDS: Final = {"file": 6.0, "s3a": 12.0}
 _LEAST_SECONDS: Final = 2.0
 _TICK_SECONDS: Final = 0.2
 _SAMPLE_SECONDS: Final = 5.0
-_ERA_SECONDS: Final = 600.0
 _WAITING_AT_MOST: Final = 2
 _DELIVERY_SECONDS: Final = 0.4
 _REST_SECONDS: Final = 30.0
@@ -88,7 +87,8 @@ class Act:
         seed: Of its orders.
         proxy: Spoils the answers of the place's server; None: there is no server.
         disk: A folder of the place on a disk that may be filled; None: there is none.
-        spared: Number in ``ROLES`` of the first role that is not killed, whose leaks are looked for.
+        spared: The role in ``ROLES`` whose driver is never killed, stopped or replaced: a leak shows only
+            in a long life.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Act:
         seed: int,
         proxy: Spoiler | None = None,
         disk: Path | None = None,
-        spared: int = 0,
+        spared: str,
     ) -> None:
         self.result = Result()
         self._spark = spark
@@ -188,17 +188,16 @@ class Act:
         while not is_over(elapsed := time.monotonic() - began):
             self._tend()
             if deeds and elapsed >= next_deed:
-                era = int(elapsed / _ERA_SECONDS)
-                deeds.popleft()(ROLES[(self._spared + era) % len(ROLES)])
+                deeds.popleft()()
                 # A deed may take longer than a beat.
                 next_deed = max(next_deed + self._beat, time.monotonic() - began + _LEAST_SECONDS)
             time.sleep(_TICK_SECONDS)
         self._crew.rest()
 
-    def _deeds(self, beats: int) -> Sequence[Callable[[str], object]]:
+    def _deeds(self, beats: int) -> Sequence[Callable[[], object]]:
         """Draw what happens at each beat: first each kind once, then any, and states of rest in between."""
-        kinds: list[Callable[[str], object]] = [self._kill, self._stop]
-        once: list[Callable[[str], object]] = [self._set_clock]
+        kinds: list[Callable[[], object]] = [self._kill, self._stop]
+        once: list[Callable[[], object]] = [self._set_clock]
         if self._proxy is not None:
             kinds += [self._cut, self._delay, self._throttle]
         if self._disk is not None:
@@ -213,22 +212,22 @@ class Act:
             drawn.insert(number, self._rest_at)
         return drawn
 
-    def _kill(self, spared: str) -> None:
-        self._crew.kill(self._crew.choose(self._random, spared))
+    def _kill(self) -> None:
+        self._crew.kill(self._crew.choose(self._random, self._spared))
 
-    def _stop(self, _: str) -> None:
-        self._crew.stop_for(self._random.choice(ROLES), self._random.uniform(1.0, 14.0))
+    def _stop(self) -> None:
+        self._crew.stop_for(self._crew.choose(self._random, self._spared), self._random.uniform(1.0, 14.0))
 
-    def _set_clock(self, spared: str) -> None:
-        self._crew.set_clock(self._crew.choose(self._random, spared), self._random.choice(SKEWS))
+    def _set_clock(self) -> None:
+        self._crew.set_clock(self._crew.choose(self._random, self._spared), self._random.choice(SKEWS))
 
-    def _cut(self, _: str) -> None:
+    def _cut(self) -> None:
         self._spoil("cut")
 
-    def _delay(self, _: str) -> None:
+    def _delay(self) -> None:
         self._spoil("delay")
 
-    def _throttle(self, _: str) -> None:
+    def _throttle(self) -> None:
         self._spoil("throttle")
 
     def _spoil(self, what: str) -> None:
@@ -239,7 +238,7 @@ class Act:
             self._crew.excuse()
             self._journal.chaos("fault", detail=detail)
 
-    def _fill_disk(self, _: str) -> None:
+    def _fill_disk(self) -> None:
         if self._disk is None:
             return
         ballast = self._disk / "ballast"
@@ -251,7 +250,7 @@ class Act:
         ballast.unlink()
         self._crew.excuse()
 
-    def _rest_at(self, _: str) -> None:
+    def _rest_at(self) -> None:
         self._paused.set()
         self._crew.rest()
         if self._await_rest(_REST_SECONDS):

@@ -8,8 +8,9 @@ in step with the work; a pool that fills does not, and the first two minutes of 
 
 In a run of hours slopes decide as well: of the smallest value in each minute, which is a state of rest
 without a pause of the run, by least squares and with Student's interval. A leak is a slope whose whole
-interval lies above the bound, after the warm-up. The memory of a process is judged in this way alone. The
-slopes of a shorter life are shown and not judged.
+interval lies above the bound, after the warm-up. The memory of a process is judged in this way alone, and so
+is the pace of a stream: what a commit, a row and the wait for the commit lock take. The slopes of a shorter
+life are shown and not judged.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ FEWEST: Final = 6
 WARM_UP_SECONDS: Final = 600.0
 WINDOW_SECONDS: Final = 60.0
 FEWEST_WINDOWS: Final = 20
+LONG_SECONDS: Final = WARM_UP_SECONDS + FEWEST_WINDOWS * WINDOW_SECONDS
+"""A shorter life does not tell a leak from a warm-up."""
 SHORT_WINDOW_SECONDS: Final = 15.0
 _FEWEST_POINTS: Final = 5
 BOUNDS: Final[Mapping[str, float]] = {
@@ -49,6 +52,9 @@ BOUNDS: Final[Mapping[str, float]] = {
     "temporary": 30.0,
 }
 """Most that a measure may rise in an hour: things, and bytes for ``rss``."""
+PACES: Final = ("commit_seconds", "row_seconds", "lock_wait_seconds")
+SLOWER: Final = 0.05
+"""Share of itself by which a pace may rise in an hour: some of many slopes of mere noise lie above zero."""
 # Two-sided 95 % of Student's distribution by degrees of freedom; between two of them the smaller one counts.
 _STUDENT: Final = {1: 12.71, 2: 4.31, 3: 3.19, 4: 2.78, 5: 2.58, 6: 2.45, 7: 2.37, 8: 2.31, 9: 2.27, 10: 2.23,
                    12: 2.18, 15: 2.14, 20: 2.09, 30: 2.05, 60: 2.01, 120: 1.99}  # fmt: skip
@@ -97,12 +103,14 @@ class Slope:
         name: The measure.
         an_hour: What an hour adds to it.
         judged: Whether the life was long enough to tell a leak from a warm-up.
+        bound: Most that it may rise in an hour.
     """
 
     who: str
     name: str
     an_hour: Trend
     judged: bool
+    bound: float
 
     def __str__(self) -> str:
         found = self.an_hour
@@ -127,9 +135,9 @@ def leaks(samples: Iterable[Sample]) -> list[str]:
     taken = list(samples)
     kept = [sentence for who, own in _by_who(taken) for sentence in _kept_at_rest(who, own)]
     rising = [
-        f"{slope}, more than {BOUNDS[slope.name]:.4g}"
+        f"{slope}, more than {slope.bound:.4g}"
         for slope in slopes(taken)
-        if slope.judged and slope.an_hour.low > BOUNDS[slope.name]
+        if slope.judged and slope.an_hour.low > slope.bound
     ]
     return [*kept, *rising]
 
@@ -163,13 +171,13 @@ def _kept_at_rest(who: str, samples: Sequence[Sample]) -> Iterable[str]:
 
 def _slopes(who: str, samples: Sequence[Sample]) -> Iterable[Slope]:
     first, last = samples[0].seconds, samples[-1].seconds
-    judged = last - first >= WARM_UP_SECONDS + FEWEST_WINDOWS * WINDOW_SECONDS
+    judged = last - first >= LONG_SECONDS
     begin, width = (
         (first + WARM_UP_SECONDS, WINDOW_SECONDS)
         if judged
         else (first + (last - first) / 3, SHORT_WINDOW_SECONDS)
     )
-    for name in BOUNDS:
+    for name in (*BOUNDS, *PACES):
         smallest: dict[int, float] = {}
         for sample in samples:
             if sample.seconds >= begin and name in sample.counts:
@@ -177,4 +185,5 @@ def _slopes(who: str, samples: Sequence[Sample]) -> Iterable[Slope]:
                 smallest[window] = min(sample.counts[name], smallest.get(window, math.inf))
         if len(smallest) >= _FEWEST_POINTS:
             points = [(window * width / 3600, value) for window, value in smallest.items()]
-            yield Slope(who=who, name=name, an_hour=trend(points), judged=judged)
+            bound = BOUNDS[name] if name in BOUNDS else SLOWER * statistics.fmean(smallest.values())
+            yield Slope(who=who, name=name, an_hour=trend(points), judged=judged, bound=bound)
