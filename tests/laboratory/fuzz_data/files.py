@@ -64,6 +64,8 @@ class Files:
         self._stream = stream
         self._rows = Rows(table, stream)
         self._kinds = dict((*table.shared, *stream.owned))
+        # A name that is mapped is meant exactly so; the others must not be written in another case.
+        self._own = sorted(name for name in self._kinds if name not in stream.sources)
         self._write = {"csv": self._csv, "json": self._json, "parquet": self._parquet}[stream.format]
 
     def file(self, draw: Draw, number: int) -> File:
@@ -100,16 +102,9 @@ class Files:
 
     def _csv(self, draw: Draw, rows: list[Row]) -> tuple[bytes, list[Row], str, bool, int]:  # noqa: C901, PLR0912, PLR0915  by damage
         setting = self._stream.setting
-        kinds = ["plain"] * 12 + [
-            "empty",
-            "mark only",
-            "header only",
-            "missing column",
-            "twice",
-            "case",
-            "short row",
-        ]
+        kinds = ["plain"] * 12 + ["empty", "mark only", "header only", "missing column", "twice", "short row"]
         kinds += ["two records in one"] * 2
+        kinds += ["case"] if self._own else []
         if setting("quote"):
             kinds += ["not closed", "after quote", "quote inside", "lone CR"]
         if setting("encoding") == "utf-8":
@@ -125,7 +120,7 @@ class Files:
         if setting("encoding") == "iso-8859-1" or not setting("quote"):
             header = [name for name in header if name in self._kinds or name not in {'"', "", "Ä"}]
         if kind in {"missing column", "twice", "case"}:
-            name = draw.one(sorted(self._kinds))
+            name = draw.one(self._own if kind == "case" else sorted(self._kinds))
             place = header.index(name)
             if kind == "missing column":
                 header[place] = "other"
@@ -135,7 +130,7 @@ class Files:
                 header.append(name.upper())
         end = draw.one(["\n", "\r\n"])
         quoting = draw.one(["least", "least", "all", "some"])
-        lines = [self._record(draw, [(name, False) for name in header], quoting)]
+        lines = [self._record(draw, [(self._stream.source(name), False) for name in header], quoting)]
         spoiled = draw.number(0, len(rows) - 1)
         aside = 0
         for place, row in enumerate(rows):
@@ -225,7 +220,8 @@ class Files:
     # JSON
 
     def _json(self, draw: Draw, rows: list[Row]) -> tuple[bytes, list[Row], str, bool, int]:
-        kind = draw.one(["plain"] * 8 + ["joined"] * 3 + sorted(_JSON_KINDS) + ["empty", "blank lines"])
+        spoilt = sorted(_JSON_KINDS.keys() - (set() if self._own else {"case"}))
+        kind = draw.one(["plain"] * 8 + ["joined"] * 3 + spoilt + ["empty", "blank lines"])
         spoiled = draw.number(0, len(rows) - 1)
         objects = [self._object(draw, row) for row in rows]
         if kind in {"empty", "blank lines"}:
@@ -235,7 +231,7 @@ class Files:
         for place, (row, text) in enumerate(zip(rows, objects, strict=True)):
             line = text
             if place == spoiled and kind in _JSON_KINDS:
-                line = _JSON_KINDS[kind](text, next(iter(self._kinds)))
+                line = _JSON_KINDS[kind](text, self._own[0] if self._own else "")
                 rows[place] = row.spoiled(kind)
             aside += not rows[place].good
             lines.append(line)
@@ -254,10 +250,12 @@ class Files:
             cell = row.cells[name]
             if cell.text is None and draw.flip():
                 continue
-            fields.append((name, cell.token))
+            fields.append((self._stream.source(name), cell.token))
         fields += draw.some(_JSON_EXTRAS, 2)
         comma, colon = draw.one([(",", ":"), (", ", ": "), (" ,\t", " : ")])
-        return "{" + comma.join(f"{json.dumps(name)}{colon}{token}" for name, token in fields) + "}"
+        ascii_only = draw.flip()
+        named = ((json.dumps(name, ensure_ascii=ascii_only), token) for name, token in fields)
+        return "{" + comma.join(f"{name}{colon}{token}" for name, token in named) + "}"
 
     # Parquet
 
@@ -331,7 +329,7 @@ class Files:
             bad = True
             compression = "snappy" if kind == "size" else compression  # what is not packed is no larger
         pq.write_table(
-            pa.table(arrays),
+            pa.table({self._stream.source(name): array for name, array in arrays.items()}),
             sink,
             compression=compression,
             write_page_checksum=kind in DAMAGES or draw.flip(),
@@ -347,7 +345,7 @@ class Files:
         elif kind == "cut":
             content = content[: max(1, len(content) * draw.number(1, 99) // 100)]
         elif kind in DAMAGES:
-            content = damaged_pages(content, kind, column=spoiled)
+            content = damaged_pages(content, kind, column=self._stream.source(spoiled))
         return content, rows, kind, bad, sum(not row.good for row in rows)
 
     def _within_int96(self, rows: list[Row]) -> bool:

@@ -22,6 +22,7 @@ from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.streams import run
 from tests.laboratory.fuzz_data.draw import Draw
 from tests.laboratory.fuzz_data.files import Files
+from tests.laboratory.fuzz_data.names import named
 from tests.laboratory.fuzz_data.tables import TABLES
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Round:
         self._deadline = deadline
         self._folder = folder
         self._spark = spark
-        self._table: Table = TABLES[seed % len(TABLES)]
+        self._table: Table = named(TABLES[seed % len(TABLES)], seed)
         self._files = generate(self._table, seed, files)
         self.outcome = Outcome(files=files)
         self._arrived: dict[str, list[File]] = {stream.name: [] for stream in self._table.streams}
@@ -167,7 +168,9 @@ class Round:
         path = self._folder / "other.toml"
         name, kind = self._table.streams[0].ordering
         other = "bigint" if kind == "string" else "string"
-        text = self._table.spec().replace(f'{name} = "{kind}"', f'{name} = "{other}"')
+        text = self._table.spec()
+        for begin in (f"{name} = ", f"{name} = {{ type = "):
+            text = text.replace(f'{begin}"{kind}"', f'{begin}"{other}"')
         path.write_text(text, encoding="utf-8")
         table = self._folder / "table"
         away = self._folder / "away"

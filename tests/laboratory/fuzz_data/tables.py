@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ class Stream:
         ordering: Its ordering column and type.
         columns: Its other columns and their types.
         dialect: What the spec says of its CSV, RFC 4180 where it says nothing.
+        sources: The names in its files of the columns that have another one there.
     """
 
     name: str
@@ -25,11 +27,16 @@ class Stream:
     ordering: Typed
     columns: tuple[Typed, ...]
     dialect: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
 
     @property
     def owned(self) -> tuple[Typed, ...]:
         """Its columns, the ordering one first."""
         return (self.ordering, *self.columns)
+
+    def source(self, name: str) -> str:
+        """The name of a column in the files."""
+        return self.sources.get(name, name)
 
     def setting(self, name: str) -> Any:  # noqa: ANN401  texts and a truth value
         """One setting of its dialect."""
@@ -72,9 +79,9 @@ class Table:
             "[services]",
             "compaction = { every_commits = 1 }",
         ]
-        typed_keys = [(name, kind) for name, kind in self.key if kind != "string"]
         for stream in self.streams:
-            columns = [*typed_keys, *stream.owned]
+            shared = [one for one in self.shared if one[1] != "string" or one[0] in stream.sources]
+            columns = [_column(stream, name, kind) for name, kind in (*shared, *stream.owned)]
             lines += [
                 f"[streams.{stream.name}]",
                 f'source = "in/{stream.name}/*"',
@@ -82,13 +89,19 @@ class Table:
                 f'ordering = "{stream.ordering[0]}"',
                 f'checkpoint = "checkpoints/{stream.name}"',
                 'on_bad_row = "quarantine"',
-                f"columns = {{ {', '.join(f'{name} = {_quoted(kind)}' for name, kind in columns)} }}",
+                f"columns = {{ {', '.join(columns)} }}",
             ]
             if stream.dialect:
                 lines.append(
                     f"csv = {{ {', '.join(f'{k} = {_quoted(v)}' for k, v in stream.dialect.items())} }}"
                 )
         return "\n".join([*lines, ""])
+
+
+def _column(stream: Stream, name: str, kind: str) -> str:
+    if name not in stream.sources:
+        return f"{name} = {_quoted(kind)}"
+    return f"{name} = {{ type = {_quoted(kind)}, from = {json.dumps(stream.source(name), ensure_ascii=False)} }}"
 
 
 def _quoted(value: object) -> str:
