@@ -26,6 +26,7 @@ CORRUPT: Final = 65
 UNAVAILABLE: Final = 69
 """The store does not answer, or denies access."""
 NOT_ACQUIRED: Final = 75
+"""Not acquired in time, or no commit could be later than those of the table: the same may work later."""
 LOST: Final = 76
 """The lease was lost, and asynclock ended CMD."""
 NOT_EXECUTABLE: Final = 126
@@ -44,4 +45,9 @@ def exit_code(error: AsyncLockError) -> int:
         ((BackendError,), UNAVAILABLE),
         ((LeaseLostError,), LOST),
     )
-    return next((code for kinds, code in codes if isinstance(error, kinds)), NO)
+    code = next((code for kinds, code in codes if isinstance(error, kinds)), None)
+    if code is None:
+        from asynclock.spark.errors import TimelineAheadError  # noqa: PLC0415  only a pipeline needs it
+
+        code = NOT_ACQUIRED if isinstance(error, TimelineAheadError) else NO
+    return code

@@ -116,6 +116,8 @@ def _print_not_compared(report: ValidationReport) -> None:
             f"{report.not_comparable} of the keys have values that may be of a {what} that is gone: "
             "these values were not compared"
         )
+    if not report.compared:
+        click.echo("no value could be compared: all sources are gone, so nothing is known of the table")
 
 
 def _print_unseen(report: ValidationReport) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock import sync
+from asynclock.cli.pipeline_reports import print_validation
 from asynclock.errors import ConfigError
 from asynclock.spark.hudi.instants import BatchCommit
 from asynclock.spark.reader import validation
@@ -169,6 +170,42 @@ def test_command_says_what_could_not_be_compared(pipeline: Pipeline) -> None:
     assert "b: 1 files are gone that it has read: file:" in done.stdout
     assert "49 of the keys have values that may be of a source that is gone" in done.stdout
     assert done.stdout.splitlines()[-1] == "50 keys x 7 columns compared, 0 differences"
+
+
+def test_values_of_a_stream_are_compared_if_all_files_of_another_are_gone(pipeline: Pipeline) -> None:
+    """Each key has values that are not comparable; the other ones agree, or differ."""
+    spec = pipeline.spec()
+    pipeline.deliver("b", *({"k": f"N{i}", "at": 9, "y": "last"} for i in range(50)))
+    pipeline.run(spec)
+    for file in (pipeline.folder / "in" / "b").iterdir():
+        file.unlink()
+
+    report = validate(spec, pipeline.spark)
+
+    assert (report.ok, report.differences, report.not_comparable) == (True, 0, report.keys)
+
+    with (pipeline.folder / "in" / "a" / "0001.csv").open("a") as file:
+        file.write("N5,8,55,\n")
+
+    assert not validate(spec, pipeline.spark).ok
+
+
+def test_table_of_whose_sources_nothing_is_left_is_not_found_in_order(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing differs, nothing is known, and the report says so."""
+    spec = pipeline.spec()
+    pipeline.run(spec)
+    for stream in ("a", "b"):
+        for file in (pipeline.folder / "in" / stream).iterdir():
+            file.unlink()
+
+    report = validate(spec, pipeline.spark)
+    print_validation(report)
+
+    assert (report.ok, report.differences, report.not_comparable) == (False, 0, 50)
+    said = capsys.readouterr().out.splitlines()
+    assert "no value could be compared: all sources are gone, so nothing is known of the table" in said
 
 
 def test_streams_and_services_may_go_on_meanwhile(

@@ -138,14 +138,19 @@ class ValidationReport:
     cut_files: tuple[str, ...] = ()
 
     @property
+    def compared(self) -> bool:
+        """Whether there was anything to compare: no source is gone, or an event is left of one of them."""
+        events = any(stream.events for stream in self.streams) or self.statements > self.unknown_statements
+        return events or not self.not_comparable
+
+    @property
     def ok(self) -> bool:
         """Whether the table agrees with its sources and can be written, and no bad commit has changed it.
 
-        False also if not one key could be compared, since every source is gone.
+        False also if not one value could be compared, since every source is gone.
         """
-        nothing_compared = 0 < self.keys == self.not_comparable
         bad = self.changing_commits or self.stray_files or self.cut_files or self.unseen_commits
-        return not (self.differences or nothing_compared or bad)
+        return self.compared and not (self.differences or bad)
 
 
 def validate(
@@ -172,7 +177,8 @@ def validate(
 
     If files or records are gone that batches have read, or the log files of statements, the rest is compared.
     A cell is not comparable if one of them may have set it: its event is no older than all that are left. A
-    lost event still differs.
+    lost event still differs. If no event is left of any source, nothing differs, but the report is not ``ok``:
+    nothing is known of the table.
 
     Raises:
         ConfigError: A source file has a compression that only Hadoop can read, or the table cannot be read as
