@@ -101,7 +101,8 @@ class Table:
 def _column(stream: Stream, name: str, kind: str) -> str:
     if name not in stream.sources:
         return f"{name} = {_quoted(kind)}"
-    return f"{name} = {{ type = {_quoted(kind)}, from = {json.dumps(stream.source(name), ensure_ascii=False)} }}"
+    source = json.dumps(stream.source(name), ensure_ascii=False)
+    return f"{name} = {{ type = {_quoted(kind)}, from = {source} }}"
 
 
 def _quoted(value: object) -> str:
