@@ -175,6 +175,11 @@ def test_a_spec_never_shows_what_stands_in_the_environment(write_spec: Callable[
                 "spark.some.apikey",
                 "spark.some.masterKey",
                 "spark.hadoop.schema.registry.basic.auth.user.info",
+                "spark.executorEnv.STORAGE_KEY_1",
+                "spark.executorEnv.KEY2",
+                "spark.executorEnv.GITHUB_PAT",
+                "spark.executorEnv.SERVICE_JWT",
+                "spark.hadoop.ssl.keystore.key.pem",
             )
         ),
         *(
@@ -187,6 +192,11 @@ def test_a_spec_never_shows_what_stands_in_the_environment(write_spec: Callable[
                 "spark.some.pem": f"-----BEGIN ENCRYPTED PRIVATE KEY-----{CANARY}",
                 "spark.some.jdbc": f"jdbc:x://db/y?user=u&password={CANARY}",
                 "spark.some.options": f"-Dproxy=http://u:{CANARY}@proxy:3128",
+                "spark.some.queue": f"Endpoint=sb://q/;SharedAccessKeyName=a;SharedAccessKey={CANARY}",
+                "spark.some.header": f"Authorization: Basic {CANARY}",
+                "spark.some.bearer": f"Bearer {CANARY}.0123456789.abcdef",
+                "spark.some.arguments": f"--user a --db-password {CANARY} --verbose",
+                "spark.some.yaml": f"password: {CANARY}",
                 "spark.some.store": f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={CANARY}",
             }.items()
         ),
@@ -253,6 +263,11 @@ def test_a_secret_option_of_the_locks_in_the_spec_is_refused(
         '"spark.kubernetes.driver.secretKeyRef.DB" = "database:login"',
         '"spark.kubernetes.executor.secrets.database" = "/etc/secrets"',
         '"spark.app.name" = "monkey"',
+        '"spark.executorEnv.TOKENIZERS_PARALLELISM" = "false"',
+        '"spark.executorEnv.LD_LIBRARY_PATH" = "/opt/lib"',
+        '"spark.executorEnv.QUEUE" = "Endpoint=sb://q/;SharedAccessKeyName=a"',
+        '"spark.driver.extraJavaOptions" = "--add-opens java.base/java.lang=ALL-UNNAMED -cp /a:/b"',
+        '"spark.app.description" = "bearer of news"',
         '"spark.ssl.keyStore" = "/etc/keys.jks"',
     ],
 )

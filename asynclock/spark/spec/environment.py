@@ -18,12 +18,14 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Names of Spark, Hadoop and Kafka settings, of environment variables and of JVM properties.
 _SECRET_NAME: Final = re.compile(
     r"secret|passw|passphrase|token|credential|connection.?string|user.?info|signature"
-    r"|(?:account|customer|encryption|private|session|shared|api)[._-]?key"
-    r"|(?:^|[._-])(?:sas|sig|pwd|pass|pin)(?:[._-]|$)",
+    r"|(?:account|customer|encryption|private|session|shared|shared[._-]?access|api)[._-]?key(?![._-]?name)"
+    r"|(?:^|[._-])(?:sas|sig|pwd|pass|pin|jwt|pat|bearer)(?:[._-]|$)",
     re.IGNORECASE,
 )
-_KEY: Final = re.compile(r"(?:^|[._-])(?:key|Key|[A-Z0-9]*KEY)$|[a-z0-9]Key$|(?i:apikey)$")
-"""Names that end in "key": ``ssl.keystore.key``, ``DB_KEY``, ``masterKey``."""
+_KEY: Final = re.compile(
+    r"(?:(?:^|[._-])(?:key|Key|[A-Z0-9]*KEY)|[a-z0-9]Key|(?i:apikey))(?:[._-]?\d+)?(?:[._-](?i:pem|der|base64))?$"
+)
+"""Names that end in "key": ``ssl.keystore.key``, ``DB_KEY``, ``masterKey``, ``KEY_2``, ``tls.key.pem``."""
 _OTHER_KEY: Final = re.compile(
     r"(?:access|public|record|partition|primary|sort|message|label)[._-]?key$", re.IGNORECASE
 )
@@ -40,10 +42,14 @@ _ABOUT_SECRETS: Final = re.compile(
     r"|(?:path|files?|class|impl|enabled|type|endpoint|regex|length|interval|[._-](?:id|url|uri|name))$",
     re.IGNORECASE,
 )
-_ASSIGNED: Final = re.compile(r"""([\w.-]{1,128}+)(?:\s*=|["']\s*:)\s*["']?([^\s"',;&]+)""")
-"""``-Dname=value``, ``name="value"`` and JSON's ``"name": "value"``."""
+_ASSIGNED: Final = re.compile(r"""([\w.-]{1,128}+)(?:\s*=|["']?\s*:(?!//))\s*["']?([^\s"',;&]+)""")
+"""``-Dname=value``, ``name="value"``, ``name: value`` and JSON's ``"name": "value"``."""
+_FOLLOWED: Final = re.compile(r"(?:^|\s)--?([\w.-]{1,128}+)\s+([^\s-]\S*)")
+"""``--name value``."""
+_HEADER: Final = re.compile(r"authorization[\"']?\s*[:=]\s*\S|\bbearer\s+[\w.~+/-]{16}", re.IGNORECASE)
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY")
 _LOGIN: Final = re.compile(r"://[^\s/@:]*:[^\s/@]+@")
+_SWITCH: Final = re.compile(r"true|false", re.IGNORECASE)
 _PLAIN: Final = re.compile(r"true|false|\d+", re.IGNORECASE)
 _HOW: Final = 'is a secret, which a spec must not hold: set an environment variable, write { env = "NAME" }'
 
@@ -128,7 +134,7 @@ def refuse_literal_setting(name: str, value: object) -> None:
     if isinstance(value, FromEnvironment):
         return
     text = str(value)
-    if _is_secret_name(name) or _holds_secret(text):
+    if (_is_secret_name(name) and not _SWITCH.fullmatch(text)) or _holds_secret(text):
         _refuse(name)
     refuse_credentials(name, text)
 
@@ -145,12 +151,12 @@ def _names_key(name: str) -> bool:
 
 def _holds_secret(text: str) -> bool:
     """Return whether a text contains a secret next to its name, a private key, or a URL with a password."""
-    if _PRIVATE_KEY.search(text) or _LOGIN.search(text):
+    if any(pattern.search(text) for pattern in (_PRIVATE_KEY, _LOGIN, _HEADER)):
         return True
     # ``storeKey=true`` of a JAAS configuration is a switch.
     return any(
         _is_secret_name(name) and not (_names_key(name) and _PLAIN.fullmatch(value))
-        for name, value in _ASSIGNED.findall(text)
+        for name, value in (*_ASSIGNED.findall(text), *_FOLLOWED.findall(text))
     )
 
 
