@@ -177,8 +177,8 @@ def validate(
 
     If files or records are gone that batches have read, or the log files of statements, the rest is compared.
     A cell is not comparable if one of them may have set it: its event is no older than all that are left. A
-    lost event still differs. If no event is left of any source, nothing differs, but the report is not ``ok``:
-    nothing is known of the table.
+    lost event still differs. If no event is left of any source, nothing differs and nothing is known: the
+    report is not ``ok``.
 
     Raises:
         ConfigError: A source file has a compression that only Hadoop can read, or the table cannot be read as
