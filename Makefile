@@ -3,11 +3,11 @@ PYTHON ?= python3
 ROWS ?=
 PLACE ?=
 SEEDS ?=
-KILLS ?= 200
-CUTS ?= 300
-FILES ?= 20000
-COMMITS ?= 200
-MINUTES ?= 5
+KILLS ?=
+CUTS ?=
+FILES ?=
+COMMITS ?=
+MINUTES ?=
 SEED ?=
 RUN ?=
 ONLY ?=
@@ -28,89 +28,62 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hash
 # What starts so many JVMs that other tests would time out beside it.
 ALONE := tests/places tests/soak
 
-.PHONY: help demo test test-all jar simulate attack mutants soak soak-kill soak-cut linearizable fuzz-data mutants-data guided changes restarts mechanisms proof-numbers bench docs lint lock dist clean
+# Programs of the laboratory; those of the pipeline need the jar.
+OF_LOCK := foreign guided linearizable proof-numbers soak-cut soak-kill
+OF_PIPELINE := changes fuzz-data mechanisms mutants mutants-data restarts soak
+
+.PHONY: help demo test test-all lint docs bench jar dist clean lock simulate attack $(OF_LOCK) $(OF_PIPELINE)
 
 help:
-	@echo "make demo [ROWS=n]       splice real flight events into one Hudi table, kill a writer, validate"
-	@echo "make demo PLACE=cluster  the same on a Spark cluster of this machine, with everything on an S3 server"
-	@echo "make test [ONLY=suite]   the whole test suite, or one folder of tests/"
-	@echo "make test-all            the same, then the lock on Python 3.11 to 3.13 where found, and on the oldest SDKs"
-	@echo "make simulate [SEEDS=n]  a million fenced updates and hostile records, then histories in virtual time"
-	@echo "make attack [SEEDS=n]    a second opinion: histories in a universe that shares no code with the simulator"
-	@echo "make mutants [ONLY=part] planted mistakes that simulator (lock) and tests (pipeline) must find"
-	@echo "make soak [MINUTES=n]    streams, services, jobs and readers at once, while processes and stores fail"
-	@echo "make soak-kill [KILLS=n] kill -9 of processes that contend for file:// locks"
-	@echo "make soak-cut [CUTS=n]   cut replies of real S3, GCS and Azure servers"
-	@echo "make linearizable [MINUTES=n] histories of killed processes on file:// and S3, judged by Porcupine"
-	@echo "make fuzz-data [FILES=n] generated source files through a pipeline: no value changed, no row lost"
-	@echo "make mutants-data        mends of the reading taken out one by one, which fuzz-data must find"
-	@echo "make restarts [KILLS=n]  a pipeline under kill -9, restores and schema changes, against an oracle"
-	@echo "make changes [COMMITS=n] a consumer that polls what changed while three streams write, against the view"
-	@echo "make mechanisms [ONLY=n,n] every part of the splicing article, shown on real flights"
-	@echo "make guided              histories bred to reach each branch of the protocol"
-	@echo "make proof-numbers       run all of these, results to docs/proof.md; ONLY=a,b these; FROM=logs [COMMIT=id] none"
-	@echo "make bench [ONLY=name]   benchmarks beside their references"
-	@echo "make docs                run what the pages show, and build the site: build/docs/index.html"
-	@echo "make lock [UPGRADE=1]    pin what pyproject.toml asks for, with hashes; UPGRADE takes the newest of all"
-	@echo "make jar | lint | dist | clean"
+	@echo "make demo [ROWS=n]      splice real flight events into one Hudi table, kill a writer, validate"
+	@echo "                        PLACE=cluster: the same on a Spark cluster and an S3 server of this machine"
+	@echo "make test [ONLY=suite]  the whole test suite, or one folder of tests/"
+	@echo "make lint               ruff, mypy, import contracts"
+	@echo "make docs               run what the pages show, and build the site: build/docs/index.html"
+	@echo "make bench [ONLY=name]  benchmarks beside their references"
+	@echo "make jar                build the Java part"
+	@echo "make dist               build the wheel, the jar included"
+	@echo "make clean              remove all that make has built or installed"
+	@echo "Soaks, simulators, fuzzers and other proofs: python -m tests.laboratory lists them;"
+	@echo "make NAME [OPTION=value] runs one, after an installation if need be. CONTRIBUTING.md has the rest."
 
 demo: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS)) $(if $(PLACE),--place $(PLACE))
 
 test: $(VENV)/ready $(JAR) lint
-	@$(if $(ONLY),,$(BIN)/python -m tests.laboratory.servers)
+	@$(if $(ONLY),,$(BIN)/python -m tests.laboratory servers)
 	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 2 --dist loadscope $(ALONE:%=--ignore %))
 	@$(if $(ONLY),,$(BIN)/python -m pytest $(ALONE))
 
 test-all: test $(UV)
-	@$(BIN)/python -m tests.laboratory.matrix
+	@$(BIN)/python -m tests.laboratory matrix
+
+# What a program gets of the variables above: SEEDS=9 becomes --seeds 9.
+option = $(if $($(1)),--$(2) $($(1)))
+attack simulate: OPTIONS = $(call option,SEEDS,seeds)
+restarts soak-kill: OPTIONS = $(call option,KILLS,kills)
+soak-cut: OPTIONS = $(call option,CUTS,cuts)
+fuzz-data: OPTIONS = $(call option,FILES,files)
+changes: OPTIONS = $(call option,COMMITS,commits)
+linearizable: OPTIONS = $(call option,MINUTES,minutes)
+soak: OPTIONS = $(call option,MINUTES,minutes) $(call option,SEED,seed) $(call option,RUN,run)
+mechanisms mutants: OPTIONS = $(call option,ONLY,only)
+proof-numbers: OPTIONS = $(call option,ONLY,only) $(call option,FROM,from) $(call option,COMMIT,commit)
 
 simulate: $(VENV)/ready
-	@$(BIN)/python -m tests.laboratory.bank
-	@$(BIN)/python -m tests.laboratory.fuzz
-	@$(BIN)/python -m tests.laboratory.simulate $(if $(SEEDS),--seeds $(SEEDS))
+	@$(BIN)/python -m tests.laboratory bank
+	@$(BIN)/python -m tests.laboratory fuzz
+	@$(BIN)/python -m tests.laboratory simulate $(OPTIONS)
 
 attack: $(VENV)/ready
-	@$(BIN)/python -m tests.laboratory.foreign
-	@$(BIN)/python -m tests.laboratory.attack $(if $(SEEDS),--seeds $(SEEDS))
+	@$(BIN)/python -m tests.laboratory foreign
+	@$(BIN)/python -m tests.laboratory attack $(OPTIONS)
 
-mutants: $(VENV)/ready $(JAR)
-	@$(BIN)/python -m tests.mutants $(if $(ONLY),--only $(ONLY))
+$(OF_LOCK): $(VENV)/ready
+	@$(BIN)/python -m tests.laboratory $@ $(OPTIONS)
 
-soak: $(VENV)/ready $(JAR)
-	@$(BIN)/python -m tests.laboratory.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(RUN),--run $(RUN))
-
-soak-kill: $(VENV)/ready
-	@$(BIN)/python -m tests.laboratory.soak_kill --kills $(KILLS)
-
-soak-cut: $(VENV)/ready
-	@$(BIN)/python -m tests.laboratory.soak_cut --cuts $(CUTS)
-
-linearizable: $(VENV)/ready
-	@$(BIN)/python -m tests.laboratory.linearizable --minutes $(MINUTES)
-
-fuzz-data: $(VENV)/ready $(JAR)
-	@$(BIN)/python -m tests.laboratory.fuzz_data --files $(FILES)
-
-mutants-data: $(VENV)/ready $(JAR)
-	@$(BIN)/python -m tests.laboratory.fuzz_data.mutants
-
-restarts: KILLS = 40
-restarts: $(VENV)/ready $(JAR)
-	@$(BIN)/python -m tests.laboratory.restarts --kills $(KILLS)
-
-changes: $(VENV)/ready $(JAR)
-	@$(BIN)/python -m tests.laboratory.consumer --commits $(COMMITS)
-
-mechanisms: $(VENV)/ready $(JAR)
-	@$(BIN)/python -m tests.laboratory.mechanisms $(if $(ONLY),--only $(ONLY))
-
-guided: $(VENV)/ready
-	@$(BIN)/python -m tests.laboratory.guided
-
-proof-numbers: $(VENV)/ready
-	@$(BIN)/python -m tests.laboratory.proof_numbers $(if $(ONLY),--only $(ONLY)) \
-	  $(if $(FROM),--from $(FROM)) $(if $(COMMIT),--commit $(COMMIT))
+$(OF_PIPELINE): $(VENV)/ready $(JAR)
+	@$(BIN)/python -m tests.laboratory $@ $(OPTIONS)
 
 bench: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
@@ -127,8 +100,11 @@ lint: $(VENV)/ready
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports > $(VENV)/lint-imports.log || { cat $(VENV)/lint-imports.log; exit 1; }
 
+# A wheel without the jar installs, but cannot splice: it is no release.
 dist: $(VENV)/ready $(JAR)
-	@ASYNCLOCK_RELEASE=1 $(BIN)/python -m build --wheel --no-isolation --outdir dist
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist
+	@for wheel in dist/*.whl; do $(BIN)/python -m zipfile --list $$wheel | grep -q '^$(JAR) ' || { \
+	  echo "$$wheel has no $(JAR); run: make clean dist"; exit 1; }; done
 
 jar: $(JAR)
 
@@ -144,18 +120,18 @@ $(UV):
 
 # Without UPGRADE what is pinned stays, and only what pyproject.toml asks for besides is added.
 lock: $(UV)
-	@$(COMPILE) --group build --output-file requirements-build.lock
-	@$(COMPILE) --constraint requirements-build.lock --extra all --extra test --output-file requirements.lock \
+	@$(COMPILE) --group build --output-file requirements/build.lock
+	@$(COMPILE) --constraint requirements/build.lock --extra all --group test --output-file requirements/dev.lock \
 	  pyproject.toml
 
-$(VENV)/ready: pyproject.toml requirements-build.lock requirements.lock
+$(VENV)/ready: pyproject.toml requirements/build.lock requirements/dev.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Python 3.11 or newer is missing; name it with: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
 	  echo "python -m venv failed (Debian: apt-get install python3-venv)"; exit 1; }
 	@echo "installing into $(VENV) (the first time downloads about 400 MB, most of it PySpark)"
-	@$(INSTALL) --only-binary :all: --requirement requirements-build.lock
-	@$(INSTALL) --requirement requirements.lock
+	@$(INSTALL) --only-binary :all: --requirement requirements/build.lock
+	@$(INSTALL) --requirement requirements/dev.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $(VENV)/ready
 

@@ -1,9 +1,10 @@
 """pytest fixtures: clients of a lock whose store is in memory, fails on demand, or lives in virtual time.
 
-pytest loads this module in every run where asynclock is installed. So it imports nothing of
-asynclock before a test asks for a fixture (that would take a third as long as pytest itself, and
-register hooks for fork and exit), and it is no module of the package, whose import would come
-with it. It has fixtures alone, no hook and no option, and their names begin with ``asynclock_``.
+pytest loads this module in every run where asynclock is installed, so it imports nothing of asynclock
+before a test asks for a fixture: that would take a third as long as pytest itself, and register hooks
+for fork and exit. That is also why it is a module next to the package: to load a module of the package
+is to import the package. It has fixtures only, no hook and no option; their names begin with
+``asynclock_``.
 """
 
 from __future__ import annotations

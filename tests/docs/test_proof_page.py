@@ -25,6 +25,7 @@ LINES: Final = {
     "mutants": "mutants: 42 mutants, 42 killed, 0 survived",
     "soak-kill": "soak-kill: 200 kills, 80 of a holder, 0 double holds, 0 stuck",
     "soak-cut": "soak-cut: 300 cuts per store, 3 stores, 0 false losses, 0 double holds, 0 leaks",
+    "linearizable": "linearizable: 5 min, 2 stores, 1155 operations, 81 signals, 887 faults, 0 violations",
     "fuzz-data": "fuzz-data: 20000 files, 0 values changed, 0 rows lost, 0 hangs",
     "mutants-data": "mutants-data: 24 mutants, 24 found, 0 survived",
     "restarts": "restarts: 40 kills, 3 schema changes, 2 restores, 200 keys x 13 columns compared, "
@@ -58,7 +59,7 @@ def test_a_command_repeats_the_run_that_the_line_tells_of() -> None:
     rows = rows_of("\n".join(LINES.values()), **RUN)
 
     assert rows["soak-kill"].command == "make soak-kill KILLS=200"
-    assert rows["simulate"].command == "python -m tests.laboratory.simulate --first 0 --seeds 25000"
+    assert rows["simulate"].command == "python -m tests.laboratory simulate --first 0 --seeds 25000"
 
 
 @pytest.mark.parametrize("line", FAILED)

@@ -3,7 +3,7 @@
 
 Each worker adds to its own account while it holds the lock. With ``FencedObject`` no
 acknowledged update is lost; the same run that trusts the lock alone loses some, which shows
-that the harness can tell. ``python -m tests.laboratory.bank --updates 1000000`` runs both.
+that the harness can tell. ``python -m tests.laboratory bank --updates 1000000`` runs both.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _credited(body: bytes | None, index: int) -> bytes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if fencing lost nothing and the lock alone lost something."""
-    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.bank", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory bank", description=__doc__)
     parser.add_argument("--updates", type=int, default=1_000_000)
     parser.add_argument("--jobs", type=int, help="processes; default: every core")
     options = parser.parse_args(arguments)

@@ -1,5 +1,5 @@
 # ruff: noqa: T201  a command that prints
-"""``python -m tests.laboratory.consumer --commits 200``: a copy that is kept by ``changes`` alone.
+"""``python -m tests.laboratory changes --commits 200``: a copy that is kept by ``changes`` alone.
 
 Three streams write the orders of the restarts at once, while a leader compacts, cleans and archives and some
 rows are deleted. Meanwhile a consumer polls, each time from where it was, and applies what it is given to its

@@ -1,5 +1,5 @@
 # ruff: noqa: T201  a command that prints
-"""The shipped library under a foreign explorer of schedules: ``python -m tests.laboratory.foreign``.
+"""The shipped library under a foreign explorer of schedules: ``python -m tests.laboratory foreign``.
 
 detangle runs unmodified asyncio code on a loop of its own: at each step it decides which ready task goes
 next, and time is virtual. Loop, store and checker of the simulator take no part in this.
@@ -205,7 +205,7 @@ def wander(runs: int, *, seed: int) -> detangle.ExploreStats:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if no schedule breaks the lock."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.laboratory.foreign", description=__doc__.partition("\n")[0]
+        prog="python -m tests.laboratory foreign", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("--runs", type=int, default=10_000, help="random schedules")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,7 +1,7 @@
 # ruff: noqa: T201  a command that prints
 """Hostile bodies for whatever parses a lock record, and the parser under them.
 
-``python -m tests.laboratory.fuzz --inputs 1000000`` runs seeded inputs on all cores.
+``python -m tests.laboratory fuzz --inputs 1000000`` runs seeded inputs on all cores.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _parsed(body: bytes, result: FuzzResult) -> str | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if no input broke a promise, and both records and corrupt ones occurred."""
-    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--jobs", type=int, help="processes; default: every core")
     options = parser.parse_args(arguments)

@@ -1,7 +1,7 @@
 # ruff: noqa: T201  a command that prints
 """Hostile plans bred by coverage: which branches of ``asynclock/protocol/`` no history has reached.
 
-``python -m tests.laboratory.guided --histories 3000`` runs a plan of each scenario, keeps those
+``python -m tests.laboratory guided --histories 3000`` runs a plan of each scenario, keeps those
 whose history reaches a branch that none has reached before, changes them at random and goes on
 from there. It prints which branches were never reached and why. A plan is named by its recipe,
 ``hand-off/22+5+119``: seed 22 of the scenario, changed by what seeds 5 and 119 draw; ``--replay``
@@ -214,7 +214,7 @@ def report(guide: Guide) -> int:
         unexplained += why is None
         print(f"{name}:{first}: {text}  ->  {towards}\n    {why or 'NO REASON IS KNOWN'}")
     for failure in guide.failures:
-        print(f"python -m tests.laboratory.guided --replay {failure}")
+        print(f"python -m tests.laboratory guided --replay {failure}")
     print(
         f"guided: {guide.histories} histories, {total - len(missing)} of {total} branches reached, "
         f"{unexplained} not and for no known reason, {len(guide.failures)} violations"
@@ -224,7 +224,7 @@ def report(guide: Guide) -> int:
 
 def main() -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.guided", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory guided", description=__doc__)
     parser.add_argument("--histories", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0, help="of the choice of plans")
     parser.add_argument("--replay", metavar="RECIPE", help="run this one, with its trace")

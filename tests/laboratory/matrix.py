@@ -1,4 +1,4 @@
-"""``python -m tests.laboratory.matrix``: the tests of the lock on other Pythons, and on the oldest SDKs.
+"""``python -m tests.laboratory matrix``: the tests of the lock on other Pythons, and on the oldest SDKs.
 
 Each has an environment of its own in ``build/matrix``. A Python of the classifiers that this machine does
 not have is named in the last line, and is no failure: ``make test-all`` tests what it finds.
@@ -70,7 +70,7 @@ def environment(name: str, python: str, *, oldest: bool = False) -> Path:
         run(*install, "--constraint", limits, f"{ROOT}[{','.join(SDKS)},test]")
         run(UV, "pip", "uninstall", "--quiet", "--python", place / "bin" / "python", "asynclock")
     else:
-        run(*install, "--require-hashes", "--requirement", ROOT / "requirements.lock")
+        run(*install, "--require-hashes", "--requirement", ROOT / "requirements/dev.lock")
     return place / "bin" / "python"
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: T201  a command that prints
-"""Keep the results of long runs in ``docs/proof.md``: ``python -m tests.laboratory.proof_numbers``.
+"""Keep the results of long runs in ``docs/proof.md``: ``python -m tests.laboratory proof-numbers``.
 
 A row is the last line of one program, with the commit, day and machine of the run. The file is its own
 store: rows that a call does not bring stay as they are, and say if the code has moved on since.
@@ -76,20 +76,20 @@ PROGRAMS: Final = (
         "bank",
         "simulate",
         r"(?P<n>\d+) fenced updates, (?P<bad>\d+) lost, .*",
-        "python -m tests.laboratory.bank --updates {n}",
+        "python -m tests.laboratory bank --updates {n}",
     ),
     Program(
         "fuzz",
         "simulate",
         r"(?P<n>\d+) inputs, \d+ of them records, (?P<bad>\d+) failures; .*",
-        "python -m tests.laboratory.fuzz --inputs {n}",
+        "python -m tests.laboratory fuzz --inputs {n}",
     ),
     Program(
         "simulate",
         "simulate",
         r"(?P<n>\d+) histories, \d+ store operations, (?P<bad>\d+) violations "
         r"\(seeds (?P<first>\d+)\.\.\d+\)",
-        "python -m tests.laboratory.simulate --first {first} --seeds {n}",
+        "python -m tests.laboratory simulate --first {first} --seeds {n}",
     ),
     Program("attack", "attack", r"(?P<n>\d+) histories, (?P<bad>\d+) violations", "make attack SEEDS={n}"),
     Program(
@@ -97,7 +97,7 @@ PROGRAMS: Final = (
         "guided",
         r"(?P<n>\d+) histories, \d+ of \d+ branches reached, "
         r"(?P<bad>\d+) not and for no known reason, (?P<bad_too>\d+) violations",
-        "python -m tests.laboratory.guided --histories {n}",
+        "python -m tests.laboratory guided --histories {n}",
     ),
     Program(
         "mutants",
@@ -257,7 +257,7 @@ def machine_here() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Take results from logs, or run what is asked for, and write the page; 1 if a run failed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.proof_numbers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory proof-numbers", description=__doc__)
     parser.add_argument("--only", metavar="TARGET[,TARGET]", help=f"run these only, of: {', '.join(TARGETS)}")
     parser.add_argument(
         "--from",

@@ -3,7 +3,7 @@
 Each is taken from the first of: an endpoint named in the environment, a container if a Docker engine
 answers, a binary of the pinned version in the cache, one on ``PATH``, an installation into the cache
 (``ASYNCLOCK_CACHE``, default ``$XDG_CACHE_HOME/asynclock``). A server that cannot be had is an
-error, never a skip. ``python -m tests.laboratory.servers`` installs them all beforehand.
+error, never a skip. ``python -m tests.laboratory servers`` installs them all beforehand.
 
 ``ASYNCLOCK_TEST_S3_URL=s3://bucket/prefix`` (likewise ``MOTO``, ``GCS``, ``AZURE``) names a
 store that is there already, a real account too; its options come from

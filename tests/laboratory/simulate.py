@@ -1,7 +1,7 @@
 # ruff: noqa: T201  a command that prints
 """Simulated histories by the thousand, and the replay of one.
 
-``python -m tests.laboratory.simulate --seeds 25000`` runs seeds 0 to 24999 over all scenarios
+``python -m tests.laboratory simulate --seeds 25000`` runs seeds 0 to 24999 over all scenarios
 on all cores; ``--scenario S --seed N`` replays one with a trace of who believed what when. Over
 many seeds a violating history is printed as soon as it is found, and stderr tells once a minute
 how far the run is.
@@ -72,7 +72,7 @@ def scenario_of(seed: int) -> str:
 
 def replay_command(scenario: str, seed: int) -> str:
     """Return the command that replays a history with its trace."""
-    return f"python -m tests.laboratory.simulate --scenario {scenario} --seed {seed}"
+    return f"python -m tests.laboratory simulate --scenario {scenario} --seed {seed}"
 
 
 @dataclass(slots=True)
@@ -227,7 +227,7 @@ class Progress:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if no history violates an invariant."""
-    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.simulate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory simulate", description=__doc__)
     parser.add_argument("--scenario", choices=list(SCENARIOS), help="default: all in turn")
     parser.add_argument("--seed", type=int, help="replay this history with its trace")
     parser.add_argument("--seeds", type=int, default=FULL, help="how many histories")

@@ -1,6 +1,6 @@
 """Cut the answers of real servers under many locks, and count what goes wrong: nothing.
 
-``python -m tests.laboratory.soak_cut --cuts 10000`` runs, for each of S3, GCS and Azure, two
+``python -m tests.laboratory soak-cut --cuts 10000`` runs, for each of S3, GCS and Azure, two
 clients that contend for 32 locks through a proxy that cuts every third write's answer after the
 server has applied it. A lease reported lost is a false loss (nobody takes anything over, and no
 lease runs out); two holders at once are a double hold; a task, descriptor or connection that is

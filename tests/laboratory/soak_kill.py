@@ -1,7 +1,7 @@
 # ruff: noqa: T201  a command that prints
 """Processes that contend for ``file://`` locks and are killed with ``kill -9`` at any instant.
 
-``python -m tests.laboratory.soak_kill --kills 200``. Mutual exclusion is witnessed by the
+``python -m tests.laboratory soak-kill --kills 200``. Mutual exclusion is witnessed by the
 kernel: inside the critical section a worker takes a ``flock`` without waiting, which the kernel
 frees when the worker dies. No lock may stand still for longer than the takeover bound.
 """
@@ -208,7 +208,7 @@ async def _take_turns(lock: Lock, folder: Path, number: int, rng: random.Random,
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if there was no double hold and no lock stood still."""
-    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.soak_kill", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory soak-kill", description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("requirements-build.lock", "requirements.lock")
+LOCKS = ("requirements/build.lock", "requirements/dev.lock")
 FINDERS = {
     "Go": ("fake-gcs-server", lambda: go_binary("fake-gcs-server", FAKE_GCS), "go"),
     "npm": ("azurite-blob", lambda: npm_binary("azurite-blob", AZURITE), "npm"),
@@ -37,11 +37,11 @@ def entries(lock: str) -> list[str]:
 def asked() -> Iterator[Requirement]:
     """Yield what ``pyproject.toml`` asks for on this machine, directly."""
     about = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    extras = about["project"]["optional-dependencies"]
-    wanted = [*about["build-system"]["requires"], *about["dependency-groups"]["build"]]
-    wanted += about["project"]["dependencies"]
-    for extra in extras.keys() - {"docs"}:
-        wanted += extras[extra]
+    wanted = [*about["build-system"]["requires"], *about["project"]["dependencies"]]
+    for extra in about["project"]["optional-dependencies"].values():
+        wanted += extra
+    for group in about["dependency-groups"].values():
+        wanted += [each for each in group if isinstance(each, str)]  # the others are groups
     for text in wanted:
         requirement = Requirement(text)
         if requirement.name != "asynclock" and (

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import configparser
 import re
+import shutil
+import subprocess
+import sys
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import asynclock
 from tests.packaging.wheel import ROOT, build, built, copy_sources
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JAR = "asynclock/spark/jars/asynclock-hudi.jar"
 KIT = "asynclock/testing/"
@@ -27,7 +27,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def _released(source: Path) -> zipfile.ZipFile:
-    done = build(source, release=True)
+    done = build(source)
     assert done.returncode == 0, done.stdout + done.stderr
     return zipfile.ZipFile(built(source))
 
@@ -104,19 +104,27 @@ def test_the_version_is_that_of_the_package(source: Path) -> None:
 
 
 def test_a_release_without_the_jar_fails(source: Path) -> None:
-    """A release is refused where the jar was not built, and the text says how to build it."""
+    """``make dist`` looks for the jar in the wheel that it built, and says how to build one that has it."""
+    recipe = re.search(r"^dist:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+    (source / "Makefile").write_text(
+        f"BIN := {Path(sys.executable).parent}\nJAR := {JAR}\n{recipe[0].replace('$(VENV)/ready $(JAR)', '')}"
+    )
+
+    whole = subprocess.run(["make", "dist"], cwd=source, capture_output=True, text=True, check=False)
+    shutil.rmtree(source / "dist")
     (source / JAR).unlink()
+    without = subprocess.run(["make", "dist"], cwd=source, capture_output=True, text=True, check=False)
 
-    done = build(source, release=True)
-
-    assert done.returncode != 0
-    assert "make jar" in done.stdout + done.stderr
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    assert without.returncode != 0
+    assert "make clean dist" in without.stdout
 
 
 def test_an_install_without_the_jar_works_for_the_lock(source: Path) -> None:
     """Without Maven and Java the package still builds."""
     (source / JAR).unlink()
 
-    done = build(source, release=False)
+    done = build(source)
 
     assert done.returncode == 0, done.stdout + done.stderr

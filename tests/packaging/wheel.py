@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-FILES: Final = ("pyproject.toml", "README.md", "LICENSE", "hatch_build.py", "pytest_asynclock.py")
+FILES: Final = ("pyproject.toml", "README.md", "LICENSE", "pytest_asynclock.py")
 
 
 def copy_sources(folder: Path) -> Path:
@@ -26,12 +25,11 @@ def copy_sources(folder: Path) -> Path:
     return source
 
 
-def build(source: Path, *, release: bool) -> subprocess.CompletedProcess[str]:
+def build(source: Path) -> subprocess.CompletedProcess[str]:
     """Build the wheel of ``source`` into its folder ``dist``."""
     return subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"],
         cwd=source,
-        env=os.environ | {"ASYNCLOCK_RELEASE": "1" if release else ""},
         capture_output=True,
         text=True,
         timeout=100,
@@ -48,7 +46,7 @@ def built(source: Path) -> Path:
 def install(folder: Path) -> Path:
     """Build the wheel and unpack it as pip does; return the folder to put on ``PYTHONPATH``."""
     source, target = copy_sources(folder), folder / "installed"
-    done = build(source, release=False)
+    done = build(source)
     assert done.returncode == 0, done.stdout + done.stderr
     with zipfile.ZipFile(built(source)) as wheel:
         wheel.extractall(target)

@@ -164,7 +164,7 @@ def test_a_failing_history_names_its_replay_command() -> None:
 
     summary.add(history)
 
-    command = f"python -m tests.laboratory.simulate --scenario {scenario_of(5)} --seed 5"
+    command = f"python -m tests.laboratory simulate --scenario {scenario_of(5)} --seed 5"
     assert summary.failures == [f"{command}  # at-most-one-believer: two of them"]
 
 

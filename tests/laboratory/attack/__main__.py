@@ -1,4 +1,4 @@
-"""Run histories by their seeds: ``python -m tests.laboratory.attack [--seeds N] [--first N] [--seed N]``."""
+"""Run histories by their seeds: ``python -m tests.laboratory attack [--seeds N] [--first N] [--seed N]``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(seed: int) -> Outcome:
 
 def main() -> int:
     """Run what is asked for; 1 where anything was violated."""
-    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.attack", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory attack", description=__doc__)
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many histories")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="replay one history and print its trace")
@@ -77,7 +77,7 @@ def _show(outcome: Outcome) -> None:
         _say(line)
     for violation in outcome.violations:
         _say(violation)
-    _say(f"replay it: python -m tests.laboratory.attack --seed {outcome.seed}")
+    _say(f"replay it: python -m tests.laboratory attack --seed {outcome.seed}")
 
 
 if __name__ == "__main__":

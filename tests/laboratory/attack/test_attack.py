@@ -67,7 +67,7 @@ def test_no_history_violates_anything(first: int) -> None:
         outcome = History(draw(seed)).run()
 
         assert not outcome.violations, "\n".join(
-            (*outcome.trace[-100:], f"python -m tests.laboratory.attack --seed {seed}")
+            (*outcome.trace[-100:], f"python -m tests.laboratory attack --seed {seed}")
         )
 
 

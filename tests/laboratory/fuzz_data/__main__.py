@@ -1,5 +1,5 @@
 # ruff: noqa: T201  a command that prints
-"""``python -m tests.laboratory.fuzz_data``: feed generated files and compare what came of them.
+"""``python -m tests.laboratory fuzz-data``: feed generated files and compare what came of them.
 
 What goes in comes out, or is in the quarantine with a reason; nothing else. The same seed makes the same
 files again; those that something is wrong with are kept.
@@ -82,7 +82,7 @@ def fuzz(
 
 def main() -> int:
     """Fuzz as the arguments say; 0 if nothing was changed, lost, hanging or misjudged."""
-    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.fuzz_data", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory fuzz-data", description=__doc__)
     parser.add_argument("--files", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0, help="seed of the first round")
     parser.add_argument("--keep", type=Path, default=Path(".fuzz-data"), help="folder for files that fail")

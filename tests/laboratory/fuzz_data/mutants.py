@@ -1,5 +1,5 @@
 # ruff: noqa: T201  a command that prints
-"""``python -m tests.laboratory.fuzz_data.mutants``: take out one mend after the other; each must be found.
+"""``python -m tests.laboratory mutants-data``: take out one mend after the other; each must be found.
 
 A mutant is a patch of a copy of the source, in Python or in Java; the copy is built, and a process of its own
 feeds generated files with it until something is wrong: files of further seeds, if the first do not show it.
@@ -266,7 +266,7 @@ def hunt(mutant: Mutant | None, *, files: int, seed: int) -> tuple[bool, str]:
 
 def main() -> int:
     """Hunt all mutants; 0 if every one is found and the source as it is passes."""
-    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.fuzz_data.mutants", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory mutants-data", description=__doc__)
     parser.add_argument("names", nargs="*", help="only mutants whose name contains one of these")
     parser.add_argument("--files", type=int, default=FILES)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,1 +1,1 @@
-"""Histories of real processes, judged by Porcupine: ``python -m tests.laboratory.linearizable``."""
+"""Histories of real processes, judged by Porcupine: ``python -m tests.laboratory linearizable``."""

@@ -1,7 +1,7 @@
 # ruff: noqa: T201  a command that prints
 """Processes that contend on ``file://`` and on S3 behind a proxy that breaks requests, judged by Porcupine.
 
-``python -m tests.laboratory.linearizable --minutes 5``. The processes are killed, stopped and continued, and
+``python -m tests.laboratory linearizable --minutes 5``. The processes are killed, stopped and continued, and
 ended by SIGTERM. What they saw is judged against a mutex with rising tokens and a fenced counter; damaged
 copies of each history must be refused.
 """
@@ -179,7 +179,7 @@ def _judge(where: str, found: list[History], report: Report) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if every history is one of a lock, and every damaged copy was refused."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.laboratory.linearizable", description=__doc__.partition("\n")[0]
+        prog="python -m tests.laboratory linearizable", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,5 +1,5 @@
 # ruff: noqa: T201  a command that prints
-"""``python -m tests.laboratory.mechanisms [--only 5,7]``: every part of the splicing article, shown once.
+"""``python -m tests.laboratory mechanisms [--only 5,7]``: every part of the splicing article, shown once.
 
 Each part has a folder of its own, deleted at the end, and prints one line with what it did; those that
 compare or measure print a table below it. What Spark, Hudi and asynclock log is in ``build/mechanisms.log``.
@@ -35,7 +35,7 @@ _LOG = Path("build/mechanisms.log")
 
 def main() -> int:
     """Show the parts that are asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.mechanisms", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory mechanisms", description=__doc__)
     parser.add_argument("--only", type=_chosen, default=PARTS, metavar="N,N", help="numbers of parts")
     parser.add_argument("--small", action="store_true", help="the short form of the test run")
     asked = parser.parse_args()

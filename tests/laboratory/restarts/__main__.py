@@ -1,5 +1,5 @@
 # ruff: noqa: T201  a command that prints
-"""``python -m tests.laboratory.restarts --kills 40``: kills, restores, new schemas, and nothing is lost.
+"""``python -m tests.laboratory restarts --kills 40``: kills, restores, new schemas, and nothing is lost.
 
 Three drivers run the command: one for payments, one for the other streams, one for the services. While files
 arrive they are killed with ``kill -9`` at random moments and started again. At each change of the schema only

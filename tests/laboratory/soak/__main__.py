@@ -1,5 +1,5 @@
 # ruff: noqa: T201  a command that prints
-"""``python -m tests.laboratory.soak --minutes 5``: all at once, on a disk and on S3, and nothing is lost.
+"""``python -m tests.laboratory soak --minutes 5``: all at once, on a disk and on S3, and nothing is lost.
 
 Two acts of the same length, one with its tables on a disk, the other on an S3 server behind a proxy. In each
 several drivers write three streams and a plain table and run the services, while persons are deleted, SQL
@@ -169,7 +169,7 @@ def soak(
 
 def main() -> int:
     """Soak for as long as is asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tests.laboratory.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.laboratory soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="how long, start and judgement included")
     parser.add_argument("--seed", type=int, default=None, help="of the orders; default: drawn, and printed")
     parser.add_argument("--run", type=Path, help="folder of the run's files; default: build/soak-<seed>")

@@ -1,0 +1,112 @@
+"""The programs of the laboratory are run from one list."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.laboratory.__main__ import PROGRAMS
+
+ROOT: Final = Path(__file__).parents[2]
+LABORATORY: Final = ROOT / "tests/laboratory"
+PINNED: Final = (
+    *("demo", "test", "simulate", "mutants", "soak-kill", "soak-cut", "attack", "fuzz-data", "mechanisms"),
+    *("soak", "linearizable", "docs", "bench", "jar", "lint", "dist"),
+)
+"""Targets of make on which users and checks rely."""
+INNER: Final = {"moto_server.py", "worker.py", "spoiler.py", "driver.py"}
+"""What the programs start by themselves."""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the laboratory's command."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.laboratory", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_without_a_name_the_programs_are_listed() -> None:
+    """The list has a line for each."""
+    done = run()
+
+    assert done.returncode == 0
+    for name, (_, shows) in PROGRAMS.items():
+        assert re.search(rf"^{name} +{re.escape(shows)}$", done.stdout, re.MULTILINE)
+
+
+def test_a_wrong_name_is_answered_with_the_list() -> None:
+    """Nothing is run, and the exit code is that of wrong usage."""
+    done = run("simulates")
+
+    assert done.returncode == 2
+    assert "no program 'simulates'" in done.stderr
+    assert "soak-kill" in done.stderr
+
+
+def test_options_reach_the_program() -> None:
+    """A history of one seed is run, and the last line is the program's own."""
+    done = run("simulate", "--seeds", "1")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("simulate: 1 histories, ")
+
+
+def test_the_list_is_whole() -> None:
+    """Each module of the laboratory that can be run is in the list, or is started by one that is."""
+    runnable = {
+        ".".join(path.relative_to(ROOT / "tests").with_suffix("").parts)
+        for path in LABORATORY.rglob("*.py")
+        if path.name not in INNER
+        and not path.name.endswith("_driver.py")
+        and path != LABORATORY / "__main__.py"
+        and "\nif __name__ == " in path.read_text()
+    }
+
+    assert runnable == {module for module, _ in PROGRAMS.values()} - {"mutants.__main__"}
+
+
+@pytest.mark.parametrize("target", PINNED)
+def test_a_target_of_make_stays(target: str) -> None:
+    """What runs a target by its name finds it."""
+    done = subprocess.run(
+        ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "runs"),
+    [
+        ("attack", "SEEDS=9", "attack --seeds 9"),
+        ("simulate", "SEEDS=9", "simulate --seeds 9"),
+        ("soak-kill", "KILLS=9", "soak-kill --kills 9"),
+        ("restarts", "KILLS=9", "restarts --kills 9"),
+        ("soak-cut", "CUTS=9", "soak-cut --cuts 9"),
+        ("fuzz-data", "FILES=9", "fuzz-data --files 9"),
+        ("changes", "COMMITS=9", "changes --commits 9"),
+        ("linearizable", "MINUTES=9", "linearizable --minutes 9"),
+        ("soak", "MINUTES=9", "soak --minutes 9"),
+        ("mechanisms", "ONLY=9", "mechanisms --only 9"),
+        ("mutants", "ONLY=lock", "mutants --only lock"),
+        ("proof-numbers", "ONLY=soak", "proof-numbers --only soak"),
+    ],
+)
+def test_variables_of_make_become_options(target: str, given: str, runs: str) -> None:
+    """A target is another way to run its program."""
+    done = subprocess.run(
+        ["make", "--dry-run", target, given], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert [line.strip() for line in done.stdout.splitlines() if "tests.laboratory" in line][-1].endswith(
+        f"-m tests.laboratory {runs}"
+    )
