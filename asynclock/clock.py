@@ -11,10 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 CARRY_SECONDS: Final = 600.0
 """How long a Date is carried forward by the boot clock; after that, the store is read first."""
@@ -50,9 +47,9 @@ class SystemClock:
     """
 
     # Not wrapped in methods: each acquisition reads them a dozen times.
-    monotonic = staticmethod(time.monotonic)
-    wall = staticmethod(time.time)
-    boot: Callable[[], float] = staticmethod(
+    monotonic: ClassVar[staticmethod[[], float]] = staticmethod(time.monotonic)
+    wall: ClassVar[staticmethod[[], float]] = staticmethod(time.time)
+    boot: ClassVar[staticmethod[[], float]] = staticmethod(
         partial(time.clock_gettime, time.CLOCK_BOOTTIME)
         if hasattr(time, "CLOCK_BOOTTIME")
         else time.monotonic  # macOS

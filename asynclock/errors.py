@@ -106,9 +106,11 @@ class SpecError(ConfigError):
     def __init__(self, *, path: str, line: int, key: str, value: object, reason: str) -> None:
         super().__init__(setting=key, value=value, reason=reason)
         wrong = f"{key}={printable(repr(self.value))}: " if key else ""
-        self.path, self.line, self.key = clean_text(path), line, self.setting
+        self.path: str = clean_text(path)
+        self.line: int = line
+        self.key: str = self.setting
         place = f"{self.path}:{line}" if line else self.path
-        self.args = (clean_message(f"{place}: {wrong}{reason}"),)
+        self.args: tuple[Any, ...] = (clean_message(f"{place}: {wrong}{reason}"),)
 
 
 class BackendNotInstalledError(AsyncLockError, ImportError):
@@ -218,7 +220,7 @@ class LeaseTakenOverError(LeaseLostError):
         new_token: int | None = None,
     ) -> None:
         super().__init__(key=key, owner=owner, fencing_token=fencing_token, reason=reason)
-        self.new_owner = None if new_owner is None else clean_text(new_owner)
+        self.new_owner: str | None = None if new_owner is None else clean_text(new_owner)
         self.new_token = new_token
 
 
@@ -332,7 +334,7 @@ class BackendError(AsyncLockError):
         request_id: str | None = None,
     ) -> None:
         self.written: Literal["no", "unknown"] = self._written if written is None else written
-        self.transient = self._transient if transient is None else transient
+        self.transient: bool = self._transient if transient is None else transient
         outcome = "nothing was written" if self.written == "no" else "it may have been written"
         if request_id is not None:
             outcome += f" (request id {printable(request_id)})"

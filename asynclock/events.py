@@ -189,7 +189,7 @@ class Events:
     ) -> None:
         self.narrator = narrator
         self._listener = listener
-        self.url = clean_url(url)
+        self.url: str = clean_url(url)
         self._validity = validity
         self._clock = clock or SystemClock()
         self._holds_back = False

@@ -80,7 +80,7 @@ class Narrator:
     """
 
     def __init__(self, *, url: str, clock: Clock) -> None:
-        self.alert = False
+        self.alert: bool = False
         self.hushed = False
         self._url = url
         self._clock = clock

@@ -399,7 +399,7 @@ class Host:
     """Decides in one step which of several hosts that are made at once is the one."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
         self.loop.set_default_executor(prepare()(f"{THREAD_NAME}-calls"))
         self._mutex = _new_lock()
         self._begun = False

@@ -64,7 +64,8 @@ class Refuted(Exception):  # noqa: N818  says that a store was found out
 
     def __init__(self, defect: Defect, seen: str) -> None:
         super().__init__(defect, seen)
-        self.defect, self.seen = defect, seen
+        self.defect: Defect = defect
+        self.seen: str = seen
 
 
 async def verify(backend: Backend, send: Send, *, place: str, key: str, url: str) -> None:

@@ -191,14 +191,15 @@ class BackendCall:
     def __init__(self, backend: CloudBackend[Any], operation: str, key: str) -> None:
         self._backend, self._operation, self._key = backend, operation, key
         self.waits_since: float | None = None
-        self.sent = False
+        self.sent: bool = False
         self.fault: Fault | None = None
-        self.status = 0
+        self.status: int = 0
         self.headers: Mapping[str, str] = {}
-        self.body = b""
+        self.body: bytes = b""
         self.request_id: str | None = None
         self.date: float | None = None
-        self.where = self.url = ""
+        self.where: str = ""
+        self.url: str = ""
 
     @property
     def reads(self) -> bool:
@@ -292,7 +293,7 @@ class CloudBackend(ABC, Generic[C]):
     """
 
     name: str
-    clock_resolution = 1.0
+    clock_resolution: float = 1.0
     answers: Answers
 
     sends_dates = True

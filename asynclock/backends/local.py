@@ -85,7 +85,7 @@ class LocalBackend:
     """
 
     name = "file"
-    clock_resolution = 0.0
+    clock_resolution: float = 0.0
     sends_dates = True
     versions_may_repeat = True
 

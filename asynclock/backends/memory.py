@@ -51,7 +51,7 @@ class MemoryBackend:
     """
 
     name = "memory"
-    clock_resolution = 0.0
+    clock_resolution: float = 0.0
     sends_dates = True
     versions_may_repeat = False
 

@@ -74,7 +74,7 @@ def help_command(words: tuple[str, ...]) -> None:
     command.main([*words, "--help"], prog_name="asynclock", standalone_mode=False)
 
 
-for each in (
+for _each in (
     run_locked_command,
     status_command,
     list_command,
@@ -88,7 +88,7 @@ for each in (
     hudi_group,
     pipeline_group,
 ):
-    command.add_command(each)
+    command.add_command(_each)
 hudi_group.add_command(history_command)
 hudi_group.add_command(verify_command)
 command.add_command(help_command)

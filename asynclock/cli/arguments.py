@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
 
@@ -12,13 +12,21 @@ from asynclock.cli.target import DEFAULT_URL, full_target, full_url, with_enviro
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import TypeVar
 
-    F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class Decorator(Protocol):
+    """What adds an argument or an option to the function of a command."""
+
+    def __call__(self, function: F, /) -> F:
+        """Return ``function`` with it."""
+        ...
+
 
 _HUDI_OPTION: Final = "asynclock."
 
-url_argument = click.argument(
+url_argument: Decorator = click.argument(
     "url",
     metavar="URL/",
     envvar=DEFAULT_URL,
@@ -26,14 +34,14 @@ url_argument = click.argument(
 )
 """Where locks are; default: ``ASYNCLOCK_URL``."""
 
-target_argument = click.argument(
+target_argument: Decorator = click.argument(
     "target",
     metavar="URL/NAME",
     callback=lambda context, _, word: word if context.resilient_parsing else full_target(word),
 )
 """A lock; a name alone is that of a lock under ``ASYNCLOCK_URL``."""
 
-backend_option = click.option(
+backend_option: Decorator = click.option(
     "-o",
     "options",
     multiple=True,
@@ -54,7 +62,7 @@ def store_options(function: F) -> F:
     return skew(backend_option(function))
 
 
-table_argument = click.argument("table", metavar="TABLE")
+table_argument: Decorator = click.argument("table", metavar="TABLE")
 """The base path of a Hudi table."""
 
 
@@ -84,7 +92,9 @@ def break_options(function: F) -> F:
     return yes(click.option("--force", is_flag=True, help="Break a live or corrupt lock too.")(function))
 
 
-check_option = click.option("--check", is_flag=True, help="For scripts: exit with 1 if it is held, 0 if not.")
+check_option: Decorator = click.option(
+    "--check", is_flag=True, help="For scripts: exit with 1 if it is held, 0 if not."
+)
 """The exit code tells whether a lock is held."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")

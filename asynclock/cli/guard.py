@@ -37,7 +37,7 @@ class Guard:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self.pid = self._process.pid
+        self.pid: int = self._process.pid
         self._terminate_at = math.inf
         assert self._process.stdin is not None  # noqa: S101  a pipe
         self._pipe = self._process.stdin.fileno()

@@ -107,7 +107,7 @@ class TimelineTable:
 
     def __init__(self, streams: Iterable[str], width: int | None) -> None:
         longest = max(len(_FOREIGN), *map(len, streams))
-        self.columns = _fitted(longest, width)
+        self.columns: list[TimelineColumn] = _fitted(longest, width)
 
     def head(self) -> str:
         """Return the titles."""

@@ -110,7 +110,7 @@ class TableLock:
     def __init__(
         self, table: TablePath, options: LockOptions, *, timeout: float | None, fencing: bool
     ) -> None:
-        self.base_path = table.url
+        self.base_path: str = table.url
         self._table = table
         self._options = options
         self._wait = options.wait if timeout is None else timeout
@@ -327,10 +327,14 @@ class OpenedTable:
         fencing: bool,
         events: Callable[[Event], object] | None = None,
     ) -> None:
-        self.client = connect(table.url, settings=options.settings, events=self._on_event, **options.backend)
+        self.client: LockClient = connect(
+            table.url, settings=options.settings, events=self._on_event, **options.backend
+        )
         self._events = events
         self._hooks = TableHooks(table, self.client.backend, timeout=options.settings.validity / 5)
-        self.lock = Lock(self.client.engine(LOCK_NAME), self.client.home, fencing=fencing, hooks=self._hooks)
+        self.lock: Lock = Lock(
+            self.client.engine(LOCK_NAME), self.client.home, fencing=fencing, hooks=self._hooks
+        )
 
     def _on_event(self, event: Event) -> None:
         if self._events is not None:

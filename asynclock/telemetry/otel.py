@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 try:
     from opentelemetry import metrics, trace
     from opentelemetry.trace import Status, StatusCode
-except ImportError as missing:
+except ImportError as _missing:
     raise ImportError(
         "asynclock.telemetry.otel needs opentelemetry-api; run: pip install 'asynclock[otel]'"
-    ) from missing
+    ) from _missing
 
 from asynclock.telemetry.signals import ERROR_TYPE, INSTRUMENTS, Signals
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 try:
     from prometheus_client import REGISTRY, Counter, Gauge, Histogram
-except ImportError as missing:
+except ImportError as _missing:
     raise ImportError(
         "asynclock.telemetry.prometheus needs prometheus_client; run: pip install 'asynclock[prometheus]'"
-    ) from missing
+    ) from _missing
 
 from asynclock.telemetry.signals import INSTRUMENTS, Signals
 

@@ -40,7 +40,7 @@ class VirtualClock:
         self._drift = 1.0 + drift
         self._base = boot
         self._slept = 0.0
-        self.wakes_at = -1.0
+        self.wakes_at: float = -1.0
 
     def monotonic(self) -> float:
         """Return seconds that stand still while the machine is suspended."""

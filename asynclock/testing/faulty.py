@@ -125,15 +125,15 @@ class FaultyBackend:
     """
 
     def __init__(self, inner: Backend, *, seed: int = 0, clock: Clock | None = None) -> None:
-        self.name = inner.name
-        self.clock_resolution = inner.clock_resolution
-        self.min_write_interval = inner.min_write_interval
-        self.sends_dates = inner.sends_dates
-        self.versions_may_repeat = inner.versions_may_repeat
+        self.name: str = inner.name
+        self.clock_resolution: float = inner.clock_resolution
+        self.min_write_interval: float = inner.min_write_interval
+        self.sends_dates: bool = inner.sends_dates
+        self.versions_may_repeat: bool = inner.versions_may_repeat
         self.journal: list[Call] = []
         self.applied: Counter[Fault] = Counter()
-        self.delay = (0.05, 1.0)
-        self.date_error = (30.0, 60.0)
+        self.delay: tuple[float, float] = (0.05, 1.0)
+        self.date_error: tuple[float, float] = (30.0, 60.0)
         self._inner = inner
         self._random = random.Random(seed)  # noqa: S311  reproducible on purpose
         self._clock = SystemClock() if clock is None else clock

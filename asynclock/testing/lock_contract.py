@@ -50,7 +50,7 @@ class LockContract:
         settings: Of the clients; a subclass may choose others for its store.
     """
 
-    settings = LeaseSettings(validity=20.0, max_clock_skew=1.0, poll_interval=0.2)
+    settings: LeaseSettings = LeaseSettings(validity=20.0, max_clock_skew=1.0, poll_interval=0.2)
 
     @pytest.fixture
     def backend(self) -> Backend:

@@ -159,7 +159,7 @@ class TapProxy:
         self._clients: set[asyncio.StreamWriter] = set()
         self._forgotten = 0
         self.journal: list[Tap] = []
-        self.connections = 0
+        self.connections: int = 0
         self.applied: Counter[Wire] = Counter()
 
     @property

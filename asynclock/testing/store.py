@@ -135,9 +135,9 @@ class SimulatedStore:
         self.on_change: Callable[[Operation], object] | None = None
         self.on_send: OnSend | None = None
         self.on_use_after_close: Callable[[str, str], object] | None = None
-        self.network = loop.process("network")
-        self.wrong_dates_sent = 0
-        self.throttled = 0
+        self.network: Process = loop.process("network")
+        self.wrong_dates_sent: int = 0
+        self.throttled: int = 0
         self._draw = rng.random
         self._objects: dict[str, _Object] = {}
         self._generation = 0
@@ -265,11 +265,12 @@ class SimulatedBackend:
 
     def __init__(self, store: SimulatedStore, process: Process) -> None:
         self.name = BACKEND_NAME
-        self.clock_resolution = store.profile.resolution
-        self.min_write_interval = store.profile.write_interval
-        self.sends_dates = store.profile.dates
-        self.versions_may_repeat = store.profile.versions == "content"
-        self.used = self.closed = False
+        self.clock_resolution: float = store.profile.resolution
+        self.min_write_interval: float = store.profile.write_interval
+        self.sends_dates: bool = store.profile.dates
+        self.versions_may_repeat: bool = store.profile.versions == "content"
+        self.used: bool = False
+        self.closed: bool = False
         self._store = store
         self._process = process
 

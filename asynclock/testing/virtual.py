@@ -52,7 +52,7 @@ class Handle(asyncio.TimerHandle):
         self._when = when
         self._callback = callback
         self._args = args
-        self.process = process
+        self.process: Process = process
         self._slept = process.slept
         self._context = copy_context() if context is None else context
         self._cancelled = False
@@ -96,12 +96,12 @@ class Process:
     __slots__ = ("_tasks", "_wakes_at", "alive", "clock", "loop", "name", "paused", "ready", "slept")
 
     def __init__(self, loop: VirtualLoop, name: str, clock: VirtualClock | None = None) -> None:
-        self.loop = loop
-        self.name = name
-        self.clock = clock
-        self.alive = True
-        self.paused = False
-        self.slept = 0.0
+        self.loop: VirtualLoop = loop
+        self.name: str = name
+        self.clock: VirtualClock | None = clock
+        self.alive: bool = True
+        self.paused: bool = False
+        self.slept: float = 0.0
         self._wakes_at = 0.0
         self.ready: deque[Handle] = deque()
         self._tasks: list[asyncio.Task[Any]] = []
@@ -202,14 +202,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self, seed: int, *, start: float = 0.0) -> None:
         self._spinning = False
         super().__init__()
-        self.now = start
+        self.now: float = start
         self._random = random.Random(seed).random
         self.runnable: list[Process] = []
         self._heap: list[tuple[float, int, Handle]] = []
         self._count = 0
         self._halted = False
-        self.world = Process(self, "world")
-        self.current_process = self.world
+        self.world: Process = Process(self, "world")
+        self.current_process: Process = self.world
         self._processes = [self.world]
         self.on_step: Callable[[Process], object] | None = None
         self.on_idle: Callable[[], bool] | None = None

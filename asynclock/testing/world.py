@@ -60,8 +60,8 @@ class VirtualWorld:
         settings: LeaseSettings | None = None,
         profile: StoreProfile | None = None,
     ) -> None:
-        self.loop = VirtualLoop(seed)
-        self.store = SimulatedStore(self.loop, Random(seed), profile or StoreProfile())  # noqa: S311  reproducible
+        self.loop: VirtualLoop = VirtualLoop(seed)
+        self.store: SimulatedStore = SimulatedStore(self.loop, Random(seed), profile or StoreProfile())  # noqa: S311  reproducible
         self._settings = settings
         self._seed = seed
         self._clients = 0
