@@ -16,10 +16,15 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
-    from _pytest.terminal import TerminalReporter
+    from collections.abc import Iterable
 
-_WITH_SPARK: Final = {"laboratory", "spark"}
-"""Suites that one process runs, because they share a Spark session."""
+    from _pytest.terminal import TerminalReporter
+    from xdist.workermanage import WorkerController
+
+_WITH_SPARK: Final = "spark"
+"""The suite that takes longest: its files are spread over the processes."""
+_LONG_FILES: Final = ("test_restarts.py", "test_demo.py", "test_kafka.py")
+"""Files of that suite whose few tests take minutes; they begin first, so that both processes end together."""
 
 _SLOWEST: Final = 25
 _began: Final = time.monotonic()
@@ -56,11 +61,29 @@ def _suite(nodeid: str) -> str:
 
 
 class _BySuite(LoadScopeScheduling):
-    """Gives each process one suite after another, so that a suite starts its servers once."""
+    """Gives each process one suite after another, so that a suite starts its servers once.
+
+    The first process runs the files of the suite with Spark, the others all other suites. A process without
+    work takes over files of the suite with Spark, in a session of its own, so that all end at the same time.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         suite = _suite(nodeid)
-        return "with Spark" if suite in _WITH_SPARK else suite
+        return nodeid.partition("::")[0] if suite == _WITH_SPARK else suite
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        self.workqueue.move_to_end(_next_of(self.workqueue, spark=node == self.nodes[0]), last=False)
+        super()._assign_work_unit(node)
+
+
+def _next_of(scopes: Iterable[str], *, spark: bool) -> str:
+    """Return the scope that a process runs next; of several alike, the first."""
+
+    def later(scope: str) -> tuple[bool, bool]:
+        is_spark = _suite(scope) == _WITH_SPARK
+        return is_spark != spark, is_spark and not scope.endswith(_LONG_FILES)
+
+    return min(scopes, key=later)
 
 
 @pytest.hookimpl(optionalhook=True)
