@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from asynclock.probing import ProbeReport as ProbeReport
     from asynclock.probing import probe as probe
 
-__version__ = "0.1.0"
+__version__: str = "0.1.0"
 _LATER = {
     "BackendOptions": "options",
     "FencedObject": "fencing",

@@ -120,8 +120,8 @@ class LockClient:
             raise ConfigError(setting="settings", value=settings, reason="must be a LeaseSettings")
         split_url(url)
         refuse_patched()
-        self.url = url.rstrip("/") if not url.endswith("://") else url
-        self.settings = settings or LeaseSettings()
+        self.url: str = url.rstrip("/") if not url.endswith("://") else url
+        self.settings: LeaseSettings = settings or LeaseSettings()
         self.backend = backend
         clock = clock or SystemClock()
         self._narrator = Narrator(url=clean_url(self.url), clock=clock)
@@ -178,7 +178,7 @@ class LockClient:
     def _new_engine(self, name: str) -> LockEngine:
         return LockEngine(name=name, url=f"{self.url}/{name}", objects=self._objects, renewals=self._renewals)
 
-    async def list(self, prefix: str = "") -> list[LockStatus]:
+    async def list(self, prefix: str = "") -> builtins.list[LockStatus]:
         """Read the locks whose name starts with ``prefix``, in the order of their names.
 
         Raises:

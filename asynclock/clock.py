@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from functools import partial
-from typing import ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 CARRY_SECONDS: Final = 600.0
 """How long a Date is carried forward by the boot clock; after that, the store is read first."""
@@ -46,14 +46,32 @@ class SystemClock:
     On systems without ``CLOCK_BOOTTIME``, ``boot`` is the monotonic clock.
     """
 
-    # Not wrapped in methods: each acquisition reads them a dozen times.
-    monotonic: ClassVar[staticmethod[[], float]] = staticmethod(time.monotonic)
-    wall: ClassVar[staticmethod[[], float]] = staticmethod(time.time)
-    boot: ClassVar[staticmethod[[], float]] = staticmethod(
-        partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-        if hasattr(time, "CLOCK_BOOTTIME")
-        else time.monotonic  # macOS
-    )
+    if TYPE_CHECKING:
+
+        @staticmethod
+        def monotonic() -> float:
+            """Return seconds of ``CLOCK_MONOTONIC``."""
+            ...
+
+        @staticmethod
+        def boot() -> float:
+            """Return seconds of ``CLOCK_BOOTTIME``."""
+            ...
+
+        @staticmethod
+        def wall() -> float:
+            """Return seconds of ``CLOCK_REALTIME``."""
+            ...
+
+    else:
+        # The functions themselves: each acquisition reads the clocks a dozen times.
+        monotonic = staticmethod(time.monotonic)
+        wall = staticmethod(time.time)
+        boot = staticmethod(
+            partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+            if hasattr(time, "CLOCK_BOOTTIME")
+            else time.monotonic  # macOS
+        )
 
 
 class ClockReading(NamedTuple):

@@ -42,13 +42,13 @@ class Lease:
         fencing: bool = True,
     ) -> None:
         self.name = name
-        self.key = held.key
-        self.owner = held.owner
+        self.key: str = held.key
+        self.owner: str = held.owner
         self._held = held
         self._loop = loop
         self._end = release
         self._fencing = fencing
-        self.updating = Mutex()  # held by one update of a ``FencedObject`` at a time
+        self.updating: Mutex = Mutex()  # held by one update of a ``FencedObject`` at a time
 
     @property
     def fencing_token(self) -> int:

@@ -69,8 +69,8 @@ class Lock:
         fencing: bool = True,
         hooks: LeaseHooks | None = None,
     ) -> None:
-        self.name = engine.name
-        self.key = engine.key
+        self.name: str = engine.name
+        self.key: str = engine.key
         self._engine = engine
         self._home = loop
         self._fencing = fencing

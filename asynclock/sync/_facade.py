@@ -18,6 +18,7 @@ from asynclock.lock import checked_at_least, checked_timeout, warn_of_unused
 from asynclock.portal import Host, block_on, start_on
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Callable, Coroutine, Iterator
     from types import TracebackType
     from typing import Self, Unpack
@@ -143,7 +144,7 @@ class LockClient:
         """Return the lock of that name; see ``asynclock.LockClient.lock``."""
         return Lock(self.twin.lock(name))
 
-    def list(self, prefix: str = "") -> list[LockStatus]:
+    def list(self, prefix: str = "") -> builtins.list[LockStatus]:
         """Read the locks whose name starts with ``prefix``; see ``asynclock.LockClient.list``."""
         return block("LockClient.list", lambda: self.twin.list(prefix))
 

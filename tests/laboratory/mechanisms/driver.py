@@ -43,7 +43,7 @@ def main(conf: str = "{}") -> None:
 
 def set_clock_wrong(seconds: float) -> None:
     """Make the wall clock, as the leases of this process see it, so many seconds fast."""
-    SystemClock.wall = staticmethod(lambda: time.time() + seconds)
+    SystemClock.wall = staticmethod(lambda: time.time() + seconds)  # type: ignore[method-assign]
 
 
 def _work(spec: Spec, order: dict[str, Any], spark: SparkSession) -> None:
