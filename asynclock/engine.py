@@ -19,7 +19,7 @@ from asynclock.errors import (
 from asynclock.names import by_name
 from asynclock.protocol.acquire import Acquisition, Knowledge, is_transient
 from asynclock.protocol.decisions import judge, may_prune
-from asynclock.protocol.objects import Attempt
+from asynclock.protocol.objects import Attempt, Landed, Open
 from asynclock.protocol.refusals import Refusals, Shown
 from asynclock.protocol.waiting import WaitQueue
 from asynclock.record import LockRecord, is_no_lock
@@ -345,17 +345,18 @@ class LockEngine:
         attempt = Attempt(broken, status.version, self._objects.now())
         refusals = Refusals()
         while True:
-            with self._in_flight.until_closed():
-                error = await self._objects.write(self.key, attempt)
+            bound = self._objects.timing.exit_bound
+            with self._in_flight.until_closed(), self._in_flight.protect(at_most=bound):
+                outcome = await self._objects.write(self.key, attempt)
             after, found = await self._read()
-            if error is None or found == broken:
+            if isinstance(outcome, Landed) or found == broken:
                 return after
             if after.version != status.version:
-                raise LockChangedError(key=self.key, expected=status.version, status=after) from error
-            if not isinstance(error, PreconditionFailedError):
-                raise error
+                raise LockChangedError(key=self.key, expected=status.version, status=after) from outcome.error
+            if isinstance(outcome, Open):
+                raise outcome.error
             shown = Shown(status.version, None)
             refusals.note(shown, shown)
             if refusals.final:
-                raise refusals.error(error, url=self._objects.events.url)
+                raise refusals.error(outcome.error, url=self._objects.events.url)
             await asyncio.sleep(self._objects.jittered(self._objects.timing.poll_interval))

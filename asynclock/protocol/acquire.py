@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Final
 from asynclock.errors import (
     BackendError,
     BackendUnavailableError,
-    PreconditionFailedError,
 )
 from asynclock.names import by_name
 from asynclock.portal import cancelled_for
-from asynclock.protocol.claim import Claim
+from asynclock.protocol.claim import Claim, Freed
 from asynclock.protocol.decisions import Observation, Seen, Verdict, displaced, judge
 from asynclock.protocol.held import HeldLock
-from asynclock.protocol.objects import Attempt
+from asynclock.protocol.objects import Attempt, Refused
 from asynclock.protocol.refusals import Refusals, Shown
 from asynclock.protocol.waiting import Fairness
 from asynclock.record import LockRecord
@@ -25,7 +24,7 @@ from asynclock.record import LockRecord
 if TYPE_CHECKING:
     from asynclock.events import Kind
     from asynclock.protocol.decisions import Displaced
-    from asynclock.protocol.objects import LockObjects
+    from asynclock.protocol.objects import LockObjects, Open
     from asynclock.protocol.renewal import Renewals
 
 _READ_AGAIN: Final = 1.0
@@ -47,7 +46,7 @@ class Knowledge:
         self.observes = False  # whether only that will tell when the record seen last is free
         self.fairness = Fairness(objects.timing)
         # Our own last release, if nothing newer was seen: it lets us acquire in one request.
-        self.freed: Attempt | None = None
+        self.freed: Freed | None = None
         # They belong to the client, so that several short acquisitions reach three too.
         self.refusals = Refusals()
         # What was seen last and what it meant, for the status in a timeout.
@@ -188,13 +187,15 @@ class Acquisition:
         self._reason = self._reason_on(seen)
         self._known.freed = None
         self._objects.in_flight.note(stands=True)
-        error = await self._claim.write(attempt, timeout=self._request_limit())
-        if error is None:
-            await self._take(attempt, "acquired")
+        outcome = await self._claim.write(attempt, timeout=self._request_limit())
+        if isinstance(outcome, Attempt):
+            await self._take(outcome, "acquired")
         else:
-            self._note_outcome(error)
+            self._note_outcome(outcome)
         back = seen if self._held is not None else await self._read_and_adopt()
-        refused = self._held is None and self._still_shows(error, seen, back)
+        refused = (
+            isinstance(outcome, Refused) and self._held is None and self._still_shows(outcome, seen, back)
+        )
         if self._held is None and (refused or self._claim.open_on(back.version)):
             # Unchanged: the attempt may still land. Write again on the same base.
             if self._once and self.error is not None:
@@ -203,23 +204,23 @@ class Acquisition:
             return self._until_next_look(self._timing.poll_interval / (1 if often else 4)), back
         return 0.0, back
 
-    def _note_outcome(self, error: BackendError) -> None:
-        if isinstance(error, PreconditionFailedError):
-            self.error = error  # told of only if nobody else has written
+    def _note_outcome(self, outcome: Refused | Open) -> None:
+        if isinstance(outcome, Refused):
+            self.error = outcome.error  # reported only if nobody else has written
         else:
-            self._note_failure(error)
+            self._note_failure(outcome.error)
 
-    def _still_shows(self, error: BackendError | None, seen: Seen, back: Seen) -> bool:
-        """Note a write over ``seen``; return whether it was refused and ``back`` shows the same (rule 23).
+    def _still_shows(self, refused: Refused, seen: Seen, back: Seen) -> bool:
+        """Note a write over ``seen`` that was refused; return whether ``back`` shows the same (rule 23).
 
         Raises:
             UnsupportedBackendError: It has done so three times in a row.
         """
         refusals = self._known.refusals
         base, shown = Shown(seen.version, seen.record), Shown(back.version, back.record)
-        if not isinstance(error, PreconditionFailedError) or not refusals.note(base, shown):
+        if not refusals.note(base, shown):
             return False
-        told = refusals.error(error, url=self._objects.events.url)
+        told = refusals.error(refused.error, url=self._objects.events.url)
         if refusals.final:
             raise told
         self._note_failure(told)
@@ -246,7 +247,7 @@ class Acquisition:
         seen = await self._objects.read(self._key, timeout=self._request_limit())
         self._known.observation.note(seen)
         mine = self._claim.recognise(seen)
-        if mine is not None and not mine.spent:
+        if mine is not None and not self._claim.is_spent(mine):
             await self._take(mine, "adopted")
         elif mine is None and not self._claim.open_on(seen.version):
             self._claim.forget()
@@ -323,7 +324,7 @@ class Acquisition:
     def _unsettled(self) -> Attempt | None:
         """Return the last write, if it may stand and no held lock answers for it; else None."""
         last = self._claim.last()
-        return None if last is None or (last.spent and self._given is None) else last
+        return None if last is None or (self._given is None and self._claim.is_spent(last)) else last
 
     async def _start_over(self, last: Attempt) -> None:
         """Free what was handed over, and what was written, and go on without (rules 15 and 18)."""
@@ -360,9 +361,9 @@ class Acquisition:
             holder=self._objects.holder,
         )
         settled_at = token.settled_at
-        if (mine := self._claim.recognise(seen)) is not None and mine.settled_at is not None:
+        if (mine := self._claim.recognise(seen)) is not None and self._claim.settles_at(mine) is not None:
             settled_at = token.epoch / 1e6  # nobody has waited for the token that it follows
-        return Attempt(record, seen.version, now, settled_at=settled_at)
+        return Attempt(record, seen.version, now, settled_at)
 
     # Holding.
 
@@ -374,7 +375,8 @@ class Acquisition:
             given.written_over()
         left = self._timing.belief - self._objects.now().elapsed(attempt.sent)
         if left > 0:
-            attempt.spent, self._kind, self._known.last = True, kind, None
+            self._claim.spend(attempt)
+            self._kind, self._known.last = kind, None
             self._known.refusals.count = 0
             held = self._held = HeldLock(objects=self._objects, key=self._key, landed=attempt)
             if left <= self._timing.renew_interval:
@@ -416,7 +418,7 @@ class Acquisition:
     def _clean_up(self, last: Attempt) -> asyncio.Task[None]:
         """Free in the background what was handed over, and what was written over it or by itself."""
         given = self._given
-        if given is not None and last.version is not None and not last.spent:
+        if given is not None and last.version is not None and not self._claim.is_spent(last):
             given.written_over()  # by this acquisition
             given = None
         free = (
@@ -460,9 +462,9 @@ class _Reaped:
         del reason
         self._objects.in_flight.note_freed(self)
 
-    def _note(self, freed: Attempt | Displaced | None) -> None:
+    def _note(self, freed: Freed | Displaced | None) -> None:
         self._objects.in_flight.note_freed(self)
-        if isinstance(freed, Attempt):
+        if isinstance(freed, Freed):
             self._objects.events.emit("reaped", self._key, self._last.record.owner, self._last.record.epoch)
 
 

@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 from asynclock.protocol.decisions import Displaced, displaced
-from asynclock.protocol.objects import Attempt
+from asynclock.protocol.objects import Attempt, Landed, Open, Refused
 from asynclock.protocol.refusals import Refusals, Shown
 
 if TYPE_CHECKING:
     from asynclock.protocol.decisions import Seen
-    from asynclock.protocol.objects import LockObjects
+    from asynclock.protocol.objects import LockObjects, Outcome
     from asynclock.record import LockRecord
+
+
+class Freed(NamedTuple):
+    """The write that freed a lock, or keeps it for nobody.
+
+    Attributes:
+        read_back: Its answer was lost; a read has shown that it landed.
+    """
+
+    record: LockRecord
+    version: str | None
+    read_back: bool = False
 
 
 class Claim:
     """The writes of one acquisition or of one held lock that may still land, or have landed last.
 
-    An equal nonce proves that a record is one of them; an equal owner does not. A lock that is handed over
-    brings its claim along: the receiver's writes join it, and whatever then stands is settled in one way.
+    It alone knows what became of them: which versions they made, whether they can still make a lease, and
+    whether store time has reached their tokens. An equal nonce proves that a record is one of them; an equal
+    owner does not. A lock that is handed over brings its claim along: the receiver's writes join it, and
+    whatever then stands is settled in one way.
+
+    Args:
+        objects: How the client writes.
+        key: Of the object.
+        landed: The write that made the lease whose claim this is; None: an acquisition's.
 
     Attributes:
         doubtful: A write may have freed or taken over the lock unseen: another's record proves no loss.
@@ -29,34 +48,69 @@ class Claim:
         error: Why the last try to free it did not succeed, if the store said so.
     """
 
-    def __init__(self, objects: LockObjects, key: str, *landed: Attempt) -> None:
+    def __init__(self, objects: LockObjects, key: str, landed: Attempt | None = None) -> None:
         self._objects = objects
         self._key = key
-        self._by_nonce: dict[str | None, Attempt] = {each.record.nonce: each for each in landed}
+        self._by_nonce: dict[str | None, Attempt] = {}
+        self._spent: list[str] = []  # the owners that have made a lease
+        self._reached = -1  # the highest token that store time is known to have reached
+        if landed is not None:
+            self._by_nonce[landed.record.nonce] = landed
+            self.spend(landed)
         self._freeing: list[str | None] = []
         self.doubtful = False
         self.refusal: BackendError | None = None
         self.error: BackendError | ConfigError | None = None
 
-    async def write(self, attempt: Attempt, *, timeout: float) -> BackendError | None:
-        """Like ``LockObjects.write``, and remember the attempt, unless nothing was written."""
-        self._by_nonce[attempt.record.nonce] = attempt
-        try:
-            return await self._objects.write(self._key, attempt, timeout=timeout)
-        except BackendError as error:
-            if error.written == "no":
-                self._by_nonce.pop(attempt.record.nonce, None)
-            raise
-        finally:  # also where a delayed cancellation is raised
-            self.doubtful |= attempt.unseen and not attempt.spent
+    async def write(self, attempt: Attempt, *, timeout: float) -> Attempt | Refused | Open:
+        """Send one attempt, and remember what became of it; a cancelled call waits for that first.
+
+        Returns:
+            The attempt with its version if it landed; else why not.
+
+        Raises:
+            BackendError: No waiting helps; ``written`` says whether it may stand.
+        """
+        nonce = attempt.record.nonce
+        self._by_nonce[nonce] = attempt
+        with self._objects.in_flight.protect(at_most=self._objects.timing.exit_bound):
+            try:
+                outcome = await self._objects.write(self._key, attempt, timeout=timeout)
+            except BackendError as error:
+                if error.written == "no":
+                    self._by_nonce.pop(nonce, None)
+                self._note_doubt(attempt, error)
+                raise
+            except asyncio.CancelledError:
+                self._note_doubt(attempt)
+                raise
+            if not isinstance(outcome, Landed):
+                if isinstance(outcome, Open):  # a refusal is believed
+                    self._note_doubt(attempt, outcome.error)
+                return outcome
+            landed = self._by_nonce[nonce] = attempt.at(outcome.version)
+            return landed
+
+    def _note_doubt(self, attempt: Attempt, error: BackendError | None = None) -> None:
+        """Note that an attempt has no answer; a renewal makes no doubt, as it frees and takes nothing."""
+        if (error is None or error.written == "unknown") and not self.is_spent(attempt):
+            self.doubtful = True
+
+    def is_spent(self, attempt: Attempt) -> bool:
+        """Whether it can make no lease: it renews one, or has made one, however that ended (rule 2)."""
+        return attempt.record.owner in self._spent
+
+    def spend(self, attempt: Attempt) -> None:
+        """Note that an attempt makes a lease; neither it nor a renewal of that lease makes another."""
+        self._spent.append(attempt.record.owner)
 
     def recognise(self, seen: Seen) -> Attempt | None:
-        """Return the attempt that ``seen`` shows to have landed, and note its version; else None."""
+        """Return the attempt that ``seen`` shows to have landed, with its version; else None."""
         if seen.record is None or seen.record.expired or seen.record.nonce is None:
             return None
         attempt = self._by_nonce.get(seen.record.nonce)
-        if attempt is not None:
-            attempt.version = seen.version
+        if attempt is not None and attempt.version != seen.version:
+            attempt = self._by_nonce[seen.record.nonce] = attempt.at(seen.version)
         return attempt
 
     def open_on(self, base: str | None) -> bool:
@@ -64,7 +118,7 @@ class Claim:
         return any(each.version is None and each.base == base for each in self._by_nonce.values())
 
     def settle_on(self, attempt: Attempt) -> None:
-        """Keep only ``attempt``, which has landed, and those based on it: the others cannot land any more."""
+        """Note that ``attempt`` landed. Writes based on older versions can only fail, so forget them."""
         kept = {nonce: each for nonce, each in self._by_nonce.items() if each.base == attempt.version}
         self._by_nonce = {attempt.record.nonce: attempt, **kept}
 
@@ -76,10 +130,15 @@ class Claim:
         """Return the latest attempt, or None."""
         return next(reversed(self._by_nonce.values()), None)
 
-    def note_settled(self) -> None:
-        """Note that store time has reached every token of these (rule 11)."""
-        for each in self._by_nonce.values():
-            each.settled_at = None
+    def settles_at(self, attempt: Attempt) -> float | None:
+        """Return the store time that its token has to wait for (rule 11); None: that has come."""
+        epoch = attempt.record.epoch
+        return None if epoch is None or epoch <= self._reached else attempt.settled_at
+
+    def note_settled(self, attempt: Attempt) -> None:
+        """Note, for good, that store time has reached the token of ``attempt``."""
+        assert attempt.record.epoch is not None  # noqa: S101  our own record
+        self._reached = max(self._reached, attempt.record.epoch)
 
     async def free(
         self,
@@ -87,8 +146,8 @@ class Claim:
         *,
         kept_until: float = -math.inf,
         through: LockObjects | None = None,
-        tried: Attempt | None = None,
-    ) -> Attempt | Displaced | None:
+        tried: tuple[Attempt, Outcome] | None = None,
+    ) -> Freed | Displaced | None:
         """Write a free record, so that nothing of this claim is held or can still land (rule 3).
 
         It is conditional on the version that ``head`` made, or was based on if it is not known to have
@@ -112,10 +171,10 @@ class Claim:
         pause = first = objects.timing.poll_interval / 4
         while not refusals.final:
             try:
-                attempt, tried = tried or await self.try_to_free(head, kept_until, objects), None
-                if attempt.version is not None:
-                    return attempt
-                self.doubtful |= attempt.unseen
+                attempt, outcome = tried or await self.try_to_free(head, kept_until, objects)
+                tried = None
+                if isinstance(outcome, Landed):
+                    return Freed(attempt.record, outcome.version)
                 seen = await objects.read(self._key)
             except RecordCorruptError as corrupt:
                 return Displaced(f"its object is corrupt: {corrupt.reason}")
@@ -123,8 +182,9 @@ class Claim:
                 self.error = error  # try again, even after a refusal: permissions and credentials come back
             else:
                 if seen.record is not None and self._has_freed(seen.record, head.record.owner):
-                    return Attempt(seen.record, attempt.base, attempt.sent, seen.version, unseen=True)
-                self._note_refusal(refusals, attempt, head, seen)
+                    return Freed(seen.record, seen.version, read_back=True)
+                base = Shown(attempt.base, None if head.version is None else head.record)
+                self._note_refusal(refusals, outcome, base, seen)
                 if seen.version != attempt.base:
                     mine = self.recognise(seen)
                     if mine is None:
@@ -137,11 +197,10 @@ class Claim:
             pause = first if hurried else min(pause * 2, objects.timing.renew_interval)
         return None
 
-    def _note_refusal(self, refusals: Refusals, attempt: Attempt, head: Attempt, seen: Seen) -> None:
-        """Note what was seen after a write over ``head``, if that was refused (rule 23)."""
-        base = Shown(attempt.base, None if head.version is None else head.record)
-        if attempt.refused is not None and refusals.note(base, Shown(seen.version, seen.record)):
-            self.refusal = refusals.error(attempt.refused, url=self._objects.events.url)
+    def _note_refusal(self, refusals: Refusals, outcome: Outcome, base: Shown, seen: Seen) -> None:
+        """Note what was seen after a write over ``base``, if that was refused (rule 23)."""
+        if isinstance(outcome, Refused) and refusals.note(base, Shown(seen.version, seen.record)):
+            self.refusal = refusals.error(outcome.error, url=self._objects.events.url)
 
     async def try_to_free(
         self,
@@ -150,25 +209,28 @@ class Claim:
         objects: LockObjects | None = None,
         *,
         timeout: float | None = None,
-    ) -> Attempt:
-        """Send one write of ``free``, which has a version if it is known to have landed.
+    ) -> tuple[Attempt, Outcome]:
+        """Send one write of ``free``; return it and what the store said.
 
-        Raises BackendError or ConfigError where nothing was written.
+        Raises BackendError or ConfigError if nothing was written.
         """
         objects = objects or self._objects
         await objects.pace(self._key)
-        unsettled = [each.settled_at for each in self._by_nonce.values() if each.settled_at is not None]
+        unsettled = [at for each in self._by_nonce.values() if (at := self.settles_at(each)) is not None]
         # No successor may build on a token from the future: drop our fields, as Hudi does (rule 11).
         keep_token = objects.until_settled(max(unsettled, default=None)) <= 0
         nonce = objects.fresh_nonce() if keep_token else None
         self._freeing.append(nonce)
         attempt = await self._release(objects, head, nonce, kept_until)
         try:
-            self.error = await objects.write(self._key, attempt, timeout=timeout)
+            outcome = await objects.write(self._key, attempt, timeout=timeout)
         except (BackendError, ConfigError) as error:
             self.error = error
             raise
-        return attempt
+        self.error = None if isinstance(outcome, Landed) else outcome.error
+        if isinstance(outcome, Open) and outcome.error.written == "unknown":
+            self.doubtful = True
+        return attempt, outcome
 
     async def _release(
         self, objects: LockObjects, head: Attempt, nonce: str | None, kept_until: float

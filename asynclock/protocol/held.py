@@ -14,20 +14,19 @@ from asynclock.errors import (
     LeaseExpiredError,
     LeaseLostError,
     LeaseTakenOverError,
-    PreconditionFailedError,
     RecordCorruptError,
 )
 from asynclock.names import by_name
-from asynclock.protocol.claim import Claim
+from asynclock.protocol.claim import Claim, Freed
 from asynclock.protocol.decisions import Displaced, displaced
-from asynclock.protocol.objects import Attempt
+from asynclock.protocol.objects import Attempt, Landed, Refused
 from asynclock.protocol.refusals import Refusals, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asynclock.events import Kind
-    from asynclock.protocol.objects import LockObjects
+    from asynclock.protocol.objects import LockObjects, Open, Outcome
 
 
 class Phase(Enum):
@@ -73,7 +72,7 @@ class HeldLock:
         # Its own: the clean-up of a loss must not take a later write of the acquisition for its own.
         self.claim = Claim(objects, key, landed)
         self.lost: LeaseLostError | None = None
-        self.freed: Attempt | None = None
+        self.freed: Freed | None = None
         self.body_loop: asyncio.AbstractEventLoop | None = None
         self.in_use = False
         self.confirmed = False
@@ -233,35 +232,37 @@ class HeldLock:
         base, now = self.head, self._objects.now()
         valid_until = max(base.record.valid_until_ms, self._objects.promise(now) or 0)
         record = base.record._replace(nonce=self._objects.fresh_nonce(), valid_until_ms=valid_until)
-        attempt = Attempt(record, base.version, now, spent=True, settled_at=base.settled_at)
+        attempt = Attempt(record, base.version, now, base.settled_at)
         try:
-            error = await self.claim.write(attempt, timeout=left)
-            if error is None:
-                self._extend(attempt)
+            outcome = await self.claim.write(attempt, timeout=left)
+            if isinstance(outcome, Attempt):
+                self._extend(outcome)
                 return None
-            return await self._read_back(error)
+            return await self._read_back(outcome)
         except RecordCorruptError as corrupt:
             self._taken_over(Displaced(f"its object is corrupt: {corrupt.reason}"))
             return None
         except BackendError as failed:
             return failed
-        except ConfigError:  # from reading back: the write is as open as before
-            return error
 
-    async def _read_back(self, error: BackendError) -> BackendError | None:
-        """Find out what became of a renewal whose answer was ``error`` (rule 2)."""
+    async def _read_back(self, outcome: Refused | Open) -> BackendError | None:
+        """Find out what became of a renewal that the store did not confirm (rule 2)."""
+        error = outcome.error
         if (left := self.remaining()) <= 0:
             return error
-        seen = await self._objects.read(self.key, timeout=left)
+        try:
+            seen = await self._objects.read(self.key, timeout=left)
+        except ConfigError:
+            return error  # the write is as open as before
         base = Shown(self.head.version, self.head.record)
         mine = self.claim.recognise(seen)
-        if mine is not None and mine is not self.head:
+        if mine is not None and mine.sent is not self.head.sent:
             self._extend(mine, reason="read_back")
             return None
         if seen.version == self.head.version:
-            if isinstance(error, PreconditionFailedError):
+            if isinstance(outcome, Refused):
                 self._refusals.note(base, Shown(seen.version, seen.record))
-                return self._refusals.error(error, url=self._objects.events.url)
+                return self._refusals.error(outcome.error, url=self._objects.events.url)
             return error  # unchanged: the attempt may still land
         self._taken_over(displaced(seen, self.owner))
         return None
@@ -289,10 +290,9 @@ class HeldLock:
 
     def until_settled(self) -> float:
         """Return seconds until store time has reached the token (rule 11), else 0.0."""
-        wait = self._objects.until_settled(self.head.settled_at)
+        wait = self._objects.until_settled(self.claim.settles_at(self.head))
         if wait <= 0:
-            # For good, also where no Date is carried any more: a renewal in flight has the same token.
-            self.claim.note_settled()
+            self.claim.note_settled(self.head)  # for good, also if no Date is carried any more
         return wait
 
     # Release.
@@ -325,8 +325,8 @@ class HeldLock:
                 # Nearly always enough, and then the release needs no task of its own.
                 with suppress(BackendError, ConfigError):
                     tried = await self.claim.try_to_free(self.head, timeout=bound)
-            if tried is not None and tried.version is not None:
-                self._note_freed(tried)
+            if tried is not None and isinstance(outcome := tried[1], Landed):
+                self._note_freed(Freed(tried[0].record, outcome.version))
                 return
             freeing = self._in_flight.spawn(self._free_in_background(tried))
             await self.outlast(freeing, began + bound if until is None else until)
@@ -361,7 +361,7 @@ class HeldLock:
                 limit = min(limit, max(0.0, until - self._loop.time()))
             await asyncio.wait([renewal], timeout=limit)
 
-    async def _free_in_background(self, tried: Attempt | None = None) -> None:
+    async def _free_in_background(self, tried: tuple[Attempt, Outcome] | None = None) -> None:
         self._in_flight.note_unfreed(self)
         freed = None
         try:
@@ -397,13 +397,13 @@ class HeldLock:
             reason = f"{reason}: {self.claim.error}"
         self._released("release_unconfirmed", reason)
 
-    def _note_freed(self, freed: Attempt | Displaced | None) -> None:
+    def _note_freed(self, freed: Freed | Displaced | None) -> None:
         """Report how a release ended, as ``Claim.free`` tells it."""
         if isinstance(freed, Displaced):
             self.found_gone(freed)
         elif freed is not None and freed.record.expired:
             self.freed = freed
-            self._released("released", reason="read_back" if freed.unseen else "")
+            self._released("released", reason="read_back" if freed.read_back else "")
         elif freed is not None:
             self._released("released", f"kept for another {max(0.0, self._left_to_keep()):.0f} s")
         else:
@@ -464,7 +464,7 @@ class HeldLock:
         await asyncio.wait([renewal])
         if self.head.sent is self._sent and not self.claim.open_on(self.head.version):
             return
-        if isinstance(await self.claim.free(self.head), Attempt):
+        if isinstance(await self.claim.free(self.head), Freed):
             self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
     def _released(self, kind: Kind, detail: str = "", reason: str = "") -> None:

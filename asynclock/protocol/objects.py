@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from contextvars import Context
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -45,28 +44,47 @@ _MOST_PACED: Final = 4096
 """Keys from which those whose pace is over are dropped."""
 
 
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """One conditional write of a record with its own nonce.
+class Attempt(NamedTuple):
+    """One conditional write of a record with its own nonce. ``Claim`` knows what has become of it.
 
     Attributes:
-        base: The version it is conditional on; None: on there being no object.
+        base: The version this write replaces; None to create the object.
         sent: Read before it was sent; belief counts from here, however late the answer.
-        version: What it became; None while that is unknown, or if it was refused.
-        spent: It makes no lease: it renews one, or has made one, however that ended (rule 2).
         settled_at: Store time before which its token must not be handed out; None: at once.
-        unseen: It may have landed without an answer that said so.
-        refused: The store's refusal of its condition, or None.
+        version: What it became, if it is known to have landed; else None.
     """
 
     record: LockRecord
     base: str | None
     sent: ClockReading
-    version: str | None = None
-    spent: bool = False
     settled_at: float | None = None
-    unseen: bool = False
-    refused: BackendError | None = None
+    version: str | None = None
+
+    def at(self, version: str | None) -> Attempt:
+        """Return this attempt as one that became ``version``."""
+        return Attempt(self.record, self.base, self.sent, self.settled_at, version)
+
+
+class Landed(NamedTuple):
+    """The write is in the store."""
+
+    version: str
+
+
+class Refused(NamedTuple):
+    """The store refused the condition. A copy sent by a layer below may have landed: read back."""
+
+    error: PreconditionFailedError
+
+
+class Open(NamedTuple):
+    """Nobody knows whether the write landed, or still may: read back."""
+
+    error: BackendError
+
+
+Outcome: TypeAlias = Landed | Refused | Open
+"""What the store said to one write."""
 
 
 class _Listing:
@@ -314,11 +332,10 @@ class LockObjects:
             self._next_write = {each: at for each, at in self._next_write.items() if at > now}
         self._next_write[key] = now + self._backend.min_write_interval
 
-    async def write(self, key: str, attempt: Attempt, *, timeout: float | None = None) -> BackendError | None:
-        """Send one attempt; a cancelled call waits for its end first, within the exit bound.
+    async def write(self, key: str, attempt: Attempt, *, timeout: float | None = None) -> Outcome:
+        """Send one attempt, once.
 
-        Returns:
-            None if it landed, and has its version; else why the outcome is open: read back.
+        Callers that may be cancelled send it in ``InFlight.protect``, so that they learn the outcome.
 
         Raises:
             BackendError: No waiting helps, as with AccessDeniedError; ``written`` says whether it may stand.
@@ -331,26 +348,17 @@ class LockObjects:
             name, put = "put_if_match", backend.put_if_match(key, body, attempt.base)
         if backend.min_write_interval > 0:
             self._set_pace(key, asyncio.get_running_loop().time())
-        with self.in_flight.protect(at_most=self.timing.exit_bound):
-            try:
-                written = await self.request(name, key, put, timeout)
-            except ConfigError as error:
-                return BackendUnavailableError(
-                    backend=backend.name, operation=name, key=key, detail=str(error)
-                )
-            except asyncio.CancelledError:
-                attempt.unseen = True
+        try:
+            written = await self.request(name, key, put, timeout)
+        except ConfigError as error:
+            detail = str(error)
+            return Open(BackendUnavailableError(backend=backend.name, operation=name, key=key, detail=detail))
+        except BackendError as error:
+            if not error.transient:
                 raise
-            except BackendError as error:
-                if isinstance(error, PreconditionFailedError):  # which is believed
-                    attempt.refused = error
-                attempt.unseen = error.written == "unknown" and attempt.refused is None
-                if not error.transient:
-                    raise
-                return error
-            attempt.version = written.version
-            self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())
-            return None
+            return Refused(error) if isinstance(error, PreconditionFailedError) else Open(error)
+        self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())
+        return Landed(written.version)
 
     async def request(
         self, operation: str, key: str, call: Coroutine[object, object, T], timeout: float | None = None

@@ -199,16 +199,16 @@ MUTANTS: Final = (
     Mutant(
         "treat an unknown renewal as done",
         RENEW,
-        "if $error is None: *$extend\nreturn await self._read_back($error)",
-        "*$extend",
+        "if isinstance($outcome, Attempt): *$extend\nreturn await self._read_back($outcome)",
+        "self._extend($outcome if isinstance($outcome, Attempt) else attempt)\nreturn None",
         ONE,
         "partition",
     ),
     Mutant(
         "treat an unknown acquisition as done",
         ROUND,
-        "if $error is None: $take\nelse: $fail",
-        "$take",
+        "if isinstance($outcome, Attempt): $take\nelse: $fail",
+        'await self._take($outcome if isinstance($outcome, Attempt) else attempt, "acquired")',
         HEAD,
         "contention",
     ),
@@ -258,8 +258,8 @@ MUTANTS: Final = (
     Mutant(
         "forget a write whose refusal may not be the store's",
         CLAIM_WRITE,
-        'error.written == "no"',
-        "True",
+        'if $error.written == "no": $forget',
+        "$forget",
         LEFT,
         "single-faults",
     ),
@@ -282,16 +282,18 @@ MUTANTS: Final = (
     Mutant(
         "do not release at all",
         TRY_TO_FREE,
-        "self.error = await $objects.write(self._key, $attempt, timeout=$limit)",
-        "$attempt.version = $attempt.base",
+        "$outcome = await $objects.write(self._key, $attempt, timeout=$limit)",
+        "$outcome = Landed($attempt.base)",
         LEFT,
         "single-faults",
     ),
     Mutant(
         "take the first try of a release for its end",
         RELEASE,
-        "$tried is not None and $tried.version is not None",
-        "$tried is not None",
+        "if $tried is not None and isinstance(outcome := $tried[1], Landed):\n"
+        "    self._note_freed(Freed($tried[0].record, $outcome.version))\n    return",
+        "if $tried is not None:\n"
+        "    self._note_freed(Freed($tried[0].record, getattr($tried[1], 'version', None)))\n    return",
         LEFT,
         "single-faults",
     ),
@@ -665,7 +667,7 @@ MUTANTS: Final = (
     Mutant(
         "make a second lease of one attempt",
         READ_AND_ADOPT,
-        "$mine is not None and not $mine.spent",
+        "$mine is not None and not self._claim.is_spent($mine)",
         "$mine is not None",
         HEAD,
         "hudi-endings",
@@ -902,9 +904,10 @@ MUTANTS: Final = (
     Mutant(
         "let a token settle by the last attempt, whichever landed",
         ATTEMPT_ON,
-        "return Attempt(*$write, settled_at=$settled_at)",
-        "for each in self._claim._by_nonce.values(): each.settled_at = $settled_at\n"
-        "return Attempt(*$write, settled_at=$settled_at)",
+        "return Attempt($record, $base, $now, $settled_at)",
+        "own = self._claim._by_nonce\n"
+        "own.update({nonce: each._replace(settled_at=$settled_at) for nonce, each in own.items()})\n"
+        "return Attempt($record, $base, $now, $settled_at)",
         Invariant.NOT_AHEAD,
         "hudi-endings",
     ),
@@ -920,8 +923,8 @@ MUTANTS: Final = (
     Mutant(
         "take a lost answer for a refusal",
         WRITE,
-        "$attempt.unseen = $error.written == 'unknown' and $attempt.refused is None",
-        "pass",
+        "Refused($error) if isinstance($error, PreconditionFailedError) else Open($error)",
+        "Refused($error)",
         Invariant.LOSS_IS_TRUE,
         "zombie-writes",
     ),

@@ -238,7 +238,7 @@ async def test_a_token_that_has_settled_stays_so_after_a_renewal(
     """Also if the renewal was sent before and no Date is carried any more when it lands."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
-        lease._held.head.settled_at = world.now - 1.0
+        lease._held.head = lease._held.head._replace(settled_at=world.now - 1.0)
         confirming = asyncio.create_task(lease.confirm())
         await asyncio.sleep(0.001)
         assert lease._held.until_settled() == 0.0
