@@ -330,9 +330,9 @@ class LockClient:
         try:
             objects = self._objects.through(backend)
             releases = [
-                held.release_through(objects, CLOSED if closing and held.in_use else None) for held in locks
+                held.free_through(objects, CLOSED if closing and held.in_use else None) for held in locks
             ]
-            releases += [each.release_through(objects) for each in unfreed]
+            releases += [each.free_through(objects) for each in unfreed]
             await asyncio.gather(*releases, return_exceptions=True)
         finally:
             await backend.aclose()
@@ -351,7 +351,7 @@ class LockClient:
         """End all leases, and report their losses from this thread: nobody runs the loop any more."""
         self._unusable, self._abandoned = reason, True
         for held in self._renewals.held:
-            held.end_belief(reason)
+            held.stop_believing(reason)
             held.report_loss()
 
     def abandon(self, reason: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from asynclock.backend import Absent
@@ -17,11 +17,11 @@ from asynclock.errors import (
     RecordCorruptError,
 )
 from asynclock.names import by_name
-from asynclock.protocol.acquire import Acquisition, Knowledge, is_transient
-from asynclock.protocol.decisions import judge, may_prune
+from asynclock.protocol.acquire import Acquisition
+from asynclock.protocol.decisions import Observation, judge, may_prune
 from asynclock.protocol.objects import Attempt, Landed, Open
 from asynclock.protocol.refusals import Refusals, Shown
-from asynclock.protocol.waiting import WaitQueue
+from asynclock.protocol.waiting import Fairness, WaitQueue
 from asynclock.record import LockRecord, is_no_lock
 from asynclock.status import corrupt_status, own_status, seen_status
 
@@ -120,21 +120,24 @@ class LockEngine:
         self.url = url
         self._objects = objects
         self._in_flight = objects.in_flight
-        self._known = Knowledge(self.key, objects, renewals)
+        self._renewals = renewals
+        self._observation = Observation()
+        self._fairness = Fairness(objects.timing)
+        self._refusals = Refusals()
         self._queue = WaitQueue()
         self._held: HeldLock | None = None
 
     @property
     def observes(self) -> bool:
         """Whether it observes the record of a holder whom the store's clock cannot judge."""
-        return self._known.observes
+        return self._observation.needed
 
     def remembers(self, now: float) -> bool:
         """Whether it knows something that its next user needs, at loop time ``now``.
 
         It keeps away, counts refusals, or observes a holder whom the store's clock cannot judge.
         """
-        return self._known.remembers(now)
+        return self.observes or self._refusals.count > 0 or self._fairness.away_for(now) > 0
 
     @property
     def bodies(self) -> WeakKeyDictionary[object, ReferenceType[Lease]]:
@@ -151,9 +154,46 @@ class LockEngine:
             AcquireTimeoutError: The time is out.
             ConfigError: The client was closed.
         """
-        asked_at = self._objects.clock.monotonic()
+        asked_at, held = self._objects.clock.monotonic(), None
+        until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
         try:
-            return await self._acquire(timeout=timeout, once=once, fencing=fencing, asked_at=asked_at)
+            with self._in_flight.until_closed():
+                if not once:
+                    given = await self._turn(timeout)
+                elif self._queue.try_enter():
+                    given = None
+                else:
+                    self._note_failure(asked_at, "held")
+                    return None
+                acquisition = Acquisition(
+                    self._objects,
+                    self.key,
+                    observation=self._observation,
+                    refusals=self._refusals,
+                    fairness=self._fairness,
+                    renewals=self._renewals,
+                    until=until,
+                    once=once or timeout == 0,
+                    fencing=fencing,
+                    given=given,
+                    asked_at=asked_at,
+                )
+                try:
+                    self._held = held = await acquisition.run()
+                except BackendError as error:
+                    if timeout == 0 and error.transient:
+                        self._time_out(timeout, error)
+                    raise
+                finally:
+                    if held is None:
+                        self._queue.leave()
+                if held is not None:
+                    held.on_end(self._note_end)
+                elif once:
+                    self._note_failure(asked_at, acquisition.failure)
+                else:
+                    self._time_out(timeout, acquisition.error)
+                return held
         except (Exception, asyncio.CancelledError) as error:
             self._note_failure(asked_at, type(error).__name__, by_name(str(error), self.key))
             raise
@@ -163,44 +203,6 @@ class LockEngine:
         self._objects.events.emit(
             "not_acquired", self.key, "", None, detail, reason=reason, duration=duration
         )
-
-    async def _acquire(
-        self, *, timeout: float | None, once: bool, fencing: bool, asked_at: float
-    ) -> HeldLock | None:
-        with self._in_flight.until_closed():
-            until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
-            given = None
-            if not once:
-                given = await self._turn(timeout)
-            elif not self._queue.try_enter():
-                self._note_failure(asked_at, "held")
-                return None
-            acquisition = Acquisition(
-                self._known,
-                until=until,
-                once=once or timeout == 0,
-                fencing=fencing,
-                given=given,
-                asked_at=asked_at,
-            )
-            held: HeldLock | None = None
-            try:
-                held = await acquisition.run()
-            except BackendError as error:
-                if timeout == 0 and is_transient(error):
-                    raise self._timed_out(timeout, error) from error
-                raise
-            finally:
-                if held is None:
-                    self._queue.leave()
-            if held is not None:
-                self._held = held
-                held.ended.add_done_callback(self._note_end)
-            elif once:
-                self._note_failure(asked_at, acquisition.failure)
-            else:
-                raise self._timed_out(timeout, acquisition.error) from acquisition.error
-            return held
 
     async def _turn(self, timeout: float | None) -> HeldLock | None:
         """Wait for this call's turn; returns the lock that is handed over with it, or None."""
@@ -213,7 +215,7 @@ class LockEngine:
         except asyncio.CancelledError:
             if (stranded := self._queue.take_stranded()) is not None:
                 self._held = stranded  # until it has ended, as after any release
-                self._in_flight.spawn(stranded.release())
+                self._in_flight.spawn(stranded.free())
             raise
 
     def _say_waiting(self, own: LockRecord, timeout: float | None) -> None:
@@ -223,15 +225,18 @@ class LockEngine:
             "waiting", self.key, own.owner, own.epoch, holder, limit=limit, only_said=True
         )
 
+    def _time_out(self, timeout: float | None, error: BackendError | None) -> NoReturn:
+        raise self._timed_out(timeout, error) from error
+
     def _timed_out(self, timeout: float | None, error: BackendError | None = None) -> AcquireTimeoutError:
         assert timeout is not None  # noqa: S101  else it does not run out
         status = None
         if self._held is not None:
             head = self._held.head
             status = own_status(self.name, self.url, head.record, head.version)
-        elif self._known.last is not None:
-            status = seen_status(self.name, self.url, *self._known.last, self._objects.timing)
-        contended = isinstance(error, PreconditionFailedError) and not self._known.refusals.count
+        elif self._observation.last is not None:
+            status = seen_status(self.name, self.url, *self._observation.last, self._objects.timing)
+        contended = isinstance(error, PreconditionFailedError) and not self._refusals.count
         reason = None if error is None or contended else by_name(str(error), self.key)
         if reason is None and self._held is not None and (pending := self._held.pending) is not None:
             reason = f"its last release is not confirmed: {pending}"
@@ -239,24 +244,14 @@ class LockEngine:
 
     def stand_back(self, until: float) -> None:
         """Acquire nothing before loop time ``until``: the process may be ending."""
-        self._known.fairness.stand_back(until)
+        self._fairness.stand_back(until)
 
-    async def release(self, held: HeldLock) -> bool:
+    async def finish(self, held: HeldLock) -> bool:
         """Hand the lock over to the next waiter, or free it; False if it was not held any more."""
-        if not held.end_belief():
+        if not held.stop_believing():
             return False
         try:
-            with self._in_flight.protect():
-                until = None
-                if held.renewal is not None:
-                    until = asyncio.get_running_loop().time() + self._objects.timing.exit_bound
-                    await held.settle(until)
-                if held.renewal is None and self._hand_over(held):
-                    until = until or asyncio.get_running_loop().time() + self._objects.timing.exit_bound
-                    await held.outlast(held.ended, until)
-                else:
-                    await held.release(until)
-                    self._note_end()  # now: the caller may try the lock again at once
+            await held.free(hand_over=self._hand_over)
         except asyncio.CancelledError:
             if self._in_flight.closed is None:
                 raise  # else the end of the client cut it off: not the caller's error
@@ -265,24 +260,23 @@ class LockEngine:
     def _hand_over(self, held: HeldLock) -> bool:
         now = asyncio.get_running_loop().time()
         wanted = held is self._held and self._queue.waiting
-        if not (wanted and held.may_hand_over() and self._known.fairness.may_hand_over(now)):
+        if not (wanted and held.may_hand_over() and self._fairness.may_hand_over(now)):
             return False
         self._held = None
-        self._known.renewals.discard(held)
-        self._known.fairness.handed_over(now)
+        self._renewals.discard(held)
+        self._fairness.handed_over(now)
         held.hand_over()
         self._queue.pass_on(held)
         return True
 
-    def _note_end(self, _: object = None) -> None:
-        """Give the next one of this client its turn, if the lock has ended and was not handed over."""
-        held = self._held
-        if held is None or not held.ended.done():
+    def _note_end(self, held: HeldLock) -> None:
+        """Give the next one of this client its turn, if the lock that ended was not handed over."""
+        if held is not self._held:
             return
         self._held = None
-        self._known.renewals.discard(held)
-        self._known.freed = held.freed
-        self._known.fairness.ended(asyncio.get_running_loop().time(), jittered=self._objects.jittered)
+        self._renewals.discard(held)
+        self._observation.freed = held.freed
+        self._fairness.ended(held.loop.time(), jittered=self._objects.jittered)
         self._queue.leave()
 
     @property
@@ -308,10 +302,10 @@ class LockEngine:
             seen = await self._objects.read(self.key)
         except RecordCorruptError as corrupt:
             return corrupt_status(self.name, self.url, corrupt.version, corrupt.reason), None
-        self._known.observation.note(seen)
+        self._observation.note(seen)
         timing = self._objects.timing
-        verdict = judge(seen, self._known.observation, timing)
-        self._known.note_judged(seen, verdict)
+        verdict = judge(seen, self._observation, timing)
+        self._observation.note_judged(seen, verdict)
         return seen_status(self.name, self.url, seen, verdict, timing), seen.record
 
     async def prunable(self, older_than: float) -> str | None:

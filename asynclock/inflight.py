@@ -19,7 +19,7 @@ T = TypeVar("T")
 class Unfreed(Protocol):
     """What may stand in the store as a held lock although nobody holds it, and is being freed."""
 
-    async def release_through(self, objects: Any, loss: str | None = None) -> None:  # noqa: ANN401  of a higher layer
+    async def free_through(self, objects: Any, loss: str | None = None) -> None:  # noqa: ANN401  of a higher layer
         """Free it by requests of other ``LockObjects``, on the running loop, within the exit bound."""
         ...
 

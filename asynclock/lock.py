@@ -136,8 +136,8 @@ class Lock:
         if held is None:
             return False
         if self._hooks is None:
-            return await self._engine.release(held)
-        return await self._hooks.end(lambda: self._engine.release(held))
+            return await self._engine.finish(held)
+        return await self._hooks.end(lambda: self._engine.finish(held))
 
     def hold(
         self, *, timeout: float | None = None, at_least: float = 0.0

@@ -13,19 +13,20 @@ from asynclock.errors import (
 )
 from asynclock.names import by_name
 from asynclock.portal import cancelled_for
-from asynclock.protocol.claim import Claim, Freed
-from asynclock.protocol.decisions import Observation, Seen, Verdict, displaced, judge
+from asynclock.protocol.claim import Claim
+from asynclock.protocol.decisions import Freed, Seen, Verdict, displaced, judge
 from asynclock.protocol.held import HeldLock
 from asynclock.protocol.objects import Attempt, Refused
-from asynclock.protocol.refusals import Refusals, Shown
-from asynclock.protocol.waiting import Fairness
+from asynclock.protocol.refusals import Shown
 from asynclock.record import LockRecord
 
 if TYPE_CHECKING:
     from asynclock.events import Kind
-    from asynclock.protocol.decisions import Displaced
+    from asynclock.protocol.decisions import Displaced, Observation
     from asynclock.protocol.objects import LockObjects, Open
+    from asynclock.protocol.refusals import Refusals
     from asynclock.protocol.renewal import Renewals
+    from asynclock.protocol.waiting import Fairness
 
 _READ_AGAIN: Final = 1.0
 """Seconds to wait before reading again where a Date was not usable."""
@@ -35,36 +36,16 @@ _LEAST_REQUEST: Final = 1.0
 """Seconds that every request gets at least: a shorter cut-off would only leave a write in doubt."""
 
 
-class Knowledge:
-    """What the acquisitions of one lock by one client share."""
-
-    def __init__(self, key: str, objects: LockObjects, renewals: Renewals) -> None:
-        self.key = key
-        self.objects = objects
-        self.renewals = renewals
-        self.observation = Observation()
-        self.observes = False  # whether only that will tell when the record seen last is free
-        self.fairness = Fairness(objects.timing)
-        # Our own last release, if nothing newer was seen: it lets us acquire in one request.
-        self.freed: Freed | None = None
-        # They belong to the client, so that several short acquisitions reach three too.
-        self.refusals = Refusals()
-        # What was seen last and what it meant, for the status in a timeout.
-        self.last: tuple[Seen, Verdict] | None = None
-
-    def note_judged(self, seen: Seen, verdict: Verdict) -> None:
-        """Note whether the record that was judged needs what is remembered of it."""
-        self.observes = not verdict.free and (verdict.remaining is None or seen.last_modified is None)
-
-    def remembers(self, now: float) -> bool:
-        """Whether it has something that the next acquisition needs, at loop time ``now``."""
-        return self.observes or self.refusals.count > 0 or self.fairness.away_for(now) > 0
-
-
 class Acquisition:
     """One attempt to become the holder.
 
     Args:
+        objects: How the client reads and writes.
+        key: Of the lock's object.
+        observation: What the client has seen of the object.
+        refusals: Counts them over several short acquisitions too.
+        fairness: Says when it is another client's turn.
+        renewals: Renews the lock from its acquisition on.
         until: Loop time at which to give up.
         once: One round only.
         asked_at: Monotonic time of the call; it may have waited for its turn since.
@@ -74,25 +55,33 @@ class Acquisition:
 
     def __init__(
         self,
-        known: Knowledge,
+        objects: LockObjects,
+        key: str,
         *,
+        observation: Observation,
+        refusals: Refusals,
+        fairness: Fairness,
+        renewals: Renewals,
         until: float,
         once: bool,
         fencing: bool,
         given: HeldLock | None,
         asked_at: float,
     ) -> None:
-        self._known = known
-        self._key = known.key
-        self._objects = known.objects
-        self._timing = known.objects.timing
+        self._key = key
+        self._objects = objects
+        self._timing = objects.timing
+        self._observation = observation
+        self._refusals = refusals
+        self._fairness = fairness
+        self._renewals = renewals
         self._until = until
         self._once = once
         self._fencing = fencing
         self._given = given
         self._asked_at = asked_at
         self._loop = asyncio.get_running_loop()
-        self._owner = known.objects.fresh_owner()
+        self._owner = objects.fresh_owner()
         self._predecessor: str | None = None
         self._kind: Kind = "acquired"
         self._reason = ""
@@ -122,7 +111,7 @@ class Acquisition:
             if held is None:
                 await self._give_up()
         if held is not None:
-            self._known.fairness.began(
+            self._fairness.began(
                 self._loop.time(), started_at=began, owner=held.owner, predecessor=self._predecessor
             )
             held.hand_out(self._kind, reason=self._reason, asked_at=self._asked_at)
@@ -133,7 +122,7 @@ class Acquisition:
         """Why one try did not acquire the lock: the class of an error, or a word of ``Event.reason``."""
         if self.error is not None:
             return type(self.error).__name__
-        return "makes_way" if self._known.fairness.away_for(self._loop.time()) > 0 else "held"
+        return "makes_way" if self._fairness.away_for(self._loop.time()) > 0 else "held"
 
     async def _rounds(self) -> HeldLock | None:
         """Go round until the lock is held; None once the time is out."""
@@ -143,7 +132,7 @@ class Acquisition:
             try:
                 pause, seen = await self._round(seen)
             except BackendError as error:
-                if self._once or not is_transient(error):
+                if self._once or not error.transient:
                     raise
                 self._note_failure(error)
                 pause, seen = self._until_next_look(), None
@@ -168,7 +157,7 @@ class Acquisition:
         if (last := self._unsettled()) is not None and not self._may_write():
             await self._start_over(last)
             seen = None
-        if (away := self._known.fairness.away_for(self._loop.time())) > 0:
+        if (away := self._fairness.away_for(self._loop.time())) > 0:
             return away, seen
         seen = seen or await self._read_and_adopt()
         if self._held is not None:
@@ -185,7 +174,7 @@ class Acquisition:
             return _READ_AGAIN, None
         self._predecessor = seen.record.owner if seen.record else None
         self._reason = self._reason_on(seen)
-        self._known.freed = None
+        self._observation.freed = None
         self._objects.in_flight.note(stands=True)
         outcome = await self._claim.write(attempt, timeout=self._request_limit())
         if isinstance(outcome, Attempt):
@@ -200,7 +189,7 @@ class Acquisition:
             # Unchanged: the attempt may still land. Write again on the same base.
             if self._once and self.error is not None:
                 raise self.error
-            often = refused and self._known.refusals.count > 1
+            often = refused and self._refusals.count > 1
             return self._until_next_look(self._timing.poll_interval / (1 if often else 4)), back
         return 0.0, back
 
@@ -216,7 +205,7 @@ class Acquisition:
         Raises:
             UnsupportedBackendError: It has done so three times in a row.
         """
-        refusals = self._known.refusals
+        refusals = self._refusals
         base, shown = Shown(seen.version, seen.record), Shown(back.version, back.record)
         if not refusals.note(base, shown):
             return False
@@ -237,7 +226,7 @@ class Acquisition:
 
     def _remembered(self) -> Seen | None:
         """Return the lock that is handed over, or our own last release, as if it had just been read."""
-        write = self._known.freed if self._given is None else self._given.head
+        write = self._observation.freed if self._given is None else self._given.head
         if write is None or write.version is None or not self._objects.knows_time():
             return None
         return Seen(write.record, write.version, None, None, self._objects.now())
@@ -245,7 +234,7 @@ class Acquisition:
     async def _read_and_adopt(self) -> Seen:
         """Read the object, and become the holder if its nonce is that of one of our writes (rule 2)."""
         seen = await self._objects.read(self._key, timeout=self._request_limit())
-        self._known.observation.note(seen)
+        self._observation.note(seen)
         mine = self._claim.recognise(seen)
         if mine is not None and not self._claim.is_spent(mine):
             await self._take(mine, "adopted")
@@ -260,12 +249,12 @@ class Acquisition:
         if self._claim.recognise(seen) is not None:
             # Ours, but too late, spent or handed over: write over it, under a new token.
             return Verdict(free=True, wait=0.0)
-        verdict = judge(seen, self._known.observation, self._timing)
-        self._known.last = seen, verdict
-        self._known.note_judged(seen, verdict)
+        verdict = judge(seen, self._observation, self._timing)
+        self._observation.last = seen, verdict
+        self._observation.note_judged(seen, verdict)
         if not verdict.free and seen.record is not None:
             self.error = None
-            self._known.fairness.saw(seen.record, self._loop.time())
+            self._fairness.saw(seen.record, self._loop.time())
             self._objects.events.emit(
                 "waiting",
                 self._key,
@@ -296,8 +285,8 @@ class Acquisition:
 
     def _until_next_look(self, wait: float = math.inf) -> float:
         """Return seconds until the next look: ``wait``, at most a jittered poll interval (rule 13)."""
-        last = self._known.last
-        poll = self._known.fairness.poll_interval(None if last is None else last[0].record, self._loop.time())
+        last = self._observation.last
+        poll = self._fairness.poll_interval(None if last is None else last[0].record, self._loop.time())
         return min(self._objects.jittered(poll), max(wait, poll / _FINEST_LOOK))
 
     async def _pause(self, seconds: float) -> bool:
@@ -307,7 +296,7 @@ class Acquisition:
         left = self._until - self._loop.time()
         if left <= 0:
             return False
-        await self._known.fairness.sleep(min(seconds, left))
+        await self._fairness.sleep(min(seconds, left))
         return self._loop.time() < self._until
 
     def _request_limit(self) -> float:
@@ -318,7 +307,7 @@ class Acquisition:
 
     def _may_write(self) -> bool:
         """Whether the process is not ending, and a lock that is handed over can still be written over."""
-        stands_back = self._known.fairness.away_for(self._loop.time()) > 0
+        stands_back = self._fairness.away_for(self._loop.time()) > 0
         return not stands_back and (self._given is None or self._given.may_hand_over())
 
     def _unsettled(self) -> Attempt | None:
@@ -376,13 +365,13 @@ class Acquisition:
         left = self._timing.belief - self._objects.now().elapsed(attempt.sent)
         if left > 0:
             self._claim.spend(attempt)
-            self._kind, self._known.last = kind, None
-            self._known.refusals.count = 0
+            self._kind, self._observation.last = kind, None
+            self._refusals.count = 0
             held = self._held = HeldLock(objects=self._objects, key=self._key, landed=attempt)
             if left <= self._timing.renew_interval:
                 await held.renew()
             if held.remaining() > 0:
-                self._known.renewals.add(held)
+                self._renewals.add(held)
                 return
             self._begin_anew()
         self.error = self._unavailable("its answers came so late that nothing was left of the lease")
@@ -408,8 +397,8 @@ class Acquisition:
         """Leave nothing behind (rules 3 and 16), within the exit bound of a cancellation (rule 24)."""
         until = self._loop.time() + max(0.0, self._timing.exit_bound - cancelled_for())
         if self._held is not None:
-            self._held.end_belief()
-            await self._held.release(until)
+            self._held.stop_believing()
+            await self._held.free(until)
         elif (last := self._claim.last()) is not None:
             freeing = self._clean_up(last)
             if last.version is not None:
@@ -421,9 +410,7 @@ class Acquisition:
         if given is not None and last.version is not None and not self._claim.is_spent(last):
             given.written_over()  # by this acquisition
             given = None
-        free = (
-            _Reaped(self._objects, self._key, self._claim, last).run() if given is None else given.release()
-        )
+        free = _Reaped(self._objects, self._key, self._claim, last).run() if given is None else given.free()
         return self._objects.in_flight.spawn(free)
 
 
@@ -447,7 +434,7 @@ class _Reaped:
             freed = None
         self._note(freed)
 
-    async def release_through(self, objects: LockObjects, loss: str | None = None) -> None:
+    async def free_through(self, objects: LockObjects, loss: str | None = None) -> None:
         """See ``Unfreed``."""
         del loss  # nobody holds it
         with suppress(TimeoutError):
@@ -466,8 +453,3 @@ class _Reaped:
         self._objects.in_flight.note_freed(self)
         if isinstance(freed, Freed):
             self._objects.events.emit("reaped", self._key, self._last.record.owner, self._last.record.epoch)
-
-
-def is_transient(error: BackendError) -> bool:
-    """Whether the same call may succeed later, with nothing changed but the store."""
-    return error.transient

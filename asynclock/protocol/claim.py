@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from asynclock.errors import BackendError, ConfigError, RecordCorruptError
-from asynclock.protocol.decisions import Displaced, displaced
+from asynclock.protocol.decisions import Displaced, Freed, displaced
 from asynclock.protocol.objects import Attempt, Landed, Open, Refused
 from asynclock.protocol.refusals import Refusals, Shown
 
@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     from asynclock.protocol.decisions import Seen
     from asynclock.protocol.objects import LockObjects, Outcome
     from asynclock.record import LockRecord
-
-
-class Freed(NamedTuple):
-    """The write that freed a lock, or keeps it for nobody.
-
-    Attributes:
-        read_back: Its answer was lost; a read has shown that it landed.
-    """
-
-    record: LockRecord
-    version: str | None
-    read_back: bool = False
 
 
 class Claim:
@@ -154,7 +142,7 @@ class Claim:
         landed: success makes every write that is still under way on that version fail. If the version is
         gone, the object is read once, and freed if it shows one of these attempts. Repeated with backoff
         while the outcome is unknown, for L plus a request timeout. Where this claim's event loop is
-        closed, the requests go ``through`` other objects. ``tried`` is what ``try_to_free`` has written
+        closed, the requests go ``through`` other objects. ``tried`` is what ``free_once`` has written
         already, without an answer that says whether it landed.
 
         Until ``kept_until``, by the boot clock, the record is not free but a live one that promises what is
@@ -171,7 +159,7 @@ class Claim:
         pause = first = objects.timing.poll_interval / 4
         while not refusals.final:
             try:
-                attempt, outcome = tried or await self.try_to_free(head, kept_until, objects)
+                attempt, outcome = tried or await self.free_once(head, kept_until, objects)
                 tried = None
                 if isinstance(outcome, Landed):
                     return Freed(attempt.record, outcome.version)
@@ -202,7 +190,7 @@ class Claim:
         if isinstance(outcome, Refused) and refusals.note(base, Shown(seen.version, seen.record)):
             self.refusal = refusals.error(outcome.error, url=self._objects.events.url)
 
-    async def try_to_free(
+    async def free_once(
         self,
         head: Attempt,
         kept_until: float = -math.inf,
@@ -221,7 +209,7 @@ class Claim:
         keep_token = objects.until_settled(max(unsettled, default=None)) <= 0
         nonce = objects.fresh_nonce() if keep_token else None
         self._freeing.append(nonce)
-        attempt = await self._release(objects, head, nonce, kept_until)
+        attempt = await self._attempt_to_free(objects, head, nonce, kept_until)
         try:
             outcome = await objects.write(self._key, attempt, timeout=timeout)
         except (BackendError, ConfigError) as error:
@@ -232,7 +220,7 @@ class Claim:
             self.doubtful = True
         return attempt, outcome
 
-    async def _release(
+    async def _attempt_to_free(
         self, objects: LockObjects, head: Attempt, nonce: str | None, kept_until: float
     ) -> Attempt:
         """Return the write that frees ``head``'s record, or keeps it until then."""

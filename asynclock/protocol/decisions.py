@@ -29,12 +29,17 @@ class Seen(NamedTuple):
 
 
 class Observation:
-    """For how long the same version has been seen, on the monotonic clock.
+    """What one client has seen of a lock's object, and for how long the same version, on the monotonic clock.
 
-    It belongs to the client, not to one acquisition, so that several short ones finish it too.
+    It belongs to the engine, not to one acquisition, so that several short ones finish it too.
     """
 
     def __init__(self) -> None:
+        # Our own last release, if nothing newer was seen: it lets us acquire in one request.
+        self.freed: Freed | None = None
+        # What was judged last, and as what, for the status in a timeout.
+        self.last: tuple[Seen, Verdict] | None = None
+        self.needed = False  # only observing will tell when the record seen last is free
         self.dated = False  # an answer with this version had a usable Date
         self.first_date: float | None = None  # that came with this version and agrees with the wall clock
         self._version: str | None = None
@@ -50,6 +55,10 @@ class Observation:
         if self.first_date is None and seen.date is not None and seen.date.by_wall:
             self.first_date = seen.date.value
         self.dated = self.dated or (seen.date is not None and seen.date.usable)
+
+    def note_judged(self, seen: Seen, verdict: Verdict) -> None:
+        """Note whether the record that was judged needs what is remembered of it."""
+        self.needed = not verdict.free and (verdict.remaining is None or seen.last_modified is None)
 
     def is_of(self, seen: Seen) -> bool:
         """Whether ``seen`` is the version that is being observed."""
@@ -145,6 +154,18 @@ def may_prune(seen: Seen, older_than: float, timing: Timing) -> bool:
         return False
     least = max(older_than, LEAST_FREE_TO_PRUNE, lease + longest_request(lease), timing.clean_up_for)
     return date.value - since > least
+
+
+class Freed(NamedTuple):
+    """The write that freed a lock, or keeps it for nobody.
+
+    Attributes:
+        read_back: Its answer was lost; a read has shown that it landed.
+    """
+
+    record: LockRecord
+    version: str | None
+    read_back: bool = False
 
 
 class Displaced(NamedTuple):

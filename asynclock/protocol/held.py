@@ -17,8 +17,8 @@ from asynclock.errors import (
     RecordCorruptError,
 )
 from asynclock.names import by_name
-from asynclock.protocol.claim import Claim, Freed
-from asynclock.protocol.decisions import Displaced, displaced
+from asynclock.protocol.claim import Claim
+from asynclock.protocol.decisions import Displaced, Freed, displaced
 from asynclock.protocol.objects import Attempt, Landed, Refused
 from asynclock.protocol.refusals import Refusals, Shown
 
@@ -56,7 +56,7 @@ class HeldLock:
         head: The last write that is known to have landed.
         lost: Why it was lost, or None.
         freed: The write that released it and left it free, once it has landed.
-        ended: Done when it is released or lost; the result is the loss, or None.
+        end: Done when it is released or lost; the result is the loss, or None.
         body_loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
         confirmed: The store has confirmed its release.
         in_use: Somebody works under it who is to be told of its end: a body, or an ``on_lost``.
@@ -76,8 +76,9 @@ class HeldLock:
         self.body_loop: asyncio.AbstractEventLoop | None = None
         self.in_use = False
         self.confirmed = False
-        self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[LeaseLostError | None] = self._loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self.end: asyncio.Future[LeaseLostError | None] = self.loop.create_future()
+        self._on_end: Callable[[HeldLock], object] | None = None
         self._objects = objects
         self._in_flight = objects.in_flight
         self._belief = objects.timing.belief
@@ -126,7 +127,7 @@ class HeldLock:
             clock.monotonic() - sent.monotonic, clock.boot() - sent.boot, clock.wall() - sent.wall
         )
 
-    def end_belief(self, loss: str | None = None) -> bool:
+    def stop_believing(self, loss: str | None = None) -> bool:
         """Stop believing before a release is sent; False if the lock was not held any more.
 
         ``loss`` says why it is released, if its holder did not ask for that: it is lost to the holder.
@@ -178,7 +179,7 @@ class HeldLock:
             return False
         self._unreported.append(error)
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self.report_loss)
+            self.loop.call_soon_threadsafe(self.report_loss)
         return True
 
     def _tell(self) -> None:
@@ -188,7 +189,7 @@ class HeldLock:
         with suppress(IndexError):  # another thread took the last one
             while self._on_lost:
                 self._on_lost.pop(0)(lost)
-        if self._unreported and self._loop.is_closed():
+        if self._unreported and self.loop.is_closed():
             self.report_loss()
 
     def _error(self, kind: Callable[..., LeaseLostError], reason: str, **fields: Any) -> LeaseLostError:  # noqa: ANN401
@@ -305,35 +306,42 @@ class HeldLock:
         return self._kept_until - self._objects.clock.boot()
 
     def let_go(self, loss: str | None = None) -> None:
-        """End belief and release in the background; ``loss`` as of ``end_belief``."""
-        if self.end_belief(loss):
+        """End belief and release in the background; ``loss`` as of ``stop_believing``."""
+        if self.stop_believing(loss):
             self._in_flight.spawn(self._free_in_background())
 
-    async def release(self, until: float | None = None) -> None:
-        """Free the lock, after ``end_belief``; ``lost`` then says whether it was found to be gone.
+    async def free(
+        self, until: float | None = None, *, hand_over: Callable[[HeldLock], bool] | None = None
+    ) -> None:
+        """Free the lock, after ``stop_believing``; ``lost`` then says whether it was found to be gone.
 
-        Waits until that loop time, or for the exit bound; after that it goes on in the background (rule 24).
+        Args:
+            until: Loop time to wait until, default the exit bound; then it goes on in the background.
+            hand_over: Asked once no renewal is in flight; True if a receiver gets the lock instead.
         """
         with self._in_flight.protect():
             bound = self._objects.timing.exit_bound
-            tried, began = None, self._loop.time()
-            if (
-                until is None
-                and self.renewal is None
-                and not (self._objects.paced or self._left_to_keep() > 0)
-            ):
-                # Nearly always enough, and then the release needs no task of its own.
-                with suppress(BackendError, ConfigError):
-                    tried = await self.claim.try_to_free(self.head, timeout=bound)
-            if tried is not None and isinstance(outcome := tried[1], Landed):
-                self._note_freed(Freed(tried[0].record, outcome.version))
-                return
-            freeing = self._in_flight.spawn(self._free_in_background(tried))
-            await self.outlast(freeing, began + bound if until is None else until)
+            tried, freeing = None, None
+            at_once, until = until is None, self.loop.time() + bound if until is None else until
+            if self.renewal is None:
+                if hand_over is not None and hand_over(self):
+                    freeing = self.end
+                elif at_once and not (self._objects.paced or self._left_to_keep() > 0):
+                    # Nearly always enough, and then it needs no task of its own.
+                    with suppress(BackendError, ConfigError):
+                        tried = await self.claim.free_once(self.head, timeout=bound)
+                if tried is not None and isinstance(outcome := tried[1], Landed):
+                    self._note_freed(Freed(tried[0].record, outcome.version))
+                    return
+            await self._outlast(
+                freeing or self._in_flight.spawn(self._free_in_background(tried, hand_over)), until
+            )
+            if self.phase is Phase.HANDED_OVER:
+                await self._outlast(self.end, until)
 
-    async def outlast(self, end: asyncio.Future[Any], until: float) -> None:
+    async def _outlast(self, end: asyncio.Future[Any], until: float) -> None:
         """Wait for the end of a release or hand-over, but not past that loop time; then report so."""
-        await asyncio.wait([end], timeout=max(0.0, until - self._loop.time()))
+        await asyncio.wait([end], timeout=max(0.0, until - self.loop.time()))
         if not end.done():
             self.note_pending()
 
@@ -343,7 +351,7 @@ class HeldLock:
             self._left_unfreed = True
             error = self.claim.error
             reason = "" if error is None else type(error).__name__
-            self._emit_end("release_pending", self._why_unfreed(), reason=reason)
+            self._report("release_pending", self._why_unfreed(), reason=reason)
 
     @property
     def pending(self) -> str | None:
@@ -353,19 +361,20 @@ class HeldLock:
     def _why_unfreed(self) -> str:
         return "no answer so far" if self.claim.error is None else str(self.claim.error)
 
-    async def settle(self, until: float | None = None) -> None:
-        """Wait for the renewal in flight, for at most a request timeout (rule 6), or until that loop time."""
-        if (renewal := self.renewal) is not None:
-            limit = self._objects.timing.request_timeout
-            if until is not None:
-                limit = min(limit, max(0.0, until - self._loop.time()))
-            await asyncio.wait([renewal], timeout=limit)
-
-    async def _free_in_background(self, tried: tuple[Attempt, Outcome] | None = None) -> None:
+    async def _free_in_background(
+        self,
+        tried: tuple[Attempt, Outcome] | None = None,
+        hand_over: Callable[[HeldLock], bool] | None = None,
+    ) -> None:
         self._in_flight.note_unfreed(self)
         freed = None
         try:
-            await self.settle()
+            if (renewal := self.renewal) is not None:
+                # Settle it first: one write of a lease at a time (rule 6).
+                await asyncio.wait([renewal], timeout=self._objects.timing.request_timeout)
+                if renewal.done() and hand_over is not None and hand_over(self):
+                    self._in_flight.note_freed(self)
+                    return
             freed = await self.claim.free(self.head, kept_until=self._kept_until, tried=tried)
         except asyncio.CancelledError:
             if self._objects.closed is None:
@@ -373,12 +382,12 @@ class HeldLock:
         self._in_flight.note_freed(self)
         self._note_freed(freed)
 
-    async def release_through(self, objects: LockObjects, loss: str | None = None) -> None:
+    async def free_through(self, objects: LockObjects, loss: str | None = None) -> None:
         """Free the lock by requests on another loop, since this one's is closed; within the exit bound.
 
-        ``loss`` as of ``end_belief``.
+        ``loss`` as of ``stop_believing``.
         """
-        if self.end_belief(loss) or self in self._in_flight.unfreed:
+        if self.stop_believing(loss) or self in self._in_flight.unfreed:
             try:
                 async with asyncio.timeout(objects.timing.exit_bound):
                     freeing = self.claim.free(self.head, kept_until=self._kept_until, through=objects)
@@ -395,7 +404,7 @@ class HeldLock:
             reason = str(self.claim.refusal)
         elif self.claim.error is not None:
             reason = f"{reason}: {self.claim.error}"
-        self._released("release_unconfirmed", reason)
+        self._ended("release_unconfirmed", reason)
 
     def _note_freed(self, freed: Freed | Displaced | None) -> None:
         """Report how a release ended, as ``Claim.free`` tells it."""
@@ -403,9 +412,9 @@ class HeldLock:
             self.found_gone(freed)
         elif freed is not None and freed.record.expired:
             self.freed = freed
-            self._released("released", reason="read_back" if freed.read_back else "")
+            self._ended("released", reason="read_back" if freed.read_back else "")
         elif freed is not None:
-            self._released("released", f"kept for another {max(0.0, self._left_to_keep()):.0f} s")
+            self._ended("released", f"kept for another {max(0.0, self._left_to_keep()):.0f} s")
         else:
             self.give_up("the store did not answer")
 
@@ -419,18 +428,18 @@ class HeldLock:
         return self._left() > 0 and self.until_settled() <= 0 and self._left_to_keep() <= 0
 
     def hand_over(self) -> None:
-        """Leave the record and the claim to a receiver, which calls one of the next two, or ``release``."""
+        """Leave the record and the claim to a receiver, which calls one of the next two, or ``free``."""
         self.phase = Phase.HANDED_OVER
-        self._in_flight.add(self.ended)
+        self._in_flight.add(self.end)
 
     def written_over(self) -> None:
         """The receiver has acquired the lock: this lease lasted until then."""
-        self._released("released", "handed over", reason="handover")
+        self._ended("released", "handed over", reason="handover")
 
     def found_gone(self, by: Displaced) -> None:
         """Something else stands in place of the record: a loss, where that is proven (rules 2 and 6)."""
         if not by.proven:
-            self._released("released", f"{by.reason} since")
+            self._ended("released", f"{by.reason} since")
             return
         if self.phase in _ENDED:
             return
@@ -451,13 +460,10 @@ class HeldLock:
             error = self._unreported.pop()
         except IndexError:
             return
-        # The end comes first: a report runs what others wrote.
-        self._end()
-        self._tell()
         renewal = self._renewal
-        if renewal is not None and isinstance(error, LeaseExpiredError) and not self._loop.is_closed():
+        if renewal is not None and isinstance(error, LeaseExpiredError) and not self.loop.is_closed():
             self._in_flight.spawn(self._clean_up(renewal))
-        self._emit_end("lost", error.reason, reason=type(error).__name__)
+        self._ended("lost", error.reason, reason=type(error).__name__)
 
     async def _clean_up(self, renewal: asyncio.Task[BackendError | None]) -> None:
         """Free the lock after its deadline if a renewal may still land, or has landed late (rule 3)."""
@@ -467,20 +473,32 @@ class HeldLock:
         if isinstance(await self.claim.free(self.head), Freed):
             self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
-    def _released(self, kind: Kind, detail: str = "", reason: str = "") -> None:
-        self.confirmed = kind == "released"
+    def on_end(self, call: Callable[[HeldLock], object]) -> None:
+        """Call ``call(self)`` in the step that ends it, on the client's loop; at once if it has ended."""
+        if self.end.done():
+            call(self)
+        else:
+            self._on_end = call
+
+    def _ended(self, kind: Kind, detail: str = "", reason: str = "") -> None:
+        """End it, unless that was done, and report ``kind``."""
+        if kind == "released":
+            self.confirmed = True
         if self.phase is not Phase.LOST:
             self.phase = Phase.RELEASED
-            self._end()
-        self._emit_end(kind, detail, reason=reason)
-
-    def _end(self) -> None:
-        if not self.ended.done():
-            with suppress(RuntimeError):  # the loop is closed
-                self.ended.set_result(self.lost)
+        # The end comes first: a report runs what others wrote.
+        if not self.end.done() and not self.loop.is_closed():
+            self.end.set_result(self.lost)
+            if self._on_end is not None:
+                self._on_end(self)
+        self._tell()
+        self._report(kind, detail, reason=reason)
 
     def hand_out(self, kind: Kind, *, reason: str, asked_at: float) -> None:
-        """Report that its caller has it from now on; an end before that is of no lease, and not reported."""
+        """Report that the caller now has the lock.
+
+        A lock lost before this point was never a lease, so no event says that it ended.
+        """
         self._handed_out = True
         self._emit(kind, reason=reason, since=asked_at)
 
@@ -490,7 +508,8 @@ class HeldLock:
             return
         self._objects.events.emit("stalled", self.key, self.owner, self.fencing_token, duration=seconds)
 
-    def _emit_end(self, kind: Kind, detail: str, reason: str) -> None:
+    def _report(self, kind: Kind, detail: str, reason: str) -> None:
+        """Report how its lease ended or is ending, if it was ever one."""
         if self._handed_out:
             self._emit(kind, detail, reason=reason, since=self._began)
 

@@ -44,11 +44,11 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ): "A lease is asked whether it is held in the step that asks for a renewal.",
     (
         "held.py",
-        "if self.end_belief(loss) or self in self._in_flight.unfreed:",
+        "if self.stop_believing(loss) or self in self._in_flight.unfreed:",
     ): "An exit whose loop is closed opens the store anew, on a real loop.",
     (
         "held.py",
-        "if not self.ended.done():",
+        "if not self.end.done() and not self.loop.is_closed():",
     ): "A lease is released twice only if its client is closed while its token settles.",
     (
         "claim.py",

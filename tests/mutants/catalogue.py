@@ -61,8 +61,8 @@ _CLAIM: Final = "asynclock.protocol.claim:Claim"
 RECOGNISE: Final = f"{_CLAIM}.recognise"
 FREE: Final = f"{_CLAIM}.free"
 CLAIM_WRITE: Final = f"{_CLAIM}.write"
-TRY_TO_FREE: Final = f"{_CLAIM}.try_to_free"
-RELEASE_ATTEMPT: Final = f"{_CLAIM}._release"
+FREE_ONCE: Final = f"{_CLAIM}.free_once"
+FREEING: Final = f"{_CLAIM}._attempt_to_free"
 RELEASED: Final = "asynclock.record:LockRecord.released"
 
 # Acquiring.
@@ -81,19 +81,19 @@ NOTE_REFUSAL: Final = "asynclock.protocol.refusals:Refusals.note"
 _HELD: Final = "asynclock.protocol.held:HeldLock"
 MAY_HAND_OVER: Final = f"{_HELD}.may_hand_over"
 ABANDON: Final = f"{_HELD}.abandon"
-OUTLAST: Final = f"{_HELD}.outlast"
-REPORT_LOSS: Final = f"{_HELD}.report_loss"
-END_BELIEF: Final = f"{_HELD}.end_belief"
+OUTLAST: Final = f"{_HELD}._outlast"
+ENDED: Final = f"{_HELD}._ended"
+STOP_BELIEVING: Final = f"{_HELD}.stop_believing"
 EXTEND: Final = f"{_HELD}._extend"
 LEFT_OF_BELIEF: Final = f"{_HELD}._left"
 FOUND_GONE: Final = f"{_HELD}.found_gone"
 LET_GO: Final = f"{_HELD}.let_go"
 READ_BACK: Final = f"{_HELD}._read_back"
-RELEASE: Final = f"{_HELD}.release"
+FREE_HELD: Final = f"{_HELD}.free"
 REMAINING: Final = f"{_HELD}.remaining"
 BELIEVED: Final = f"{_HELD}._believed"
 RENEW: Final = f"{_HELD}._renew_once"
-SETTLE: Final = f"{_HELD}.settle"
+FREE_IN_BACKGROUND: Final = f"{_HELD}._free_in_background"
 HELD: Final = f"{_HELD}.__init__"
 CANCEL_TIMER: Final = "asynclock.protocol.renewal:Renewals._cancel"
 
@@ -115,7 +115,7 @@ OBSERVE_DATE: Final = f"{_STORE_TIME}.observe"
 
 # Waiting and handing over.
 TURN: Final = "asynclock.engine:LockEngine._turn"
-RELEASE_OR_HAND_OVER: Final = "asynclock.engine:LockEngine.release"
+FINISH: Final = "asynclock.engine:LockEngine.finish"
 RUN_ENDED: Final = "asynclock.protocol.waiting:Fairness.ended"
 POLL_INTERVAL: Final = "asynclock.protocol.waiting:Fairness.poll_interval"
 
@@ -242,7 +242,7 @@ MUTANTS: Final = (
     Mutant(
         "keep a lock that a cancelled acquisition got",
         GIVE_UP,
-        "self._held.end_belief()\nawait self._held.release($until)",
+        "self._held.stop_believing()\nawait self._held.free($until)",
         "pass",
         Invariant.TAKEOVER_BOUND,
         "hudi-turns",
@@ -281,7 +281,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "do not release at all",
-        TRY_TO_FREE,
+        FREE_ONCE,
         "$outcome = await $objects.write(self._key, $attempt, timeout=$limit)",
         "$outcome = Landed($attempt.base)",
         LEFT,
@@ -289,7 +289,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "take the first try of a release for its end",
-        RELEASE,
+        FREE_HELD,
         "if $tried is not None and isinstance(outcome := $tried[1], Landed):\n"
         "    self._note_freed(Freed($tried[0].record, $outcome.version))\n    return",
         "if $tried is not None:\n"
@@ -356,7 +356,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "go on believing while the release is sent",
-        END_BELIEF,
+        STOP_BELIEVING,
         "self.phase = Phase.RELEASING",
         "pass",
         HEAD,
@@ -364,7 +364,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "release beside a renewal in flight",
-        SETTLE,
+        FREE_IN_BACKGROUND,
         "await asyncio.wait([$renewal], timeout=$limit)",
         "pass",
         Invariant.ONE_WRITE,
@@ -462,8 +462,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "hand over before belief has ended",
-        RELEASE_OR_HAND_OVER,
-        "not $held.end_belief()",
+        FINISH,
+        "not $held.stop_believing()",
         "$held.remaining() <= 0",
         HEAD,
         "hand-off",
@@ -471,7 +471,7 @@ MUTANTS: Final = (
     Mutant(
         "drop what was handed to somebody who is gone",
         TURN,
-        "self._in_flight.spawn($held.release())",
+        "self._in_flight.spawn($held.free())",
         "self._queue.leave()",
         LEFT,
         "cancellations",
@@ -608,7 +608,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "keep a token from the future when released",
-        TRY_TO_FREE,
+        FREE_ONCE,
         "$objects.until_settled($token) <= 0",
         "True",
         TOKEN,
@@ -649,7 +649,7 @@ MUTANTS: Final = (
     # Locks that are kept for a time (rule 21).
     Mutant(
         "free a lock that is to be kept",
-        RELEASE_ATTEMPT,
+        FREEING,
         "$nonce is None or $left <= 0",
         "True",
         Invariant.KEPT,
@@ -674,8 +674,8 @@ MUTANTS: Final = (
         also=(
             Change(
                 ROUND,
-                "if ($away := self._known.fairness.away_for($now)) > 0: return $away, $seen",
-                "if ($away := self._known.fairness.away_for($now)) > 0 and self._claim.last() is None: "
+                "if ($away := self._fairness.away_for($now)) > 0: return $away, $seen",
+                "if ($away := self._fairness.away_for($now)) > 0 and self._claim.last() is None: "
                 "return $away, $seen",
             ),
         ),
@@ -796,10 +796,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "report a loss before it ends anything",
-        REPORT_LOSS,
-        "self._end()\nself._tell()\n*$rest",
-        "try: self._objects.events._listener(error)\nexcept Exception: return\n"
-        "self._end()\nself._tell()\n*$rest",
+        ENDED,
+        "if not self.end.done() and not $closed: *$end\nself._tell()\n*$rest",
+        "try: self._objects.events._listener(None)\nexcept Exception: return\n"
+        "if not self.end.done() and not $closed: *$end\nself._tell()\n*$rest",
         Invariant.FAIR,
         "partition",
     ),
@@ -815,8 +815,8 @@ MUTANTS: Final = (
     Mutant(
         "tell nobody of a signal that is survived",
         LET_GO,
-        "self.end_belief($loss)",
-        "self.end_belief()",
+        "self.stop_believing($loss)",
+        "self.stop_believing()",
         Invariant.LOSS_ENDS_BODY,
         "endings",
     ),
