@@ -275,7 +275,7 @@ MUTANTS: Final = (
         "give up a release that was not answered",
         FREE,
         "except (BackendError, ConfigError) as error: self.error = error",
-        "except (BackendError, ConfigError): return attempt",
+        "except (BackendError, ConfigError): return Freed(head.record.released(nonce=None), None)",
         LEFT,
         "single-faults",
     ),
