@@ -29,7 +29,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hash
 ALONE := tests/places tests/soak
 
 # Programs of the laboratory; those of the pipeline need the jar.
-OF_LOCK := foreign guided linearizable proof-numbers soak-cut soak-kill
+OF_LOCK := foreign guided linearizable model proof-numbers soak-cut soak-kill
 OF_PIPELINE := changes fuzz-data mechanisms mutants mutants-data restarts soak
 
 .PHONY: help demo test test-all lint docs bench jar dist clean lock simulate attack $(OF_LOCK) $(OF_PIPELINE)

@@ -120,6 +120,12 @@ PROGRAMS: Final = (
         "make soak-cut CUTS={n}",
     ),
     Program(
+        "model",
+        "model",
+        r"\d+ configurations, \d+ states, (?P<bad>\d+) violations",
+        "make model",
+    ),
+    Program(
         "linearizable",
         "linearizable",
         r"(?P<n>[0-9.]+) min, \d+ stores, \d+ operations, \d+ signals, \d+ faults, (?P<bad>\d+) violations",
