@@ -74,7 +74,7 @@ def table_options(
     Raises:
         ConfigError: Hudi's lock cannot lock this table, or an option of the environment is wrong.
     """
-    from asynclock.hudi.paths import TablePath  # noqa: PLC0415  lets other commands start faster
+    from asynclock.hudi._core.paths import TablePath  # noqa: PLC0415  lets other commands start faster
 
     given = with_environment(TablePath.parse(table).url, options)
     if max_clock_skew is not None:

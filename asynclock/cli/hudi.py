@@ -30,7 +30,7 @@ from asynclock.cli.run_words import CMD, RunCommand
 from asynclock.errors import AcquireTimeoutError, AsyncLockError
 
 if TYPE_CHECKING:
-    from asynclock.hudi.lock import OpenedTable, TableLockStatus
+    from asynclock.hudi._core.table_locks import OpenedTable, TableLockStatus
     from asynclock.lease import Lease
 
 
@@ -93,11 +93,11 @@ def hudi_freeze_command(
     CMD is ended if the lock is lost, and the exit codes are those of asynclock run. CMD finds
     ASYNCLOCK_LOCK, ASYNCLOCK_OWNER and ASYNCLOCK_VALID_UNTIL_MS in its environment.
     """
-    from asynclock.hudi import hoodie  # noqa: PLC0415  lets other commands start faster
-    from asynclock.hudi.lock import OpenedTable  # noqa: PLC0415  as above
-    from asynclock.hudi.options import LockOptions  # noqa: PLC0415  as above
-    from asynclock.hudi.paths import LOCK_NAME, TablePath  # noqa: PLC0415  as above
-    from asynclock.hudi.table import read_table  # noqa: PLC0415  as above
+    from asynclock.hudi._core import hoodie  # noqa: PLC0415  lets other commands start faster
+    from asynclock.hudi._core.lock_options import LockOptions  # noqa: PLC0415  as above
+    from asynclock.hudi._core.paths import LOCK_NAME, TablePath  # noqa: PLC0415  as above
+    from asynclock.hudi._core.properties import read_table  # noqa: PLC0415  as above
+    from asynclock.hudi._core.table_locks import OpenedTable  # noqa: PLC0415  as above
 
     path = TablePath.parse(table)
     words = table_options(table, options, max_clock_skew=max_clock_skew)
@@ -155,7 +155,7 @@ def hudi_break_command(
 
     Stop its holder before: a Hudi writer may go on to commit after it has lost the lock.
     """
-    from asynclock.hudi.paths import LOCK_NAME, TablePath  # noqa: PLC0415  lets other commands start faster
+    from asynclock.hudi._core.paths import LOCK_NAME, TablePath  # noqa: PLC0415  lets other commands start faster
 
     status = asyncio.run(_read(table, options))
     if status.warning is not None:

@@ -16,8 +16,8 @@ import pytest
 
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
-from asynclock.hudi.audit_records import encode, file_name
-from asynclock.hudi.paths import LOCK_NAME
+from asynclock.hudi._core.audit_records import encode, file_name
+from asynclock.hudi._core.paths import LOCK_NAME
 from tests.cli.command import COMMAND, DEADLINE, eventually, kill_group
 from tests.cli.screen import Screen
 

@@ -10,7 +10,7 @@ import pytest
 
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
-from asynclock.hudi.paths import LOCK_NAME
+from asynclock.hudi._core.paths import LOCK_NAME
 from tests.hudi.harness import Providers, compile_harness
 from tests.servers.fixtures import minio  # noqa: F401  a fixture
 

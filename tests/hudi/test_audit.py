@@ -12,8 +12,8 @@ from asynclock import hudi
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.errors import ConfigError
-from asynclock.hudi.audit import AuditReport, cleanup, validate
-from asynclock.hudi.audit_records import encode, file_name, start_of
+from asynclock.hudi._core.audit import AuditReport, cleanup, validate
+from asynclock.hudi._core.audit_records import encode, file_name, start_of
 from asynclock.record import LockRecord
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 
 from asynclock import LeaseSettings, hudi
 from asynclock.errors import ConfigError, UnsupportedBackendError
-from asynclock.hudi.options import LockOptions
-from asynclock.hudi.paths import TablePath
+from asynclock.hudi._core.lock_options import LockOptions
+from asynclock.hudi._core.paths import TablePath
 from asynclock.sync import hudi as blocking
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from asynclock.errors import (
     LeaseLostError,
     RecordCorruptError,
 )
-from asynclock.hudi.held_tables import held_here, refuse_if_held
+from asynclock.hudi._core.held_tables import held_here, refuse_if_held
 from asynclock.record import LockRecord, parse_record
 from asynclock.sync import hudi as blocking
 from asynclock.testing.proxy import TapProxy

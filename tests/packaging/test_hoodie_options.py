@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import asynclock
-from asynclock.hudi import hoodie
+from asynclock.hudi._core import hoodie
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ def keys_in(source: str) -> Iterator[int]:
 
 
 def test_every_key_is_spelled_in_one_module() -> None:
-    """A key that another module needs is a constant of ``asynclock.hudi.hoodie``."""
+    """A key that another module needs is a constant of ``asynclock.hudi._core.hoodie``."""
     elsewhere = [
         f"{path.relative_to(PACKAGE)}:{line}"
         for path in sorted(PACKAGE.rglob("*.py"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import LockChangedError
-from asynclock.hudi import hoodie
+from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.guard import guard_properties
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.load import load_spec

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from asynclock import sync
 from asynclock.cli.app import run_command
 from asynclock.errors import BackendUnavailableError, LeaseLostError, OutcomeUnknownError, SpecError
-from asynclock.hudi import hoodie
+from asynclock.hudi._core import hoodie
 from asynclock.spark import faults
 from asynclock.spark.errors import BadRowsError, StreamFailedError
 from asynclock.spark.hudi.locks import CREATION_LOCK

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.cli.app import run_command
 from asynclock.errors import ConfigError
-from asynclock.hudi import hoodie
+from asynclock.hudi._core import hoodie
 from asynclock.spark.errors import TimelineAheadError
 from asynclock.spark.faults import is_passing
 from asynclock.spark.hudi.table import update_properties

@@ -10,7 +10,7 @@ import pytest
 
 from asynclock import sync
 from asynclock.errors import SpecError
-from asynclock.hudi import hoodie
+from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.instants import BatchCommit
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read

@@ -13,8 +13,8 @@ import pytest
 from asynclock import LeaseExpiredError, LeaseLostError, sync
 from asynclock.clock import SystemClock
 from asynclock.events import Event
-from asynclock.hudi import held_tables
-from asynclock.hudi.paths import TablePath
+from asynclock.hudi._core import held_tables
+from asynclock.hudi._core.paths import TablePath
 from asynclock.portal import Host, _deaths
 from asynclock.telemetry.signals import Signals
 from tests.unit.loops import SOON, eventually

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from asynclock.hudi import hoodie
+from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.fit import check_commit, check_properties
 from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.hudi.table import update_properties

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
 from asynclock.errors import ConfigError
-from asynclock.hudi import hoodie
+from asynclock.hudi._core import hoodie
 from asynclock.spark.errors import TimelineAheadError
 from asynclock.spark.faults import causes
 from asynclock.spark.hudi.table import storage_configuration

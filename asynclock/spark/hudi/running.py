@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock._text import printable
 from asynclock.errors import ConfigError
 from asynclock.events import logger
-from asynclock.hudi import hoodie
+from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.options import MERGER_CLASS
 from asynclock.spark.hudi.session import HUDI_BUNDLE, MERGER_JAR, RUNTIME, STATIC, require_classes, start
 from asynclock.spark.jvm import classes, keep_names

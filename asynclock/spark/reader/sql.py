@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
-from asynclock.hudi import hoodie
+from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.guard import guard, is_guarded
 from asynclock.spark.hudi.locks import CREATION_LOCK, refuse_other_locks
 from asynclock.spark.hudi.options import sql_options

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.hudi import hoodie
+from asynclock.hudi._core import hoodie
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.guard import guard
 from asynclock.spark.hudi.instants import CLUSTERING, COMPACTION

@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from asynclock.errors import ConfigError
-from asynclock.hudi.paths import TablePath
+from asynclock.hudi._core.paths import TablePath
 
 FOLDER: Final = ".asynclock"
 

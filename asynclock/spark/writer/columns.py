@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from asynclock.hudi import hoodie
+from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.columns import is_behind
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.spec.column import sql_type

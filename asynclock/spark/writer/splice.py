@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._text import printable
 from asynclock.errors import ConfigError
-from asynclock.hudi import hoodie
-from asynclock.hudi.held_tables import refuse_if_held
+from asynclock.hudi._core import hoodie
+from asynclock.hudi._core.held_tables import refuse_if_held
 from asynclock.spark.hudi.columns import (
     check_change,
     check_columns,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
-from asynclock.hudi import hoodie
-from asynclock.hudi.options import STORE_LOCK_PROVIDER
-from asynclock.hudi.paths import STORAGE_LOCK_SCHEMES
+from asynclock.hudi._core import hoodie
+from asynclock.hudi._core.lock_options import STORE_LOCK_PROVIDER
+from asynclock.hudi._core.paths import STORAGE_LOCK_SCHEMES
 from asynclock.spark.hudi.options.option import Option
 
 if TYPE_CHECKING:

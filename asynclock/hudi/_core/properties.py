@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.backend import MAX_BODY, Stored
 from asynclock.errors import ConfigError
-from asynclock.hudi import hoodie
-from asynclock.hudi.paths import PROPERTIES
+from asynclock.hudi._core import hoodie
+from asynclock.hudi._core.paths import PROPERTIES
 
 if TYPE_CHECKING:
     from asynclock.backend import Backend
-    from asynclock.hudi.paths import TablePath
+    from asynclock.hudi._core.paths import TablePath
 
 _VERSION: Final = re.compile(rf"^{re.escape(hoodie.TABLE_VERSION)}\s*[=:]\s*(\d+)\s*$".encode(), re.MULTILINE)
 _OLDEST: Final = 6

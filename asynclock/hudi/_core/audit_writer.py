@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from asynclock._log import log
 from asynclock.errors import BackendError
-from asynclock.hudi import held_tables
-from asynclock.hudi.audit import is_enabled
-from asynclock.hudi.audit_records import encode, file_name
+from asynclock.hudi._core import held_tables
+from asynclock.hudi._core.audit import is_enabled
+from asynclock.hudi._core.audit_records import encode, file_name
 from asynclock.protocol.timing import LEAVE_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from asynclock.backend import Backend
-    from asynclock.hudi.audit_records import State
-    from asynclock.hudi.paths import TablePath
+    from asynclock.hudi._core.audit_records import State
+    from asynclock.hudi._core.paths import TablePath
     from asynclock.protocol.held import HeldLock
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import ref
 
 from asynclock.errors import ConfigError
-from asynclock.hudi.paths import TablePath
+from asynclock.hudi._core.paths import TablePath
 
 if TYPE_CHECKING:
     from asynclock.protocol.held import HeldLock

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 from asynclock.backends._names import name_problem
 from asynclock.backends._url import refuse_credentials, wrong_url
 from asynclock.errors import ConfigError
-from asynclock.hudi import hoodie
+from asynclock.hudi._core import hoodie
 
 LOCKS_FOLDER: Final = ".hoodie/.locks"
 LOCK_NAME: Final = f"{LOCKS_FOLDER}/table_lock"

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from asynclock.hudi.paths import AUDIT_FOLDER
+from asynclock.hudi._core.paths import AUDIT_FOLDER
 
 State = Literal["START", "RENEW", "END"]
 SUFFIX: Final = ".jsonl"

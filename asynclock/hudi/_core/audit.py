@@ -17,10 +17,10 @@ from asynclock._text import escaped
 from asynclock.backend import MAX_BODY, Absent
 from asynclock.backends import open_backend
 from asynclock.errors import AsyncLockError, ConfigError
-from asynclock.hudi.audit_records import SUFFIX, AuditHold, holds
-from asynclock.hudi.options import LockOptions
-from asynclock.hudi.paths import AUDIT_FOLDER, AUDIT_SWITCH, TablePath
-from asynclock.hudi.table import read_table
+from asynclock.hudi._core.audit_records import SUFFIX, AuditHold, holds
+from asynclock.hudi._core.lock_options import LockOptions
+from asynclock.hudi._core.paths import AUDIT_FOLDER, AUDIT_SWITCH, TablePath
+from asynclock.hudi._core.properties import read_table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

@@ -26,11 +26,11 @@ from asynclock.errors import (
     OutcomeUnknownError,
     PreconditionFailedError,
 )
-from asynclock.hudi.audit_records import start_of
-from asynclock.hudi.audit_writer import TableHooks
-from asynclock.hudi.options import LockOptions
-from asynclock.hudi.paths import AUDIT_FOLDER, LOCK_NAME, TablePath
-from asynclock.hudi.table import read_table
+from asynclock.hudi._core.audit_records import start_of
+from asynclock.hudi._core.audit_writer import TableHooks
+from asynclock.hudi._core.lock_options import LockOptions
+from asynclock.hudi._core.paths import AUDIT_FOLDER, LOCK_NAME, TablePath
+from asynclock.hudi._core.properties import read_table
 from asynclock.lock import Hold, Lock, checked_timeout
 from asynclock.status import LockStatus
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from asynclock.client import LockClient
     from asynclock.events import Event
-    from asynclock.hudi.table import TableProperties
+    from asynclock.hudi._core.properties import TableProperties
     from asynclock.lease import Lease
 
 _NO_ANSWER = (BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.errors import ConfigError
-from asynclock.hudi import hoodie
-from asynclock.hudi.paths import TablePath
+from asynclock.hudi._core import hoodie
+from asynclock.hudi._core.paths import TablePath
 from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
