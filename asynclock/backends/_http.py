@@ -49,6 +49,7 @@ MAX_ANSWER: Final = 8 << 20
 """Bytes of the longest answer: a page of a listing, which has 1,000 keys at most."""
 _READS: Final = frozenset({"get", "list"})
 _WHOLE: Final = 200
+_RANGE: Final = 206
 _WAITED: Final = 0.5
 """Seconds without credentials from which on a call that was cancelled tells of it."""
 _NO_NAME: Final = frozenset({Fault.NO_HOST, Fault.NO_NAME_SERVER})
@@ -115,17 +116,31 @@ async def read_object(answer: aiohttp.ClientResponse) -> bytes:
     """Return the first ``MAX_BODY`` + 1 bytes at most of an object that was read.
 
     Raises:
-        FaultError: It may be a part of it, or something else: the status is not 200, nothing says where the
-            body ends, it is compressed, it is a web page.
+        FaultError: It may be a part of it, or something else: the status is not 200, and it has not the range
+            0 to ``MAX_BODY``, nothing says where the body ends, it is compressed, it is a web page.
     """
     headers = answer.headers
     framed = "Content-Length" in headers or "Transfer-Encoding" in headers
-    if answer.status != _WHOLE or not framed:
-        raise FaultError(Fault.PARTIAL, f"status {answer.status}" if framed else "it has no length")
+    if not framed:
+        raise FaultError(Fault.PARTIAL, "it has no length")
+    length = _length_of_range(headers) if answer.status == _RANGE else None
+    if answer.status != _WHOLE and length is None:
+        raise FaultError(Fault.PARTIAL, f"status {answer.status}")
     refuse_compressed(headers)
     body = await read_capped(answer)
     refuse_web_page(headers, body)
+    if length is not None and len(body) != length:
+        raise FaultError(Fault.PARTIAL, f"{len(body)} bytes of {length}")
     return body
+
+
+def _length_of_range(headers: Mapping[str, str]) -> int | None:
+    """Return how many bytes a range has that is the object or its first ``MAX_BODY`` + 1 bytes, else None."""
+    found = re.fullmatch(r"bytes 0-(\d{1,18})/(\d{1,18})", headers.get("Content-Range", ""))
+    if found is None:
+        return None
+    length, whole = int(found[1]) + 1, int(found[2])
+    return length if length == min(whole, MAX_BODY + 1) else None
 
 
 def refuse_compressed(headers: Mapping[str, str]) -> None:
@@ -143,8 +158,12 @@ def refuse_web_page(headers: Mapping[str, str], body: bytes) -> None:
 
 def refuse_changed(headers: Mapping[str, str], body: bytes) -> None:
     """Raise ``FaultError`` if a whole object has not the MD5 checksum that the store sends beside it."""
-    said = headers.get("Content-MD5") or next(
-        (each.strip()[4:] for each in headers.get("x-goog-hash", "").split(",") if "md5=" in each[:6]), ""
+    said = (
+        headers.get("Content-MD5")
+        or headers.get("x-ms-blob-content-md5")
+        or next(
+            (each.strip()[4:] for each in headers.get("x-goog-hash", "").split(",") if "md5=" in each[:6]), ""
+        )
     )
     if said and len(body) <= MAX_BODY and said != md5_of(body):
         raise FaultError(Fault.CHANGED, f"{len(body)} bytes came, their checksum is another")

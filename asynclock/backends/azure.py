@@ -1,49 +1,67 @@
-"""``az://``, ``abfs[s]://`` and ``wasb[s]://``: Azure Blob Storage, with credentials from Azure's SDK.
+"""``az://``, ``abfs[s]://`` and ``wasb[s]://``: Azure Blob Storage, through azure-storage-blob.
 
-A call sends one request of the Blob service's REST API, through aiohttp, once and without following
-redirects. azure-core and azure-identity bring the credentials. The SDK's own requests would take three
-times as much processor time, and read a blob again whose body was cut. What an answer means is in the table
-``asynclock.backends._tables.AZURE``, which ``docs/backends/answers.md`` shows.
+A call sends one request: the SDK's retries are off, and the session sends nothing twice. Two exceptions write
+nothing: the SDK reads an empty blob again without a range, and asks again after a 401 that names a tenant.
+What an answer means is in the table ``asynclock.backends._tables.AZURE``, which ``docs/backends/answers.md``
+shows.
 
 Source: Azure Storage REST API, "Specifying conditional headers for Blob service operations".
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from azure.core.exceptions import HttpResponseError
+from azure.core import MatchConditions
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.storage.blob import ContentSettings
+from azure.storage.blob.aio import ContainerClient
 
-from asynclock.backend import Absent, Entry, Stored, Written
+from asynclock.backend import MAX_BODY, Absent, Entry, Stored, Written
+from asynclock.backends._answers import FAILURE, Fault, FaultError
 from asynclock.backends._azure_account import Account, find_account
-from asynclock.backends._azure_client import AzureClient, parse_page
-from asynclock.backends._cloud import BackendCall, CloudBackend, Pages
+from asynclock.backends._azure_token import SharedCredential
+from asynclock.backends._cloud import BackendCall, CloudBackend, Pages, current_call
 from asynclock.backends._http import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
     check_certificates,
     check_endpoint,
+    environment_proxy,
     http_date,
-    refuse_changed,
-    refuse_web_page,
-    server_time,
     trusting,
     version_in,
 )
 from asynclock.backends._names import name_problem
+from asynclock.backends._resolver import Resolver
+from asynclock.backends._session import new_session
 from asynclock.backends._tables import AZURE
 from asynclock.backends._url import object_prefix, split_url, take_options, wrong_url
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
+    import aiohttp
+    from azure.storage.blob import BlobProperties
+    from azure.storage.blob.aio import BlobClient
+
+    from asynclock.backends._azure_account import Sdk
+
+_JSON: Final = ContentSettings(content_type="application/json")
 _MISSING: Final = (404, "BlobNotFound")
-_BLOCK_BLOB: Final = {"content-type": "application/json", "x-ms-blob-type": "BlockBlob"}
-_PAGE: Final = "1000"
+_WHOLE: Final = 200
+_PAGE: Final = 1000
 """Blobs in a page of a listing, as on the other clouds; Azure would send 5,000."""
+_TAGS: Final = 250_000
+"""In a page of a listing: three times those of 1,000 blobs. Each takes a hundred bytes of memory."""
+_BLOBS: Final = 64
+"""Clients of blobs that are kept. To make one takes as long as half a request; each has 10 KiB."""
 
 
-class AzureBackend(CloudBackend[AzureClient]):
+class AzureBackend(CloudBackend[ContainerClient]):
     """Blobs in one container.
 
     Args:
@@ -73,94 +91,184 @@ class AzureBackend(CloudBackend[AzureClient]):
         self._container = container
         self._account = account
         self._ca_file = ca_file
+        self._resolver = Resolver()
+        self._token: SharedCredential | None = None
+        if account.credential is None or hasattr(account.credential, "get_token"):
+            self._token = SharedCredential(account.credential)
+        self._key: object = None
+        self._blobs: dict[str, BlobClient] = {}
 
     async def get(self, key: str) -> Stored | Absent:
         """Read a blob; see ``Backend.get``."""
         with BackendCall(self, "get", key) as call:
-            client = await self._ready()
-            answer = await client.send(call, "GET", self._prefix + key)
-            headers = answer.headers
-            if (answer.status, answer.code) == _MISSING:
-                return Absent(server_time(headers))
-            answer.check()
-            refuse_changed(headers, answer.body)
-            modified = headers.get("Last-Modified")
+            blob = await self._blob(key)
+            try:
+                found = await blob.download_blob()
+                body = await found.read(MAX_BODY + 1)
+            except ResourceNotFoundError as error:
+                if self._read_failure(error) != _MISSING:
+                    raise
+                return Absent(call.date)
+            except ValueError:
+                # The SDK asks for the first bytes. A server may answer with all of them, which it refuses.
+                if call.status != _WHOLE:
+                    raise
+                body = call.body
+            modified = call.headers.get("Last-Modified")
             return Stored(
-                answer.body,
-                version_in(headers.get("ETag"), "ETag"),
+                body,
+                version_in(call.headers.get("ETag"), "ETag"),
                 None if modified is None else http_date(modified),
-                server_time(headers),
+                call.date,
             )
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create a blob; see ``Backend.put_if_absent``."""
-        return await self._put("put_if_absent", key, body, {"if-none-match": "*"})
+        return await self._put("put_if_absent", key, body, overwrite=False)
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace one version of a blob; see ``Backend.put_if_match``."""
-        return await self._put("put_if_match", key, body, {"if-match": version})
+        condition = {"etag": version, "match_condition": MatchConditions.IfNotModified}
+        return await self._put("put_if_match", key, body, overwrite=True, **condition)
 
     async def put(self, key: str, body: bytes) -> Written:
         """Write without a condition; see ``Backend.put``."""
-        return await self._put("put", key, body, {})
+        return await self._put("put", key, body, overwrite=True)
 
-    async def _put(self, operation: str, key: str, body: bytes, condition: Mapping[str, str]) -> Written:
+    async def _put(self, operation: str, key: str, body: bytes, **condition: Any) -> Written:  # noqa: ANN401  of the SDK
         with BackendCall(self, operation, key) as call:
-            client = await self._ready()
-            headers = {**_BLOCK_BLOB, **condition}
-            answer = await client.send(call, "PUT", self._prefix + key, headers=headers, body=body)
-            answer.check()
-            refuse_web_page(answer.headers, answer.body)
-            return Written(version_in(answer.headers.get("ETag"), "ETag"), server_time(answer.headers))
+            blob = await self._blob(key)
+            await blob.upload_blob(body, content_settings=_JSON, **condition)
+            return Written(version_in(call.headers.get("ETag"), "ETag"), call.date)
 
     async def list(self, prefix: str) -> AsyncIterator[Entry]:
         """Yield the blobs under ``prefix``; see ``Backend.list``."""
-        query = {"restype": "container", "comp": "list", "prefix": self._prefix + prefix}
-        query["maxresults"] = _PAGE
         pages = Pages()
+        with BackendCall(self, "list", prefix):
+            container = await self._connected()
+        found = container.list_blobs(
+            name_starts_with=self._prefix + prefix, results_per_page=_PAGE, raw_response_hook=refuse_bomb
+        ).by_page()
         while True:
             with BackendCall(self, "list", prefix) as call:
-                client = await self._ready()
-                answer = await client.send(call, "GET", query=query)
-                answer.check()
-                page = parse_page(answer.body)
-                more = None if page.more is None else pages.next(page.more)
-            for entry in page.entries:
-                yield replace(entry, key=entry.key[len(self._prefix) :])
-            if more is None:
+                blobs = await next_page(call, found)
+                if found.continuation_token:
+                    pages.next(found.continuation_token)
+            for blob in blobs:
+                written = None if blob.last_modified is None else blob.last_modified.timestamp()
+                yield Entry(blob.name.removeprefix(self._prefix), blob.size, written)
+            if not found.continuation_token:
                 return
-            query["marker"] = more
 
     async def delete(self, key: str) -> None:
         """Delete a blob; see ``Backend.delete``."""
-        await self._delete("delete", key, {})
+        await self._delete("delete", key)
 
     async def delete_if_match(self, key: str, version: str) -> None:
         """Delete one version of a blob; see ``ConditionalDelete``."""
-        await self._delete("delete_if_match", key, {"if-match": version})
+        condition = {"etag": version, "match_condition": MatchConditions.IfNotModified}
+        await self._delete("delete_if_match", key, **condition)
 
-    async def _delete(self, operation: str, key: str, condition: Mapping[str, str]) -> None:
-        with BackendCall(self, operation, key) as call:
-            client = await self._ready()
-            answer = await client.send(call, "DELETE", self._prefix + key, headers=condition)
-            if (answer.status, answer.code) != _MISSING:
-                answer.check()
+    async def _delete(self, operation: str, key: str, **condition: Any) -> None:  # noqa: ANN401  of the SDK
+        with BackendCall(self, operation, key):
+            blob = await self._blob(key)
+            try:
+                await blob.delete_blob(**condition)
+            except ResourceNotFoundError as error:
+                if self._read_failure(error) != _MISSING:
+                    raise
 
-    async def _open(self) -> AzureClient:
-        return AzureClient(
-            self._account, self._container, tls=trusting(self._ca_file), trust_env=self._trust_env
+    async def _blob(self, key: str) -> BlobClient:
+        """Return the SDK's client of one blob. Those that were used last are kept."""
+        container = await self._connected()
+        blob = self._blobs.pop(key, None) or container.get_blob_client(self._prefix + key)
+        self._blobs[key] = blob
+        if len(self._blobs) > _BLOBS:
+            del self._blobs[next(iter(self._blobs))]
+        return blob
+
+    async def _connected(self) -> ContainerClient:
+        client = await self._ready()
+        credential = self._account.credential
+        if isinstance(credential, AzureNamedKeyCredential) and credential.named_key != self._key:
+            # The key was replaced in its object, of which a client of the SDK makes a copy.
+            client = self._client = self._connect(self._session)
+        return client
+
+    def _connect(self, session: aiohttp.ClientSession) -> ContainerClient:
+        credential = self._token or self._account.credential
+        if isinstance(credential, AzureNamedKeyCredential):
+            self._key = credential.named_key
+        self._blobs.clear()
+        return ContainerClient(
+            self._account.url,
+            self._container,
+            credential=credential,
+            transport=AioHttpTransport(
+                session=session,
+                session_owner=False,
+                use_env_settings=False,
+                connection_timeout=CONNECT_TIMEOUT,
+                read_timeout=READ_TIMEOUT,
+            ),
+            retry_total=0,
+            permit_redirects=False,
+            max_single_get_size=MAX_BODY + 1,
         )
 
-    def _location(self, _client: AzureClient) -> tuple[str, str]:
+    async def _open(self) -> ContainerClient:
+        proxy = environment_proxy(self._account.url) if self._trust_env else None
+        self._session = new_session(
+            self._resolver, tls=trusting(self._ca_file), proxy=proxy, follows_nothing=True
+        )
+        return self._connect(self._session)
+
+    def _location(self, _client: ContainerClient) -> tuple[str, str]:
         return self._account.url, self._container
 
-    async def _close(self, client: AzureClient) -> None:
-        await client.aclose()
+    async def _close(self, client: ContainerClient) -> None:
+        self._blobs.clear()
+        try:
+            if self._token is not None:
+                await self._token.aclose()
+        finally:
+            await client.close()
+            await self._session.close()
+            await self._resolver.close()
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str]:
-        if isinstance(error, HttpResponseError) and error.status_code is not None:  # of a token service
-            return error.status_code, ""
-        return super()._read_failure(error)
+        if not isinstance(error, HttpResponseError) or error.status_code is None:
+            return super()._read_failure(error)
+        code = getattr(error, "error_code", None)  # text, or an enum whose value is the text
+        return error.status_code, str(getattr(code, "value", code) or "")
+
+    def _code(self, call: BackendCall, error: Exception) -> str:
+        return call.headers.get("x-ms-error-code") or super()._code(call, error)
+
+
+async def next_page(call: BackendCall, pages: Sdk) -> list[BlobProperties]:
+    """Return the blobs in the next page of a listing.
+
+    Raises:
+        FaultError: The answer is no such page.
+    """
+    try:
+        blobs = [blob async for blob in await anext(pages)]
+    except (AzureError, AttributeError, TypeError, ValueError):
+        # What the SDK raises if it does not find what it expects.
+        if 0 < call.status < FAILURE:
+            raise FaultError(Fault.NO_LISTING, "it cannot be read") from None
+        raise
+    if not all(isinstance(blob.name, str) and isinstance(blob.size, int) for blob in blobs):
+        raise FaultError(Fault.NO_LISTING, "an entry has no name or no size")
+    return blobs
+
+
+def refuse_bomb(_: object) -> None:
+    """Raise ``FaultError`` if a page of a listing has more tags than any: a ``raw_response_hook``."""
+    call = current_call.get()
+    if call is not None and call.body.count(b"<") > _TAGS:
+        raise FaultError(Fault.TOO_LONG, f"more than {_TAGS:,} tags")
 
 
 def open_azure(url: str, **options: object) -> AzureBackend:

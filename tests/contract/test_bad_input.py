@@ -148,7 +148,7 @@ def test_a_missing_package_is_named(
         "asynclock.backends._s3_client",
         "asynclock.backends._s3_sdk",
         "asynclock.backends._azure_account",
-        "asynclock.backends._azure_client",
+        "asynclock.backends._azure_token",
         "asynclock.backends._gcs_token",
     }
     for module in [m for m in sys.modules if m in ours or m.startswith(f"{package}.")]:
