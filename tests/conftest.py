@@ -42,7 +42,7 @@ def no_blocking_calls(request: pytest.FixtureRequest) -> Iterator[None]:
             # To fetch credentials anew, the SDKs read token files of a kilobyte.
             blocking.can_block_in("asynclock/backends/_cloud.py", {"_bounded"})
             # It runs on a loop of its own, in a worker thread.
-            blocking.can_block_in("asynclock/backends/_s3_sdk.py", {"_find_bucket"})
+            blocking.can_block_in("asynclock/backends/_aws.py", {"make"})
         yield
 
 

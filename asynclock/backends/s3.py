@@ -1,63 +1,70 @@
-"""``s3://`` and ``s3a://``: S3 and stores that speak it, with credentials and addresses from aiobotocore.
+"""``s3://`` and ``s3a://``: S3 and stores that speak it, through aiobotocore's client.
 
-This module sends the requests itself, through aiohttp, each once and without following redirects. The SDK
-brings credentials, the bucket's address and the signature. Its own requests would cost twice as much, look
-for the bucket's region after a refusal, and wait for ``100 Continue`` before each write. What an answer
-means is in the table ``asynclock.backends._tables.S3``, which ``docs/backends/answers.md`` shows.
+What an answer means is in the table ``asynclock.backends._tables.S3``, which ``docs/backends/answers.md``
+shows.
 
 Source: Amazon S3 user guide, "Add preconditions to S3 operations with conditional requests".
 """
 
 from __future__ import annotations
 
-import base64
 import os
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import botocore.exceptions
+import botocore.parsers
 
-from asynclock.backend import Absent, Entry, Stored, Written
-from asynclock.backends._answers import AnsweredError
+from asynclock.backend import MAX_BODY, Absent, Entry, Stored, Written
+from asynclock.backends._answers import FAILURE, Fault, FaultError, is_web_page
+from asynclock.backends._aws import AwsClient, open_client
 from asynclock.backends._cloud import BackendCall, CloudBackend, Pages
 from asynclock.backends._http import (
     check_certificates,
     check_endpoint,
     http_date,
     md5_of,
-    read_object,
-    read_page,
     server_time,
     version_in,
 )
-from asynclock.backends._offload import run_apart
-from asynclock.backends._s3_client import S3Client, check, check_write, is_missing, parse_page
-from asynclock.backends._s3_sdk import SdkSettings, find_bucket
-from asynclock.backends._tables import S3
+from asynclock.backends._tables import REGION, S3
 from asynclock.backends._url import bucket_of, object_prefix, split_url, take_options
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+Parameters: TypeAlias = "Mapping[str, str | bytes]"
 _SSE: Final = frozenset({"AES256", "aws:kms", "aws:kms:dsse"})
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _CUSTOMER_KEY_BYTES: Final = 32
-_ENCRYPTION: Final = "x-amz-server-side-encryption"
+_DIRECTORIES: Final = ("--x-s3", "--xa-s3")
+"""How the names of directory buckets (S3 Express), and of their access points, end."""
+_ELSEWHERE: Final = frozenset({code for code, row in S3.codes.items() if row is REGION})
+_MISSING: Final = 404
+_UNREADABLE: Final = (
+    botocore.exceptions.ClientError,
+    botocore.parsers.ResponseParserError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What the SDK, and whoever reads its answer, raises if a listing is none."""
 
 
-class S3Backend(CloudBackend[S3Client]):
+class S3Backend(CloudBackend[AwsClient]):
     """Objects in one S3 bucket.
 
     Args:
         bucket: Name of the bucket.
-        settings: Settings for the SDK.
+        settings: Arguments of ``open_client``.
         prefix: Put before every key; default empty.
         min_write_interval: Seconds that a lock leaves between two writes of one object; default 0.
-        payer: Headers of every request: who pays.
-        customer: More headers of each read and write: the customer's key.
-        at_rest: More headers of each write: encryption by the store.
+        payer: Parameters of every request: who pays.
+        customer: More parameters of each read and write: the customer's key.
+        at_rest: More parameters of each write: encryption by the store.
 
     Attributes:
         versions_may_repeat: True, because an ETag is a hash of the body. Locks are safe with it: no two
@@ -72,128 +79,143 @@ class S3Backend(CloudBackend[S3Client]):
     def __init__(
         self,
         bucket: str,
-        settings: SdkSettings,
+        settings: Mapping[str, Any],
         *,
         prefix: str = "",
         min_write_interval: float = 0.0,
-        payer: Mapping[str, str],
-        customer: Mapping[str, str],
-        at_rest: Mapping[str, str],
+        payer: Parameters,
+        customer: Parameters,
+        at_rest: Parameters,
     ) -> None:
-        super().__init__(prefix=prefix, min_write_interval=min_write_interval, trust_env=settings.trust_env)
+        trust_env = settings["trust_env"]
+        super().__init__(prefix=prefix, min_write_interval=min_write_interval, trust_env=trust_env)
         self._bucket = bucket
         self._settings = settings
-        self._payer = payer
-        self._read = {**payer, **customer}
-        self._write = {"Content-Type": "application/json", **payer, **customer, **at_rest}
+        self._every = {"Bucket": bucket, **payer}
+        self._read = {**self._every, **customer}
+        self._write = {"ContentType": "application/json", **self._read, **at_rest}
 
     async def get(self, key: str) -> Stored | Absent:
         """Read an object; see ``Backend.get``."""
         with BackendCall(self, "get", key) as call:
             client = await self._ready()
-            async with await client.send(call, "GET", self._prefix + key, headers=self._read) as answer:
-                headers = answer.headers
-                try:
-                    await check(answer)
-                except AnsweredError as error:
-                    if not is_missing(error):
-                        raise
-                    return Absent(server_time(headers))
-                data = await read_object(answer)
-                modified = headers.get("Last-Modified")
-                return Stored(
-                    data,
-                    version_in(headers.get("ETag"), "ETag"),
-                    None if modified is None else http_date(modified),
-                    server_time(headers),
-                )
+            try:
+                found = await client.sdk.get_object(**self._read, Key=self._prefix + key)
+            except botocore.exceptions.ClientError as error:
+                if not _is_missing(call, error):
+                    raise
+                return Absent(server_time(call.headers))
+            async with found["Body"] as body:
+                data = await body.read(MAX_BODY + 1)
+            modified = call.headers.get("Last-Modified")
+            return Stored(
+                data,
+                version_in(found.get("ETag"), "ETag"),
+                None if modified is None else http_date(modified),
+                server_time(call.headers),
+            )
 
     async def put_if_absent(self, key: str, body: bytes) -> Written:
         """Create an object; see ``Backend.put_if_absent``."""
-        return await self._put("put_if_absent", key, body, {"If-None-Match": "*"})
+        return await self._put("put_if_absent", key, body, IfNoneMatch="*")
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace one version of an object; see ``Backend.put_if_match``."""
-        return await self._put("put_if_match", key, body, {"If-Match": version})
+        return await self._put("put_if_match", key, body, IfMatch=version)
 
     async def put(self, key: str, body: bytes) -> Written:
         """Write without a condition; see ``Backend.put``."""
-        return await self._put("put", key, body, {})
+        return await self._put("put", key, body)
 
-    async def _put(self, operation: str, key: str, body: bytes, condition: Mapping[str, str]) -> Written:
+    async def _put(self, operation: str, key: str, body: bytes, **condition: str) -> Written:
         with BackendCall(self, operation, key) as call:
             client = await self._ready()
-            headers = {**self._write, **condition}
-            if not client.express:
+            if not self._bucket.endswith(_DIRECTORIES):
                 # A bucket that retains objects asks for it; a directory bucket does not know it.
-                headers["Content-MD5"] = md5_of(body)
-            async with await client.send(
-                call, "PUT", self._prefix + key, headers=headers, body=body
-            ) as answer:
-                await check_write(answer)
-                version = version_in(answer.headers.get("ETag"), "ETag")
-                return Written(version, server_time(answer.headers))
+                condition["ContentMD5"] = md5_of(body)
+            written = await client.sdk.put_object(
+                **self._write, Key=self._prefix + key, Body=body, **condition
+            )
+            return Written(version_in(written.get("ETag"), "ETag"), server_time(call.headers))
 
     async def list(self, prefix: str) -> AsyncIterator[Entry]:
         """Yield the objects under ``prefix``; see ``Backend.list``."""
-        query = {"list-type": "2", "encoding-type": "url", "prefix": self._prefix + prefix}
+        parameters = {**self._every, "Prefix": self._prefix + prefix}
         pages = Pages()
         while True:
             with BackendCall(self, "list", prefix) as call:
                 client = await self._ready()
-                async with await client.send(call, "GET", query=query, headers=self._payer) as answer:
-                    await check(answer)
-                    page = parse_page(await read_page(answer))
-                more = None if page.more is None else pages.next(page.more)
-            for entry in page.entries:
-                yield replace(entry, key=entry.key[len(self._prefix) :])
-            if more is None:
+                try:
+                    page = await client.sdk.list_objects_v2(**parameters)
+                    entries = [self._entry(item) for item in page.get("Contents", ())]
+                    more = page["NextContinuationToken"] if page["IsTruncated"] else None
+                except _UNREADABLE as error:
+                    if not 0 < call.status < FAILURE or self._read_failure(error)[1]:
+                        raise
+                    raise FaultError(Fault.NO_LISTING, "it cannot be read") from None
+                token = None if more is None else pages.next(more)
+            for entry in entries:
+                yield entry
+            if token is None:
                 return
-            query["continuation-token"] = more
+            parameters["ContinuationToken"] = token
+
+    def _entry(self, item: Mapping[str, Any]) -> Entry:
+        return Entry(item["Key"][len(self._prefix) :], item["Size"], item["LastModified"].timestamp())
 
     async def delete(self, key: str) -> None:
         """Delete an object; see ``Backend.delete``."""
-        await self._delete("delete", key, {})
+        await self._delete("delete", key)
 
     async def delete_if_match(self, key: str, version: str) -> None:
         """Delete one version of an object; see ``ConditionalDelete``. Some stores ignore the condition."""
-        await self._delete("delete_if_match", key, {"If-Match": version})
+        await self._delete("delete_if_match", key, IfMatch=version)
 
-    async def _delete(self, operation: str, key: str, condition: Mapping[str, str]) -> None:
+    async def _delete(self, operation: str, key: str, **condition: str) -> None:
         with BackendCall(self, operation, key) as call:
             client = await self._ready()
-            headers = {**self._payer, **condition}
-            async with await client.send(call, "DELETE", self._prefix + key, headers=headers) as answer:
-                try:
-                    await check(answer)
-                except AnsweredError as error:
-                    if not is_missing(error):
-                        raise
+            try:
+                await client.sdk.delete_object(**self._every, Key=self._prefix + key, **condition)
+            except botocore.exceptions.ClientError as error:
+                if not _is_missing(call, error):
+                    raise
 
-    async def _open(self) -> S3Client:
-        # Apart, because the SDK blocks for 0.1 to 0.3 s while it reads models and configuration.
-        access = await run_apart(
-            "asynclock-s3", lambda: find_bucket(self._bucket, self._settings, self._note_waiting)
-        )
-        return S3Client(access)
+    async def _open(self) -> AwsClient:
+        return await open_client(**self._settings, waiting=self._note_waiting)
 
     def _note_waiting(self, waits: bool) -> None:  # noqa: FBT001  a callback
         self._opening_waits_since = time.monotonic() if waits else None
 
-    def _location(self, client: S3Client) -> tuple[str, str]:
-        return client.url, self._bucket
+    def _location(self, client: AwsClient) -> tuple[str, str]:
+        return client.sdk.meta.endpoint_url, self._bucket
 
-    async def _close(self, client: S3Client) -> None:
+    async def _close(self, client: AwsClient) -> None:
         await client.aclose()
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str]:
-        if isinstance(error, botocore.exceptions.ClientError):  # of a service that hands out credentials
-            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-            code = str(error.response.get("Error", {}).get("Code", ""))
-            return status, "" if code == str(status) else code
+        if isinstance(error, botocore.exceptions.ClientError):
+            return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode"), _code(error)
         if isinstance(error, botocore.exceptions.BotoCoreError) and type(error).__name__ in S3.codes:
             return None, type(error).__name__
         return super()._read_failure(error)
+
+    def _region(self, call: BackendCall, error: Exception) -> str | None:
+        if not isinstance(error, botocore.exceptions.ClientError) or _code(error) not in _ELSEWHERE:
+            return None
+        told: str | None = error.response["Error"].get("Region")
+        return told or call.headers.get("x-amz-bucket-region")
+
+
+def _code(error: botocore.exceptions.ClientError) -> str:
+    """Return the error code of a refusal, or an empty string; the SDK then puts the status in its place."""
+    code = str(error.response.get("Error", {}).get("Code") or "")
+    return "" if code.isdigit() else code
+
+
+def _is_missing(call: BackendCall, error: botocore.exceptions.ClientError) -> bool:
+    """Return whether a refused read says that there is no object; an empty 404 does, a web page does not."""
+    code = _code(error)
+    return call.status == _MISSING and (code == "NoSuchKey" or not (code or is_web_page(call.body)))
 
 
 def open_s3(url: str, **options: object) -> S3Backend:
@@ -243,22 +265,22 @@ def open_s3(url: str, **options: object) -> S3Backend:
     ca_file = taken.get("ca_file")
     if ca_file is not None:
         check_certificates(ca_file)
-    settings = SdkSettings(
-        region=taken.get("region"),
-        endpoint_url=endpoint,
-        path_style=taken.get("path_style"),
-        credentials=_credentials(taken),
-        ca_file=ca_file,
-        allow_http=allow_http,
-        trust_env=bool(options.get("trust_env", False)),
-    )
+    settings = {
+        "region": taken.get("region"),
+        "endpoint_url": endpoint,
+        "path_style": taken.get("path_style"),
+        "credentials": _credentials(taken),
+        "ca_file": ca_file,
+        "allow_http": allow_http,
+        "trust_env": bool(options.get("trust_env", False)),
+    }
     at_rest, customer = _encryption(taken)
     backend = S3Backend(
         bucket_of(parts, "s3"),
         settings,
         prefix=object_prefix(parts),
         min_write_interval=taken.get("min_write_interval", 0.0),
-        payer={"x-amz-request-payer": "requester"} if taken.get("requester_pays") else {},
+        payer={"RequestPayer": "requester"} if taken.get("requester_pays") else {},
         customer=customer,
         at_rest=at_rest,
     )
@@ -279,8 +301,8 @@ def _credentials(taken: dict[str, Any]) -> tuple[str, str, str | None] | None:
     return key, secret, token
 
 
-def _encryption(taken: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the encryption headers of writes only, and those of both reads and writes."""
+def _encryption(taken: dict[str, Any]) -> tuple[Parameters, Parameters]:
+    """Return the encryption parameters of writes only, and those of both reads and writes."""
     sse, kms_key, customer = (taken.get(n) for n in ("sse", "sse_kms_key_id", "sse_customer_key"))
     if sse is not None and sse not in _SSE:
         raise ConfigError(setting="sse", value=sse, reason=f"must be one of {', '.join(sorted(_SSE))}")
@@ -288,13 +310,7 @@ def _encryption(taken: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
         raise ConfigError(setting="sse_kms_key_id", value="...", reason="needs sse='aws:kms'")
     if customer is not None and (sse is not None or len(customer) != _CUSTOMER_KEY_BYTES):
         raise ConfigError(setting="sse_customer_key", value="...", reason="must be 32 bytes, without sse")
-    at_rest = {_ENCRYPTION: sse} if sse else {}
-    if kms_key:
-        at_rest[f"{_ENCRYPTION}-aws-kms-key-id"] = kms_key
-    if customer is None:
-        return at_rest, {}
-    return at_rest, {
-        f"{_ENCRYPTION}-customer-algorithm": "AES256",
-        f"{_ENCRYPTION}-customer-key": base64.b64encode(customer).decode(),
-        f"{_ENCRYPTION}-customer-key-MD5": md5_of(customer),
-    }
+    if customer is not None:
+        return {}, {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": customer}
+    at_rest = {"ServerSideEncryption": sse} if sse else {}
+    return at_rest | ({"SSEKMSKeyId": kms_key} if kms_key else {}), {}

@@ -152,16 +152,16 @@ async def test_a_slow_machine_is_no_missing_credential(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Calls whose time is up while the SDK is loaded warn of nothing, and the next ones find it loaded."""
-    slowly: Callable[..., Any] = asynclock.backends.s3.find_bucket
+    slowly: Callable[..., Any] = asynclock.backends.s3.open_client
     opened = 0
 
-    async def find_bucket(*given: Any) -> object:  # noqa: ANN401  passed on
+    async def open_client(**given: Any) -> object:  # noqa: ANN401  passed on
         nonlocal opened
         opened += 1
         await asyncio.sleep(1.0)  # a busy machine
-        return await slowly(*given)
+        return await slowly(**given)
 
-    monkeypatch.setattr(asynclock.backends.s3, "find_bucket", find_bucket)
+    monkeypatch.setattr(asynclock.backends.s3, "open_client", open_client)
     async with serving() as script:
         script.say(404)
         backend = open_backend("s3://locks", **options("s3", f"http://127.0.0.1:{script.port}"))

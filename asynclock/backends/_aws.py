@@ -1,0 +1,340 @@
+"""The client of the AWS SDK: its credentials and certificates, and the one request that each call sends.
+
+aiobotocore finds credentials and the bucket's address, signs, and reads answers, by public interfaces only:
+``create_client``, the session's component ``credential_provider``, and the client's events. The event
+``before-send`` lets a handler fulfil a request. The SDK's own transport would send a write again after a lost
+connection, and the SDK a refused one to another region.
+
+Source: Botocore, "Botocore Events" and "Config reference"; aiobotocore, "AioConfig".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from contextlib import AsyncExitStack
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import botocore.exceptions
+import botocore.httpsession
+import botocore.loaders
+from aiobotocore.awsrequest import AioAWSResponse
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from yarl import URL
+
+from asynclock._text import printable
+from asynclock.backends._answers import FAILURE, CredentialsError
+from asynclock.backends._cloud import SharedFetch, apart_from_call, awaiting_credentials
+from asynclock.backends._http import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    check_endpoint,
+    environment_proxy,
+    http_date,
+)
+from asynclock.backends._offload import run_apart
+from asynclock.backends._resolver import Resolver
+from asynclock.backends._session import new_session
+from asynclock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import aiohttp
+
+Sdk: TypeAlias = Any
+"""An object of the SDK, which has no types."""
+_OURS: Final = frozenset({"GetObject", "PutObject", "ListObjectsV2", "DeleteObject"})
+_PROCESS: Final = "custom-process"
+"""By what the SDK names the provider of ``credential_process``."""
+
+
+class AwsClient:
+    """A client of the SDK whose requests are sent by a session of this package, on the present event loop.
+
+    Args:
+        sdk: The client; closed with this object, like the rest.
+        opened: What has to be closed with it.
+        tls: The certificates to trust; None: the address is plain http.
+        proxy: Address of the proxy to use, or None.
+        resolver: Looks up hosts.
+
+    Attributes:
+        sdk: As given.
+    """
+
+    def __init__(
+        self,
+        sdk: Sdk,
+        opened: AsyncExitStack,
+        *,
+        tls: ssl.SSLContext | None,
+        proxy: str | None,
+        resolver: Resolver,
+    ) -> None:
+        self.sdk = sdk
+        self._opened = opened
+        self._http = new_session(resolver, tls=tls, proxy=proxy, follows_nothing=True)
+        sdk.meta.events.register_last("before-call.s3", _without_expect)
+        sdk.meta.events.register("before-send.s3", self._send)
+        sdk.meta.events.register_first("needs-retry.s3", _refuse)
+
+    async def aclose(self) -> None:
+        """Close the connections and cancel a running fetch of credentials."""
+        await self._http.close()
+        await self._opened.aclose()
+
+    async def _send(self, request: Sdk, event_name: str, **_: object) -> Sdk:
+        """Send a request that the SDK has composed, in place of its own transport."""
+        if event_name.rpartition(".")[2] in _OURS:
+            answer = await self._exchange(request)
+        else:
+            with apart_from_call():  # a session with a directory bucket
+                answer = await self._exchange(request)
+        response = AioAWSResponse(request.url, answer.status, _lower(answer.headers), answer)
+        if not request.stream_output:
+            await response.content  # as the SDK's own transport does
+        return response
+
+    async def _exchange(self, request: Sdk) -> aiohttp.ClientResponse:
+        body = request.body
+        return await self._http.request(
+            request.method,
+            URL(request.url, encoded=True),
+            headers={name: _text(value) for name, value in request.headers.items()},
+            data=body.read() if hasattr(body, "read") else body,
+            allow_redirects=False,
+        )
+
+
+async def open_client(
+    *,
+    region: str | None,
+    endpoint_url: str | None,
+    path_style: bool | None,
+    credentials: tuple[str, str, str | None] | None,
+    ca_file: str | None,
+    allow_http: bool,
+    trust_env: bool,
+    waiting: Callable[[bool], object],
+) -> AwsClient:
+    """Return a client for S3. Nothing is sent to a bucket; credentials are fetched, if their kind needs it.
+
+    Args:
+        region: None: the one that the SDK finds in its configuration, else ``us-east-1``.
+        endpoint_url: Address of the service; None: the one that the SDK finds, else Amazon's.
+        path_style: Whether the bucket is in the path of a request, else in the host; None: in the path if
+            ``endpoint_url`` is given, else as the SDK finds it in its configuration.
+        credentials: Access key id, secret and session token; None: those that the SDK finds by itself.
+        ca_file: File of the certificates to trust; None: the one that the SDK finds, else its own.
+        allow_http: Whether plain http is allowed to other machines than this one.
+        trust_env: Whether to use the proxies that the environment names.
+        waiting: Called with True before credentials are fetched, and with False once they are there.
+
+    Raises:
+        ConfigError: The endpoint or the certificates that the SDK found in its configuration cannot be used.
+        NoCredentialsError: The SDK found no credentials (an error of botocore, as are others).
+    """
+    key, secret, token = credentials or (None, None, None)
+    resolver = Resolver()
+
+    async def make() -> tuple[Sdk, AsyncExitStack, ssl.SSLContext | None]:
+        session = get_session()
+        session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+        # As the default, so that the SDK's clients which fetch credentials have it too.
+        session.set_default_client_config(AioConfig(connector_args={"resolver": resolver}))
+        if credentials is None:
+            waiting(True)
+            chain = _Chain(session)
+            opened.push_async_callback(chain.aclose)
+            session.register_component("credential_provider", chain)
+            await chain.fetch_first()
+            waiting(False)
+        client = await opened.enter_async_context(
+            session.create_client(
+                "s3",
+                region_name=region or session.get_config_variable("region") or "us-east-1",
+                endpoint_url=endpoint_url,
+                aws_access_key_id=key,
+                aws_secret_access_key=secret,
+                aws_session_token=token,
+                config=_config(path_style if endpoint_url is None or path_style is not None else True),
+            )
+        )
+        url = client.meta.endpoint_url
+        # Where the endpoint came from the environment, it is known only now.
+        check_endpoint("endpoint_url", url, allow_http=allow_http)
+        return client, opened, _certificates(session, ca_file) if url.lower().startswith("https:") else None
+
+    opened = AsyncExitStack()
+    opened.push_async_callback(resolver.close)
+    try:
+        # Apart, because the SDK blocks for 0.1 to 0.6 s while it reads models and configuration.
+        client, _, tls = await run_apart("asynclock-s3", make)
+    except BaseException:
+        await resolver.close()
+        raise
+    proxy = environment_proxy(client.meta.endpoint_url) if trust_env else None
+    return AwsClient(client, opened, tls=tls, proxy=proxy, resolver=resolver)
+
+
+def _config(path_style: bool | None) -> AioConfig:  # noqa: FBT001  as an option
+    # Signed, a damaged body is refused, also over TLS.
+    s3: dict[str, object] = {"payload_signing_enabled": True}
+    if path_style is not None:
+        s3["addressing_style"] = "path" if path_style else "virtual"
+    return AioConfig(
+        connect_timeout=CONNECT_TIMEOUT,
+        read_timeout=READ_TIMEOUT,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        parameter_validation=False,
+        s3=s3,
+    )
+
+
+def _certificates(session: Sdk, ca_file: str | None) -> ssl.SSLContext:
+    found = ca_file or session.get_config_variable("ca_bundle") or True
+    try:
+        return ssl.create_default_context(cafile=botocore.httpsession.get_cert_path(found))
+    except OSError:
+        raise ConfigError(
+            setting="AWS_CA_BUNDLE", value=found, reason="there is no such file of PEM certificates"
+        ) from None
+
+
+@cache
+def _loader(path: str | None) -> Sdk:
+    """Return the loader of the SDK's models, one for all clients, because loading them takes 0.1 s."""
+    return botocore.loaders.create_loader(path)
+
+
+def _without_expect(params: Mapping[str, Sdk], **_: object) -> None:
+    """Send the body at once. To wait for ``100 Continue`` costs a round trip, and losers their connection."""
+    params["headers"].pop("Expect", None)
+
+
+def _refuse(response: tuple[Sdk, dict[str, Sdk]] | None, operation: Sdk, **_: object) -> None:
+    """Raise a refusal at once. The SDK's next handler would send the request again, to another region."""
+    if response is None:
+        return
+    answer, told = response
+    if answer.status_code >= FAILURE or "Error" in told:
+        raise botocore.exceptions.ClientError(told, operation.name)
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers as the SDK reads them. It would stumble over a time that cannot be read."""
+    lower = {name.lower(): value for name, value in headers.items()}
+    if http_date(lower.get("last-modified", "")) is None:
+        lower.pop("last-modified", None)
+    return lower
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+class _Chain:
+    """The SDK's chain of credentials, as a component of its session, with each refresh beside the requests.
+
+    Args:
+        session: The SDK's session, which has its own chain still.
+    """
+
+    def __init__(self, session: Sdk) -> None:
+        self._session = session
+        self._chain = session.get_component("credential_provider")
+        self._found: SharedCredentials | None = None
+
+    async def load_credentials(self) -> SharedCredentials | None:
+        """Return credentials in the SDK's form; None: there are none."""
+        with self._explained():
+            found = await self._chain.load_credentials()
+        if found is not None:
+            self._found = SharedCredentials(found, self._explained)
+        return self._found
+
+    async def fetch_first(self) -> None:
+        """Fetch credentials. The first fetch reads models of the SDK, which blocks."""
+        credentials = await self._session.get_credentials()
+        if credentials is None:
+            raise botocore.exceptions.NoCredentialsError
+        await credentials.get_frozen_credentials()
+
+    async def aclose(self) -> None:
+        """Cancel a running refresh."""
+        if self._found is not None:
+            await self._found.aclose()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise ``CredentialsError`` where ``credential_process`` or a file gives no credentials."""
+        try:
+            yield
+        except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+            sentence = (
+                f"{printable(error.filename)} cannot be run or read: {error.strerror}; "
+                "check credential_process"
+            )
+            raise CredentialsError(f"{sentence} and AWS_WEB_IDENTITY_TOKEN_FILE") from None
+        except botocore.exceptions.CredentialRetrievalError as error:
+            if error.kwargs.get("provider") != _PROCESS:
+                raise
+            # Not what it printed, which may contain a secret.
+            raise CredentialsError(
+                "credential_process ended with an error, or printed no credentials of version 1; "
+                "run it by hand"
+            ) from None
+        except (ValueError, AttributeError, TypeError):
+            if "credential_process" not in self._session.get_scoped_config():
+                raise
+            raise CredentialsError("credential_process printed no JSON object; run it by hand") from None
+
+
+class SharedCredentials:
+    """Credentials of the SDK that are refreshed in the background while the present ones are still valid.
+
+    botocore refreshes them within a request. A refresh that hangs or is cancelled would make that request
+    fail, and the next ones, although the present credentials are valid for some minutes more.
+
+    Args:
+        inner: The SDK's credentials, whose other attributes this object has too.
+        explained: Turns what a fetch raises into an error that says more; default: nothing.
+    """
+
+    def __init__(
+        self,
+        inner: Sdk,
+        explained: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+    ) -> None:
+        self._inner = inner
+        self._explained = explained
+        self._last: Sdk = None
+        self._refresh: SharedFetch[None] = SharedFetch(self._fetch)
+
+    def __getattr__(self, name: str) -> Sdk:
+        return getattr(self._inner, name)
+
+    async def get_frozen_credentials(self) -> Sdk:
+        """Return access key id, secret and session token that are valid now."""
+        needed = getattr(self._inner, "refresh_needed", None)
+        if needed is None or not needed():
+            await self._fetch()  # sends nothing
+        elif self._last is None or needed(refresh_in=0):
+            with awaiting_credentials():
+                await self._refresh.wait()
+        else:
+            self._refresh.start()
+        return self._last
+
+    async def _fetch(self) -> None:
+        with self._explained():
+            self._last = await self._inner.get_frozen_credentials()
+
+    async def aclose(self) -> None:
+        """Cancel a running refresh."""
+        await self._refresh.aclose()
