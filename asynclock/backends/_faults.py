@@ -97,12 +97,13 @@ def proxy_is_unused(scheme: str) -> bool:
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an exception and its causes, as transports and SDKs keep them."""
     waiting: list[object] = [error]
-    for _ in range(_DEPTH):
-        if not waiting:
-            return
+    seen: list[object] = []
+    while waiting and len(seen) < _DEPTH:
         each = waiting.pop(0)
-        if not isinstance(each, BaseException):
+        # Several attributes lead to the same cause.
+        if not isinstance(each, BaseException) or any(each is one for one in seen):
             continue
+        seen.append(each)
         yield each
         kept = ("certificate_error", "os_error", "inner_exception", "__cause__", "__context__")
         waiting += [getattr(each, name, None) for name in kept]

@@ -23,7 +23,7 @@ from asynclock.backend import MAX_BODY, Absent, Entry, Stored, Written
 from asynclock.backends._answers import FAILURE, Fault, FaultError
 from asynclock.backends._azure_account import Account, find_account
 from asynclock.backends._azure_token import SharedCredential
-from asynclock.backends._cloud import BackendCall, CloudBackend, Pages, current_call
+from asynclock.backends._cloud import BackendCall, CloudBackend, Pages
 from asynclock.backends._http import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
@@ -55,8 +55,6 @@ _MISSING: Final = (404, "BlobNotFound")
 _WHOLE: Final = 200
 _PAGE: Final = 1000
 """Blobs in a page of a listing, as on the other clouds; Azure would send 5,000."""
-_TAGS: Final = 250_000
-"""In a page of a listing: three times those of 1,000 blobs. Each takes a hundred bytes of memory."""
 _BLOBS: Final = 64
 """Clients of blobs that are kept. To make one takes as long as half a request; each has 10 KiB."""
 
@@ -146,9 +144,7 @@ class AzureBackend(CloudBackend[ContainerClient]):
         pages = Pages()
         with BackendCall(self, "list", prefix):
             container = await self._connected()
-        found = container.list_blobs(
-            name_starts_with=self._prefix + prefix, results_per_page=_PAGE, raw_response_hook=refuse_bomb
-        ).by_page()
+        found = container.list_blobs(name_starts_with=self._prefix + prefix, results_per_page=_PAGE).by_page()
         while True:
             with BackendCall(self, "list", prefix) as call:
                 blobs = await next_page(call, found)
@@ -262,13 +258,6 @@ async def next_page(call: BackendCall, pages: Sdk) -> list[BlobProperties]:
     if not all(isinstance(blob.name, str) and isinstance(blob.size, int) for blob in blobs):
         raise FaultError(Fault.NO_LISTING, "an entry has no name or no size")
     return blobs
-
-
-def refuse_bomb(_: object) -> None:
-    """Raise ``FaultError`` if a page of a listing has more tags than any: a ``raw_response_hook``."""
-    call = current_call.get()
-    if call is not None and call.body.count(b"<") > _TAGS:
-        raise FaultError(Fault.TOO_LONG, f"more than {_TAGS:,} tags")
 
 
 def open_azure(url: str, **options: object) -> AzureBackend:
