@@ -4,39 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
+import threading
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import aiohttp
 import botocore.configprovider
+import botocore.loaders
 import pytest
 from aiohttp import web
 
+import asynclock.backends._aws
 from asynclock.backend import Absent, Stored
 from asynclock.backends import open_backend
-from asynclock.backends._answers import Fault, FaultError
-from asynclock.backends._s3_client import parse_page
-from asynclock.backends._s3_sdk import BucketAccess, SdkSettings, find_bucket
-from asynclock.errors import BackendUnavailableError, ConfigError, UnsupportedBackendError
-from asynclock.testing.proxy import TapProxy
+from asynclock.errors import BackendError, BackendUnavailableError, ConfigError, UnsupportedBackendError
+from asynclock.testing.proxy import TapProxy, Wire
 from tests.faults.credentials import Machine
+from tests.faults.scripted import options as options_of
+from tests.faults.scripted import serving
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from tests.laboratory.servers import Server
 
-SETTINGS: Final = SdkSettings(
-    region="eu-west-1",
-    endpoint_url=None,
-    path_style=None,
-    credentials=("AKID", "secret", "token"),
-    ca_file=None,
-    allow_http=False,
-    trust_env=False,
-)
+    Compose = Callable[..., "Composed"]
+
+OPTIONS: Final = {
+    "region": "eu-west-1",
+    "access_key_id": "AKID",
+    "secret_access_key": "secret",
+    "session_token": "token",
+}
 OUTPOST: Final = "test-accessp-o0b1d075431d83bebde8xz5w8ijx1qzlbp3i3kuse10--op-s3"
 EXPRESS: Final = "locks--usw2-az1--x-s3"
 MAY_DO_WITHOUT_SESSION: Final = (
@@ -60,16 +63,48 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     return Machine(monkeypatch, tmp_path)
 
 
-def _find(bucket: str, **changed: Any) -> BucketAccess:  # noqa: ANN401  settings are of any type
-    names = SdkSettings.__slots__
-    settings = SdkSettings(**{name: changed.get(name, getattr(SETTINGS, name)) for name in names})
+class Composed:
+    """Keeps the request that the SDK has composed, in place of the session that would send it.
 
-    async def find() -> BucketAccess:
-        access = await find_bucket(bucket, settings)
-        await access.aclose()
-        return access
+    Attributes:
+        url: Where it would go.
+        headers: All of them, their names in small letters.
+    """
 
-    return asyncio.run(find())
+    def __init__(self) -> None:
+        self.url = ""
+        self.headers: dict[str, str] = {}
+
+    async def request(self, _: str, url: object, *, headers: Mapping[str, str], **__: object) -> None:
+        """Keep a request and answer none."""
+        self.url = str(url)
+        self.headers = {name.lower(): value for name, value in headers.items()}
+        raise aiohttp.ClientConnectionError
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture
+def compose(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Compose:  # noqa: ARG001  first of all
+    """Return what gives the request of a write of ``a.json`` in a bucket, which is sent to nobody."""
+
+    def compose(bucket: str, **changed: Any) -> Composed:  # noqa: ANN401  options are of any type
+        composed = Composed()
+        monkeypatch.setattr(asynclock.backends._aws, "new_session", lambda *_, **__: composed)
+
+        async def write() -> None:
+            backend = open_backend(f"s3://{bucket}", **OPTIONS | changed)
+            try:
+                with pytest.raises(BackendError):
+                    await backend.put_if_match("a.json", b"body", '"1"')
+            finally:
+                await backend.aclose()
+
+        asyncio.run(write())
+        return composed
+
+    return compose
 
 
 @pytest.mark.parametrize(
@@ -83,6 +118,12 @@ def _find(bucket: str, **changed: Any) -> BucketAccess:  # noqa: ANN401  setting
             {"AWS_USE_DUALSTACK_ENDPOINT": "true"},
             "",
             "https://bucket.s3.dualstack.eu-west-1.amazonaws.com",
+        ),
+        (
+            "bucket",
+            {"AWS_USE_DUALSTACK_ENDPOINT": "true", "AWS_USE_FIPS_ENDPOINT": "true"},
+            "",
+            "https://bucket.s3-fips.dualstack.eu-west-1.amazonaws.com",
         ),
         (
             "bucket",
@@ -114,6 +155,7 @@ def _find(bucket: str, **changed: Any) -> BucketAccess:  # noqa: ANN401  setting
         "dots",
         "FIPS",
         "dual-stack",
+        "FIPS and dual-stack",
         "accelerated",
         "access point",
         "outpost",
@@ -125,14 +167,14 @@ def _find(bucket: str, **changed: Any) -> BucketAccess:  # noqa: ANN401  setting
         "an older signature",
     ],
 )
-def test_a_bucket_is_where_the_sdk_says(
-    machine: Machine, bucket: str, variables: dict[str, str], config: str, url: str
+def test_a_bucket_is_where_the_sdk_says(  # noqa: PLR0917  a row of the table
+    machine: Machine, compose: Compose, bucket: str, variables: dict[str, str], config: str, url: str
 ) -> None:
     """Its address follows the SDK's rules, with what the environment and the configuration file say."""
     machine.write("config", f"[default]\n{config}")
     machine.set(**variables)
 
-    assert _find(bucket).url == url
+    assert compose(bucket).url == f"{url}/a.json"
 
 
 @pytest.mark.parametrize(
@@ -148,10 +190,9 @@ def test_a_bucket_is_where_the_sdk_says(
         ({"endpoint_url": "http://[::1]:9000"}, "http://[::1]:9000/bucket"),
     ],
 )
-@pytest.mark.usefixtures("machine")
-def test_options_lead_to_the_bucket(changed: dict[str, object], url: str) -> None:
+def test_options_lead_to_the_bucket(compose: Compose, changed: dict[str, object], url: str) -> None:
     """Region, endpoint and path style decide together."""
-    assert _find("bucket", **changed).url == url
+    assert compose("bucket", **changed).url == f"{url}/a.json"
 
 
 @pytest.mark.parametrize(
@@ -164,29 +205,49 @@ def test_options_lead_to_the_bucket(changed: dict[str, object], url: str) -> Non
     ids=["bucket", "outpost", "directory bucket without a session"][: 2 + MAY_DO_WITHOUT_SESSION],
 )
 def test_requests_are_signed_for_where_they_go(
-    machine: Machine, bucket: str, region: str, scope: str
+    machine: Machine, compose: Compose, bucket: str, region: str, scope: str
 ) -> None:
     """Region and service of the signature are those that the SDK signs for; the session token is signed."""
     machine.set(AWS_S3_DISABLE_EXPRESS_SESSION_AUTH="true")
-    access = _find(bucket, region=region)
 
-    headers = asyncio.run(access.sign("PUT", f"{access.url}/a.json", {"If-Match": '"1"'}, b"body"))
+    headers = compose(bucket, region=region).headers
 
-    credential, names, _ = headers["Authorization"].split(", ")
+    credential, names, _ = headers["authorization"].split(", ")
     assert credential.endswith(scope)
     assert {"host", "if-match", "x-amz-content-sha256", "x-amz-security-token"} <= set(
         names.removeprefix("SignedHeaders=").split(";")
     )
-    assert headers["X-Amz-Security-Token"] == "token"
-    assert headers["X-Amz-Content-SHA256"] == hashlib.sha256(b"body").hexdigest()
+    assert headers["x-amz-security-token"] == "token"
+    assert headers["x-amz-content-sha256"] == hashlib.sha256(b"body").hexdigest()
 
 
-def test_a_certificate_of_the_environment_that_is_missing_is_told(machine: Machine) -> None:
+def test_a_certificate_of_the_environment_that_is_missing_is_told(machine: Machine, compose: Compose) -> None:
     """AWS_CA_BUNDLE that names no file of certificates is an error that says so."""
     machine.set(AWS_CA_BUNDLE="/nowhere.pem")
 
     with pytest.raises(ConfigError, match="AWS_CA_BUNDLE"):
-        _find("bucket")
+        compose("bucket")
+
+
+async def test_models_and_configuration_are_read_beside_the_event_loop(
+    minio: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK reads them for up to half a second: a thread of its own does it, not the one of the loop."""
+    threads: list[str] = []
+    load = botocore.loaders.Loader.load_service_model
+
+    def noted(loader: Any, *given: Any, **named: Any) -> Any:  # noqa: ANN401  the SDK has no types
+        threads.append(threading.current_thread().name)
+        return load(loader, *given, **named)
+
+    monkeypatch.setattr(botocore.loaders.Loader, "load_service_model", noted)
+    backend = open_backend(f"{minio.url}/{uuid.uuid4()}", **minio.options)
+    written = await backend.put_if_absent("a.json", b"1")
+    await backend.put_if_match("a.json", b"2", written.version)
+    await backend.get("a.json")
+    await backend.aclose()
+
+    assert set(threads) == {"asynclock-s3-1"}
 
 
 async def test_a_certificate_of_the_environment_is_trusted(minio_tls: Server, machine: Machine) -> None:
@@ -215,6 +276,7 @@ async def test_a_request_bears_what_stores_ask_for(minio: Server, machine: Machi
         assert "Botocore" in headers["user-agent"]
         assert "app/nightly-locks" in headers["user-agent"]
         assert headers["accept-encoding"] == "identity"
+        assert "expect" not in headers
 
 
 @pytest.fixture(params=["minio", "moto"])
@@ -314,6 +376,8 @@ class Directory:
         self.lasts = 300.0
         self.refuses = False
         self.seen: list[dict[str, str]] = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
 
     async def answer(self, request: web.Request) -> web.Response:
         """Answer one request."""
@@ -323,6 +387,7 @@ class Directory:
             return web.Response(headers={"ETag": '"1"'})
         if self.refuses:
             return web.Response(status=503)
+        await self.go_on.wait()
         self.sessions += 1
         ends = datetime.now(UTC) + timedelta(seconds=self.lasts)
         fields = {"SessionToken": f"session {self.sessions}", "SecretAccessKey": "s", "AccessKeyId": "k"}
@@ -371,12 +436,12 @@ async def test_a_directory_bucket_is_used_through_a_session(
         assert not {"x-amz-security-token", "content-md5"} & headers.keys()
 
 
-async def test_a_session_that_ends_is_made_anew_beside_the_requests(
+async def test_a_session_that_ends_is_followed_by_another(
     directory: tuple[Directory, dict[str, object]],
 ) -> None:
-    """In the second half of a session the next one is made; while it cannot be, the present one serves on."""
+    """Before a session ends the SDK makes the next one; while it cannot, the present one serves on."""
     service, options = directory
-    service.lasts = 100.0
+    service.lasts = 40.0  # the SDK wants the next one 45 s before the end, and insists 10 s before it
     backend = open_backend(f"s3://{EXPRESS}/locks", **options)
     await backend.put_if_absent("a.json", b"1")
     made = service.sessions
@@ -409,9 +474,56 @@ async def test_a_session_that_does_not_come_is_no_write(
     assert service.seen == []
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"<html/>"], ids=["nothing", "broken", "another document"])
-def test_what_is_no_listing_of_s3_is_refused(body: bytes) -> None:
+async def test_a_hanging_session_ends_with_its_request(
+    directory: tuple[Directory, dict[str, object]],
+) -> None:
+    """A request that waits for a session is cancelled as any, and the next one makes a session."""
+    service, options = directory
+    service.go_on.clear()
+    backend = open_backend(f"s3://{EXPRESS}/locks", **options)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(2):
+            await backend.put_if_absent("a.json", b"1")
+    service.go_on.set()
+    await backend.put_if_absent("a.json", b"1")
+    await backend.aclose()
+
+    assert len(service.seen) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>", b"<html/>", b"<ListBucketResult><Contents/></ListBucketResult>"],
+    ids=["nothing", "broken", "another document", "an entry without a key"],
+)
+async def test_what_is_no_listing_of_s3_is_refused(body: bytes) -> None:
     """A gateway's page is no empty bucket."""
-    with pytest.raises(FaultError) as caught:
-        parse_page(body)
-    assert caught.value.fault is Fault.NO_LISTING
+    async with serving() as script:
+        script.say(200, "", body)
+        backend = open_backend("s3://locks", **options_of("s3", f"http://127.0.0.1:{script.port}"))
+        with pytest.raises(BackendUnavailableError, match="the answer is no listing"):
+            [entry async for entry in backend.list("")]
+        await backend.aclose()
+
+
+@pytest.mark.parametrize("times", [1, 9], ids=["once", "always"])
+@pytest.mark.parametrize("status", [301, 400])
+@pytest.mark.parametrize(
+    "code", ["AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException", ""]
+)
+async def test_a_refused_write_goes_to_no_other_region(
+    minio: Server, code: str, status: int, times: int
+) -> None:
+    """The SDK would look for the bucket's region and sign the write for that; we say to set it."""
+    told = f"<Error><Code>{code}</Code><Region>eu-west-9</Region></Error>".encode() if code else b""
+    async with TapProxy(minio.endpoint) as proxy:
+        proxy.inject(Wire.ANSWER, times=times, status=status, body=told)
+        backend = open_backend(f"{minio.url}/{uuid.uuid4()}", **minio.through(proxy.url))
+        with pytest.raises(UnsupportedBackendError, match="region" if code or status == 301 else "400"):
+            await backend.put_if_absent("a.json", b"body")
+        with contextlib.suppress(UnsupportedBackendError):
+            await backend.get("a.json")
+        await backend.aclose()
+
+    assert [tap.method for tap in proxy.journal] == ["PUT", "GET"]
+    assert all("/us-east-1/s3/" in tap.headers["authorization"] for tap in proxy.journal)
