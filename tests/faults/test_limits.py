@@ -135,12 +135,14 @@ PAGES: Final = {
     "azure": "<EnumerationResults><Blobs/><NextMarker>{}</NextMarker></EnumerationResults>",
     "gcs": '{{"items": [], "nextPageToken": "{}"}}',
 }
+_XML: Final = "Content-Type: application/xml\r\n"
+TYPES: Final = {"s3": _XML, "azure": _XML, "gcs": "Content-Type: application/json\r\n"}
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 async def test_a_listing_that_comes_back_to_a_page_ends(cloud: str, script: Script) -> None:
     """The same token again would go round forever."""
-    script.say(200, "", PAGES[cloud].format("again").encode())
+    script.say(200, TYPES[cloud], PAGES[cloud].format("again").encode())
     backend = backend_of(cloud, script)
 
     with pytest.raises(UnsupportedBackendError, match="the listing has no end"):
@@ -163,7 +165,7 @@ async def test_a_listing_with_ever_new_pages_ends(
 
         def append(self, line: str) -> None:
             super().append(line)
-            script.say(200, "", next(answers))
+            script.say(200, TYPES[cloud], next(answers))
 
     script.seen = Turning()
     backend = backend_of(cloud, script)
@@ -195,7 +197,7 @@ async def test_a_listing_with_ever_new_pages_ends(
 @pytest.mark.parametrize("cloud", CLOUDS)
 async def test_a_listing_that_is_a_bomb_is_an_error(cloud: str, body: bytes, script: Script) -> None:
     """What no store sends is refused, without a pause and without much memory."""
-    script.say(200, "", body)
+    script.say(200, TYPES[cloud], body)
     backend = backend_of(cloud, script)
     before = _memory()
 
