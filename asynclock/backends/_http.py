@@ -1,9 +1,4 @@
-"""What the three cloud backends share: one request a call, the headers of its answer, and its errors.
-
-Exceptions of the SDKs never leave a backend, and neither do their texts, which quote headers, presigned
-queries and signatures. The errors of this package contain the HTTP status, the provider's error code and
-a text of this package, nothing else.
-"""
+"""HTTP as the three clouds have it: which answers can be used, within which limits, and which addresses."""
 
 from __future__ import annotations
 
@@ -15,29 +10,19 @@ import ssl
 from email.utils import mktime_tz, parsedate_tz
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from asynclock._text import printable
 from asynclock.backend import MAX_BODY
-from asynclock.backends._answers import (
-    Fault,
-    FaultError,
-    is_web_page,
-)
-from asynclock.errors import (
-    ConfigError,
-)
+from asynclock.backends._answers import Fault, FaultError, is_web_page
+from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import aiohttp
-
-
-C = TypeVar("C")
-T = TypeVar("T")
 
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds for a connection to be made. A lock ends its requests earlier if its lease is short."""
@@ -47,35 +32,10 @@ TOTAL_TIMEOUT: Final = 60.0
 """Seconds after which a request ends whatever comes, so that an answer that trickles ends too."""
 MAX_ANSWER: Final = 8 << 20
 """Bytes of the longest answer: a page of a listing, which has 1,000 keys at most."""
-_READS: Final = frozenset({"get", "list"})
 _WHOLE: Final = 200
 _RANGE: Final = 206
-_WAITED: Final = 0.5
-"""Seconds without credentials from which on a call that was cancelled tells of it."""
-_NO_NAME: Final = frozenset({Fault.NO_HOST, Fault.NO_NAME_SERVER})
 _PLAIN: Final = frozenset({"", "identity", "aws-chunked"})
 """Values of ``Content-Encoding`` whose body is as it was written."""
-
-
-def without_resend(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
-    """Keep a session from sending a request again after a lost connection, and return the session.
-
-    aiohttp repeats a GET, PUT or DELETE once, whatever the retry settings of an SDK. If the first copy of
-    a conditional PUT was written, the second one is refused because of it, and the caller believes that
-    somebody else has written. aiohttp has no public switch for this (aiohttp#10790); the private one used
-    here is in the table of hooks in ``docs/backends``.
-
-    Raises:
-        ConfigError: This release of aiohttp does not have the switch.
-    """
-    if not hasattr(session, "_retry_connection"):
-        raise ConfigError(
-            setting="aiohttp",
-            value=type(session).__module__,
-            reason="this aiohttp cannot be kept from sending a write twice; install the pinned one",
-        )
-    session._retry_connection = False  # noqa: SLF001  aiohttp has no public switch
-    return session
 
 
 @lru_cache(maxsize=64)

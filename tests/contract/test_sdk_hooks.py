@@ -24,6 +24,7 @@ from aiobotocore.awsrequest import AioAWSResponse
 from aiobotocore.config import AioConfig
 from aiobotocore.credentials import AioRefreshableCredentials
 from aiobotocore.session import get_session
+from asynclock.backends._s3_sdk import SdkSettings, SharedCredentials, find_bucket
 from gcloud.aio.auth import Token
 from gcloud.aio.auth.token import TokenResponse
 
@@ -32,7 +33,6 @@ from asynclock.backends._gcs_token import SharedToken, checked_token
 from asynclock.backends._http import without_resend
 from asynclock.backends._offload import run_apart
 from asynclock.backends._resolver import Resolver
-from asynclock.backends._s3_sdk import SdkSettings, SharedCredentials, find_bucket
 from asynclock.backends._session import new_session
 from asynclock.errors import ConfigError
 from asynclock.testing.proxy import TapProxy, Wire
