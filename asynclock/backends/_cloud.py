@@ -18,10 +18,11 @@ import re
 import time
 from abc import ABC, abstractmethod
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
 from asynclock._log import log
+from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.backends._answers import (
     FAILURE,
     FAULTS,
@@ -37,6 +38,7 @@ from asynclock.backends._answers import (
 from asynclock.backends._faults import find_fault, proxy_is_unused
 from asynclock.backends._http import (
     TOTAL_TIMEOUT,
+    http_date,
     read_capped,
     read_object,
     read_page,
@@ -56,7 +58,7 @@ from asynclock.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     import aiohttp
 
@@ -69,6 +71,13 @@ _WAITED: Final = 0.5
 """Seconds without credentials from which on a call that was cancelled tells of it."""
 _TAGS: Final = 250_000
 """In a page of a listing: three times those of 1,000 entries. Each takes a hundred bytes of memory."""
+_UNREADABLE: Final = {
+    "list": Fault.NO_LISTING,
+    "put": Fault.NO_VERSION,
+    "put_if_absent": Fault.NO_VERSION,
+    "put_if_match": Fault.NO_VERSION,
+}
+"""What an answer is whose status is a success, and which cannot be read, by operation."""
 _NO_NAME: Final = frozenset({Fault.NO_HOST, Fault.NO_NAME_SERVER})
 
 
@@ -159,6 +168,7 @@ class BackendCall:
     """One call of a backend. What is raised in its ``with`` block becomes an error of this package.
 
     Attributes:
+        operation: Name of the method that was called.
         sent: Whether its request was handed to the transport; from then on it may be written.
         fault: What the transport has found out about a request without an answer; None: nothing.
         where: Host and port that the request went to; empty: nowhere yet.
@@ -174,12 +184,12 @@ class BackendCall:
     __slots__ = (
         "_backend",
         "_key",
-        "_operation",
         "_outer",
         "body",
         "date",
         "fault",
         "headers",
+        "operation",
         "request_id",
         "sent",
         "status",
@@ -189,7 +199,7 @@ class BackendCall:
     )
 
     def __init__(self, backend: CloudBackend[Any], operation: str, key: str) -> None:
-        self._backend, self._operation, self._key = backend, operation, key
+        self._backend, self.operation, self._key = backend, operation, key
         self.waits_since: float | None = None
         self.sent: bool = False
         self.fault: Fault | None = None
@@ -204,13 +214,7 @@ class BackendCall:
     @property
     def reads(self) -> bool:
         """Whether it writes nothing, whatever becomes of it."""
-        return self._operation in _READS
-
-    def note_answer(self, headers: Mapping[str, str]) -> None:
-        """Keep what an error says of the answer."""
-        self.headers = headers
-        self.request_id = self._backend.answers.id_of(headers)
-        self.date = server_time(headers)
+        return self.operation in _READS
 
     async def take(self, answer: aiohttp.ClientResponse) -> bytes:
         """Note an answer and return its body, cut off where it is longer than this call needs.
@@ -219,13 +223,15 @@ class BackendCall:
             FaultError: Its status is a success, but it is not what was asked for; see ``_http``.
         """
         self.status = 0  # until all of it is here
-        self.note_answer(answer.headers)
+        self.headers = answer.headers
+        self.request_id = self._backend.answers.id_of(answer.headers)
+        self.date = server_time(answer.headers)
         if answer.status >= FAILURE:
             self.body = await read_capped(answer)
-        elif self._operation == "get":
+        elif self.operation == "get":
             self.body = await read_object(answer)
             refuse_changed(answer.headers, self.body)
-        elif self._operation == "list":
+        elif self.operation == "list":
             self.body = await read_page(answer)
             if self.body.count(b"<") > _TAGS:
                 raise FaultError(Fault.TOO_LONG, f"more than {_TAGS:,} tags")
@@ -269,7 +275,7 @@ class BackendCall:
             kind = BackendUnavailableError
         return kind(
             backend=self._backend.name,
-            operation=self._operation,
+            operation=self.operation,
             key=self._key,
             detail=detail,
             written=written,
@@ -278,8 +284,19 @@ class BackendCall:
         )
 
 
+class Item(NamedTuple):
+    """An object in a page of a listing: whole name, bytes, and time of the last write in epoch seconds."""
+
+    name: str
+    size: int
+    written: float | None
+
+
 class CloudBackend(ABC, Generic[C]):
     """A bucket behind an SDK. The SDK's client is made by the first call, on the event loop of that call.
+
+    A subclass calls the SDK, once in each of ``_read``, ``_write``, ``_page`` and ``_remove``. A condition is
+    what the SDK's own methods take for it.
 
     Args:
         prefix: Put before every key.
@@ -290,11 +307,13 @@ class CloudBackend(ABC, Generic[C]):
         name: Name of the backend in errors.
         clock_resolution: 1.0, because HTTP dates have whole seconds.
         answers: What the store's answers mean.
+        if_absent: The condition that there is no object.
     """
 
     name: str
     clock_resolution: float = 1.0
     answers: Answers
+    if_absent: Mapping[str, Any]
 
     sends_dates = True
     versions_may_repeat = False
@@ -325,6 +344,79 @@ class CloudBackend(ABC, Generic[C]):
         client, self._client = self._client, None
         if client is not None:
             await self._close(client)
+
+    async def get(self, key: str) -> Stored | Absent:
+        """Read an object; see ``Backend.get``."""
+        with BackendCall(self, "get", key) as call:
+            found = await self._read(call, await self._ready(), self._prefix + key)
+            if found is None:
+                return Absent(call.date)
+            body, version = found
+            return Stored(body, version, http_date(call.headers.get("Last-Modified", "")), call.date)
+
+    async def put_if_absent(self, key: str, body: bytes) -> Written:
+        """Create an object; see ``Backend.put_if_absent``."""
+        return await self._put("put_if_absent", key, body, self.if_absent)
+
+    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
+        """Replace one version of an object; see ``Backend.put_if_match``."""
+        return await self._put("put_if_match", key, body, self._if_match(version))
+
+    async def put(self, key: str, body: bytes) -> Written:
+        """Write without a condition; see ``Backend.put``."""
+        return await self._put("put", key, body, {})
+
+    async def _put(self, operation: str, key: str, body: bytes, condition: Mapping[str, Any]) -> Written:
+        with BackendCall(self, operation, key) as call:
+            version = await self._write(call, await self._ready(), self._prefix + key, body, condition)
+            return Written(version, call.date)
+
+    async def list(self, prefix: str) -> AsyncIterator[Entry]:
+        """Yield the objects under ``prefix``; see ``Backend.list``."""
+        pages, token = Pages(), None
+        while True:
+            with BackendCall(self, "list", prefix):
+                items, token = await self._page(await self._ready(), self._prefix + prefix, token)
+                if token is not None:
+                    pages.next(token)
+            for item in items:
+                yield Entry(item.name[len(self._prefix) :], item.size, item.written)
+            if token is None:
+                return
+
+    async def delete(self, key: str) -> None:
+        """Delete an object; see ``Backend.delete``."""
+        await self._delete("delete", key, {})
+
+    async def delete_if_match(self, key: str, version: str) -> None:
+        """Delete one version of an object; see ``ConditionalDelete``. Some stores ignore the condition."""
+        await self._delete("delete_if_match", key, self._if_match(version))
+
+    async def _delete(self, operation: str, key: str, condition: Mapping[str, Any]) -> None:
+        with BackendCall(self, operation, key) as call:
+            await self._remove(call, await self._ready(), self._prefix + key, condition)
+
+    @abstractmethod
+    def _if_match(self, version: str) -> Mapping[str, Any]:
+        """Return the condition that an object still has this version."""
+
+    @abstractmethod
+    async def _read(self, call: BackendCall, client: C, name: str) -> tuple[bytes, str] | None:
+        """Return body and version of an object; None: there is none."""
+
+    @abstractmethod
+    async def _write(
+        self, call: BackendCall, client: C, name: str, body: bytes, condition: Mapping[str, Any]
+    ) -> str:
+        """Write an object and return its version."""
+
+    @abstractmethod
+    async def _page(self, client: C, prefix: str, token: str | None) -> tuple[Sequence[Item], str | None]:
+        """Return a page of a listing, and the token of the next one. ``token`` None: the first page."""
+
+    @abstractmethod
+    async def _remove(self, call: BackendCall, client: C, name: str, condition: Mapping[str, Any]) -> None:
+        """Delete an object. A missing one is no error."""
 
     @abstractmethod
     async def _open(self) -> C: ...
@@ -394,6 +486,9 @@ class CloudBackend(ABC, Generic[C]):
             return Row(AccessDeniedError), f"no credentials: {error.sentence}"
         if (answered := self._answered(call, error)) is not None:
             return self._refused(call, answered)
+        if 0 < call.status < FAILURE and not isinstance(error, FaultError):
+            # The body is here, so this is an SDK, or its caller, that finds something else in it.
+            error = FaultError(_UNREADABLE.get(call.operation, Fault.LOST), "it cannot be read")
         status, code = (None, "") if call.sent else self._without_answer(error)
         if status is not None or code:
             return _without_credentials(status, code, self.answers.row(status, code))

@@ -20,15 +20,13 @@ import aiohttp
 import orjson
 from gcloud.aio.storage import Storage
 
-from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.backends._answers import Fault, FaultError, is_web_page
-from asynclock.backends._cloud import BackendCall, CloudBackend, Pages, awaiting_credentials
+from asynclock.backends._cloud import CloudBackend, Item, awaiting_credentials
 from asynclock.backends._gcs_token import SharedToken, checked_token, default_token
 from asynclock.backends._http import (
     check_certificates,
     check_endpoint,
     environment_proxy,
-    http_date,
     trusting,
 )
 from asynclock.backends._resolver import Resolver
@@ -38,8 +36,10 @@ from asynclock.backends._url import bucket_of, object_prefix, split_url, take_op
 from asynclock.errors import PreconditionFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
+    from asynclock.backend import Written
+    from asynclock.backends._cloud import BackendCall
     from asynclock.backends._gcs_token import AccessTokens
 
 _ENDPOINT: Final = "https://storage.googleapis.com"
@@ -49,8 +49,6 @@ _WRITE_INTERVAL: Final = 1.0
 _DIGITS: Final = 20
 """Of the longest generation, which is a number of 64 bits."""
 _NOT_FOUND: Final = 404
-_UNREADABLE: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
-"""What reading an answer as JSON of another shape raises, here and in the SDK."""
 
 
 class GcsBackend(CloudBackend[Storage]):
@@ -71,6 +69,7 @@ class GcsBackend(CloudBackend[Storage]):
     name = "gcs"
     answers = GCS
     own_hosts = r"(.+\.)?googleapis\.com"
+    if_absent: Mapping[str, str] = {"ifGenerationMatch": "0"}
 
     def __init__(
         self,
@@ -92,26 +91,6 @@ class GcsBackend(CloudBackend[Storage]):
         self._resolver = Resolver()
         self._sessions: list[aiohttp.ClientSession] = []
 
-    async def get(self, key: str) -> Stored | Absent:
-        """Read an object; see ``Backend.get``."""
-        with BackendCall(self, "get", key) as call:
-            storage = await self._ready()
-            try:
-                data = await storage.download(
-                    self._bucket, self._prefix + key, headers={**self._billed}, timeout=self._timeout
-                )
-            except aiohttp.ClientResponseError:
-                missing = call.status == _NOT_FOUND and b"bucket does not exist" not in call.body
-                if missing and not is_web_page(call.body):
-                    return Absent(call.date)
-                raise
-            generation = _generation(call.headers.get("X-Goog-Generation"))
-            return Stored(data, generation, http_date(call.headers.get("Last-Modified", "")), call.date)
-
-    async def put_if_absent(self, key: str, body: bytes) -> Written:
-        """Create an object; see ``Backend.put_if_absent``."""
-        return await self._put("put_if_absent", key, body, ifGenerationMatch="0")
-
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
         """Replace one generation of an object; see ``Backend.put_if_match``."""
         if not _is_generation(version):
@@ -123,80 +102,64 @@ class GcsBackend(CloudBackend[Storage]):
                 detail="the version is no generation",
                 written="no",
             )
-        return await self._put("put_if_match", key, body, ifGenerationMatch=version)
+        return await super().put_if_match(key, body, version)
 
-    async def put(self, key: str, body: bytes) -> Written:
-        """Write without a condition; see ``Backend.put``."""
-        return await self._put("put", key, body)
+    def _if_match(self, version: str) -> Mapping[str, str]:
+        return {"ifGenerationMatch": version}
 
-    async def _put(self, operation: str, key: str, body: bytes, **condition: str) -> Written:
-        with BackendCall(self, operation, key) as call:
-            storage = await self._ready()
-            try:
-                written = await storage.upload(
-                    self._bucket,
-                    self._prefix + key,
-                    body,
-                    content_type="application/json",
-                    parameters=condition,
-                    headers={**self._billed},
-                    metadata={"Cache-Control": "no-store"},
-                    force_resumable_upload=False,
-                    timeout=self._timeout,
-                )
-                generation = str(written["generation"])
-            except _UNREADABLE:
-                if not call.status:
-                    raise
-                raise FaultError(Fault.NO_VERSION, "no generation") from None
-            return Written(_generation(generation), call.date)
+    async def _read(self, call: BackendCall, client: Storage, name: str) -> tuple[bytes, str] | None:
+        try:
+            body = await client.download(self._bucket, name, headers={**self._billed}, timeout=self._timeout)
+        except aiohttp.ClientResponseError:
+            missing = call.status == _NOT_FOUND and b"bucket does not exist" not in call.body
+            if missing and not is_web_page(call.body):
+                return None
+            raise
+        return body, _generation(call.headers.get("X-Goog-Generation"))
 
-    async def list(self, prefix: str) -> AsyncIterator[Entry]:
-        """Yield the objects under ``prefix``; see ``Backend.list``."""
-        query = {"prefix": self._prefix + prefix}
-        pages = Pages()
-        while True:
-            with BackendCall(self, "list", prefix) as call:
-                storage = await self._ready()
-                try:
-                    page = await storage.list_objects(
-                        self._bucket, params=query, headers={**self._billed}, timeout=self._timeout
-                    )
-                    entries = [_entry(item, len(self._prefix)) for item in page.get("items", ())]
-                    token = str(page.get("nextPageToken") or "")
-                except _UNREADABLE:
-                    if not call.status:
-                        raise
-                    raise FaultError(Fault.NO_LISTING, "it cannot be read") from None
-                if token:
-                    query["pageToken"] = pages.next(token)
-            for entry in entries:
-                yield entry
-            if not token:
-                return
+    async def _write(
+        self, _call: BackendCall, client: Storage, name: str, body: bytes, condition: Mapping[str, str]
+    ) -> str:
+        written = await client.upload(
+            self._bucket,
+            name,
+            body,
+            content_type="application/json",
+            parameters={**condition},
+            headers={**self._billed},
+            metadata={"Cache-Control": "no-store"},
+            force_resumable_upload=False,
+            timeout=self._timeout,
+        )
+        return _generation(str(written["generation"]))
 
-    async def delete(self, key: str) -> None:
-        """Delete an object; see ``Backend.delete``."""
-        await self._delete("delete", key)
+    async def _page(self, client: Storage, prefix: str, token: str | None) -> tuple[list[Item], str | None]:
+        page = await client.list_objects(
+            self._bucket,
+            params={"prefix": prefix, **({"pageToken": token} if token else {})},
+            headers={**self._billed},
+            timeout=self._timeout,
+        )
+        items = [
+            Item(item["name"], int(item["size"]), datetime.fromisoformat(item["updated"]).timestamp())
+            for item in page.get("items", ())
+        ]
+        return items, str(page.get("nextPageToken") or "") or None
 
-    async def delete_if_match(self, key: str, version: str) -> None:
-        """Delete one generation of an object; see ``ConditionalDelete``."""
-        await self._delete("delete_if_match", key, ifGenerationMatch=version)
-
-    async def _delete(self, operation: str, key: str, **condition: str) -> None:
-        with BackendCall(self, operation, key) as call:
-            storage = await self._ready()
-            try:
-                await storage.delete(
-                    self._bucket,
-                    self._prefix + key,
-                    params=condition,
-                    headers={**self._billed},
-                    timeout=self._timeout,
-                )
-            except aiohttp.ClientResponseError:
-                if call.status != _NOT_FOUND:  # missing is no error
-                    raise
+    async def _remove(
+        self, call: BackendCall, client: Storage, name: str, condition: Mapping[str, str]
+    ) -> None:
+        try:
+            await client.delete(
+                self._bucket,
+                name,
+                params={**condition},
+                headers={**self._billed},
+                timeout=self._timeout,
+            )
+        except aiohttp.ClientResponseError:
+            if call.status != _NOT_FOUND:
+                raise
 
     async def _open(self) -> Storage:
         proxy = environment_proxy(self._endpoint) if self._trust_env else None
@@ -317,7 +280,3 @@ def _generation(text: str | None) -> str:
 def _is_generation(text: str) -> bool:
     # 0 would mean "only if there is no object" and create one.
     return text.isascii() and text.isdecimal() and len(text) <= _DIGITS and text.strip("0") != ""
-
-
-def _entry(item: Mapping[str, Any], start: int) -> Entry:
-    return Entry(item["name"][start:], int(item["size"]), datetime.fromisoformat(item["updated"]).timestamp())

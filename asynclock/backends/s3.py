@@ -13,26 +13,20 @@ import time
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import botocore.exceptions
-import botocore.parsers
 
-from asynclock.backend import MAX_BODY, Absent, Entry, Stored, Written
-from asynclock.backends._answers import FAILURE, Fault, FaultError, is_web_page
+from asynclock.backend import MAX_BODY
+from asynclock.backends._answers import is_web_page
 from asynclock.backends._aws import AwsClient, open_client
-from asynclock.backends._cloud import BackendCall, CloudBackend, Pages
-from asynclock.backends._http import (
-    check_certificates,
-    check_endpoint,
-    http_date,
-    md5_of,
-    server_time,
-    version_in,
-)
+from asynclock.backends._cloud import CloudBackend, Item
+from asynclock.backends._http import check_certificates, check_endpoint, md5_of, version_in
 from asynclock.backends._tables import REGION, S3
 from asynclock.backends._url import bucket_of, object_prefix, split_url, take_options
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
+
+    from asynclock.backends._cloud import BackendCall
 
 Parameters: TypeAlias = "Mapping[str, str | bytes]"
 _SSE: Final = frozenset({"AES256", "aws:kms", "aws:kms:dsse"})
@@ -42,16 +36,6 @@ _DIRECTORIES: Final = ("--x-s3", "--xa-s3")
 """How the names of directory buckets (S3 Express), and of their access points, end."""
 _ELSEWHERE: Final = frozenset({code for code, row in S3.codes.items() if row is REGION})
 _MISSING: Final = 404
-_UNREADABLE: Final = (
-    botocore.exceptions.ClientError,
-    botocore.parsers.ResponseParserError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
-"""What the SDK, and whoever reads its answer, raises if a listing is none."""
 
 
 class S3Backend(CloudBackend[AwsClient]):
@@ -74,6 +58,7 @@ class S3Backend(CloudBackend[AwsClient]):
     name = "s3"
     versions_may_repeat = True
     answers = S3
+    if_absent: Parameters = {"IfNoneMatch": "*"}  # noqa: RUF012  a Mapping
     own_hosts = r"(.+\.)?(amazonaws\.(com(\.cn)?|eu)|api\.aws)"
 
     def __init__(
@@ -92,93 +77,45 @@ class S3Backend(CloudBackend[AwsClient]):
         self._bucket = bucket
         self._settings = settings
         self._every = {"Bucket": bucket, **payer}
-        self._read = {**self._every, **customer}
-        self._write = {"ContentType": "application/json", **self._read, **at_rest}
+        self._read_with = {**self._every, **customer}
+        self._write_with = {"ContentType": "application/json", **self._read_with, **at_rest}
 
-    async def get(self, key: str) -> Stored | Absent:
-        """Read an object; see ``Backend.get``."""
-        with BackendCall(self, "get", key) as call:
-            client = await self._ready()
-            try:
-                found = await client.sdk.get_object(**self._read, Key=self._prefix + key)
-            except botocore.exceptions.ClientError as error:
-                if not _is_missing(call, error):
-                    raise
-                return Absent(server_time(call.headers))
-            async with found["Body"] as body:
-                data = await body.read(MAX_BODY + 1)
-            modified = call.headers.get("Last-Modified")
-            return Stored(
-                data,
-                version_in(found.get("ETag"), "ETag"),
-                None if modified is None else http_date(modified),
-                server_time(call.headers),
-            )
+    def _if_match(self, version: str) -> Parameters:
+        return {"IfMatch": version}
 
-    async def put_if_absent(self, key: str, body: bytes) -> Written:
-        """Create an object; see ``Backend.put_if_absent``."""
-        return await self._put("put_if_absent", key, body, IfNoneMatch="*")
+    async def _read(self, call: BackendCall, client: AwsClient, name: str) -> tuple[bytes, str] | None:
+        try:
+            found = await client.sdk.get_object(**self._read_with, Key=name)
+        except botocore.exceptions.ClientError as error:
+            if _is_missing(call, error):
+                return None
+            raise
+        async with found["Body"] as body:
+            return await body.read(MAX_BODY + 1), version_in(call.headers.get("ETag"), "ETag")
 
-    async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
-        """Replace one version of an object; see ``Backend.put_if_match``."""
-        return await self._put("put_if_match", key, body, IfMatch=version)
+    async def _write(
+        self, call: BackendCall, client: AwsClient, name: str, body: bytes, condition: Parameters
+    ) -> str:
+        # A bucket that retains objects asks for it; a directory bucket does not know it.
+        checksum = {} if self._bucket.endswith(_DIRECTORIES) else {"ContentMD5": md5_of(body)}
+        await client.sdk.put_object(**self._write_with, **checksum, **condition, Key=name, Body=body)
+        return version_in(call.headers.get("ETag"), "ETag")
 
-    async def put(self, key: str, body: bytes) -> Written:
-        """Write without a condition; see ``Backend.put``."""
-        return await self._put("put", key, body)
+    async def _page(self, client: AwsClient, prefix: str, token: str | None) -> tuple[list[Item], str | None]:
+        more = {} if token is None else {"ContinuationToken": token}
+        page = await client.sdk.list_objects_v2(**self._every, **more, Prefix=prefix)
+        items = [
+            Item(item["Key"], item["Size"], item["LastModified"].timestamp())
+            for item in page.get("Contents", ())
+        ]
+        return items, page["NextContinuationToken"] if page["IsTruncated"] else None
 
-    async def _put(self, operation: str, key: str, body: bytes, **condition: str) -> Written:
-        with BackendCall(self, operation, key) as call:
-            client = await self._ready()
-            if not self._bucket.endswith(_DIRECTORIES):
-                # A bucket that retains objects asks for it; a directory bucket does not know it.
-                condition["ContentMD5"] = md5_of(body)
-            written = await client.sdk.put_object(
-                **self._write, Key=self._prefix + key, Body=body, **condition
-            )
-            return Written(version_in(written.get("ETag"), "ETag"), server_time(call.headers))
-
-    async def list(self, prefix: str) -> AsyncIterator[Entry]:
-        """Yield the objects under ``prefix``; see ``Backend.list``."""
-        parameters = {**self._every, "Prefix": self._prefix + prefix}
-        pages = Pages()
-        while True:
-            with BackendCall(self, "list", prefix) as call:
-                client = await self._ready()
-                try:
-                    page = await client.sdk.list_objects_v2(**parameters)
-                    entries = [self._entry(item) for item in page.get("Contents", ())]
-                    more = page["NextContinuationToken"] if page["IsTruncated"] else None
-                except _UNREADABLE as error:
-                    if not 0 < call.status < FAILURE or self._read_failure(error)[1]:
-                        raise
-                    raise FaultError(Fault.NO_LISTING, "it cannot be read") from None
-                token = None if more is None else pages.next(more)
-            for entry in entries:
-                yield entry
-            if token is None:
-                return
-            parameters["ContinuationToken"] = token
-
-    def _entry(self, item: Mapping[str, Any]) -> Entry:
-        return Entry(item["Key"][len(self._prefix) :], item["Size"], item["LastModified"].timestamp())
-
-    async def delete(self, key: str) -> None:
-        """Delete an object; see ``Backend.delete``."""
-        await self._delete("delete", key)
-
-    async def delete_if_match(self, key: str, version: str) -> None:
-        """Delete one version of an object; see ``ConditionalDelete``. Some stores ignore the condition."""
-        await self._delete("delete_if_match", key, IfMatch=version)
-
-    async def _delete(self, operation: str, key: str, **condition: str) -> None:
-        with BackendCall(self, operation, key) as call:
-            client = await self._ready()
-            try:
-                await client.sdk.delete_object(**self._every, Key=self._prefix + key, **condition)
-            except botocore.exceptions.ClientError as error:
-                if not _is_missing(call, error):
-                    raise
+    async def _remove(self, call: BackendCall, client: AwsClient, name: str, condition: Parameters) -> None:
+        try:
+            await client.sdk.delete_object(**self._every, **condition, Key=name)
+        except botocore.exceptions.ClientError as error:
+            if not _is_missing(call, error):
+                raise
 
     async def _open(self) -> AwsClient:
         return await open_client(**self._settings, waiting=self._note_waiting)
