@@ -145,8 +145,7 @@ def test_a_missing_package_is_named(
     """Without the SDK the error names the extra to install."""
     ours = {
         f"asynclock.backends.{extra}",
-        "asynclock.backends._s3_client",
-        "asynclock.backends._s3_sdk",
+        "asynclock.backends._aws",
         "asynclock.backends._azure_account",
         "asynclock.backends._azure_token",
         "asynclock.backends._gcs_token",

@@ -10,13 +10,13 @@ import ast
 import asyncio
 import re
 import time
+import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
-import botocore.auth
 import botocore.exceptions
 import botocore.handlers
 import pytest
@@ -24,17 +24,14 @@ from aiobotocore.awsrequest import AioAWSResponse
 from aiobotocore.config import AioConfig
 from aiobotocore.credentials import AioRefreshableCredentials
 from aiobotocore.session import get_session
-from asynclock.backends._s3_sdk import SdkSettings, SharedCredentials, find_bucket
 from gcloud.aio.auth import Token
 from gcloud.aio.auth.token import TokenResponse
 
-from asynclock.backends import _gcs_token
+from asynclock.backends import _gcs_token, open_backend
+from asynclock.backends._aws import SharedCredentials
 from asynclock.backends._gcs_token import SharedToken, checked_token
 from asynclock.backends._http import without_resend
-from asynclock.backends._offload import run_apart
-from asynclock.backends._resolver import Resolver
-from asynclock.backends._session import new_session
-from asynclock.errors import ConfigError
+from asynclock.errors import ConfigError, UnsupportedBackendError
 from asynclock.testing.proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
@@ -47,14 +44,13 @@ MODULES: Final = (
     "s3",
     "gcs",
     "azure",
-    "_s3_client",
-    "_s3_sdk",
+    "_aws",
     "_gcs_token",
     "_azure_account",
-    "_azure_client",
+    "_azure_token",
     "_answers",
-    "_faults",
     "_cloud",
+    "_faults",
     "_http",
     "_resolver",
     "_session",
@@ -140,15 +136,6 @@ async def test_aiohttp_sends_once_with_the_switch(hanging_up: tuple[str, list[st
     assert methods == ["GET", "PUT"]
 
 
-async def test_aiohttp_sends_once_through_the_middleware(hanging_up: tuple[str, list[str]]) -> None:
-    """The session that the SDKs send through needs no private name of aiohttp for that."""
-    url, methods = hanging_up
-
-    await _put_on_an_open_connection(new_session(Resolver()), url)
-
-    assert methods == ["GET", "PUT"]
-
-
 async def test_aiohttp_sends_twice_without_the_switch(hanging_up: tuple[str, list[str]]) -> None:
     """Aiohttp sends the PUT again by itself: while it does, the switch is needed."""
     url, methods = hanging_up
@@ -175,64 +162,57 @@ async def _by_the_sdk(server: Server, endpoint: str, **config: Any) -> Any:  # n
         endpoint_url=endpoint,
         aws_access_key_id=server.options["access_key_id"],
         aws_secret_access_key=server.options["secret_access_key"],
-        aws_session_token="a token",  # noqa: S106
         config=AioConfig(request_checksum_calculation="when_required", **config),
     )
 
 
-async def test_botocore_signs_our_requests_as_its_own(minio: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the same instant its client and we send the same signature of the same headers."""
-    now = datetime.now(UTC)
-    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: now)
-    composed: list[Any] = []
+ELSEWHERE: Final = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-9</Region></Error>"
 
-    def keep(request: Any, **_: Any) -> Any:  # noqa: ANN401  the SDK has no types
-        composed.append(request)
-        return AioAWSResponse(request.url, 200, {}, SimpleNamespace(read=_nothing))
 
-    async def _nothing() -> bytes:
+async def test_botocore_asks_us_before_it_sends_again(minio: Server) -> None:
+    """Our handler is the first of those that decide whether a request is sent again, and raises a refusal."""
+    async with TapProxy(minio.endpoint) as proxy:
+        proxy.inject(Wire.ANSWER, times=9, status=400, body=ELSEWHERE)
+        backend = open_backend(f"{minio.url}/{uuid.uuid4()}", **minio.through(proxy.url))
+        with pytest.raises(UnsupportedBackendError, match="set region"):
+            await backend.put_if_absent("a.json", b"body")
+        await backend.aclose()
+
+    assert [tap.method for tap in proxy.journal] == ["PUT"]
+
+
+async def test_botocore_lets_us_send_a_body_at_once(minio: Server) -> None:
+    """Our handler is the last of those before a call, and no body waits for the server's consent."""
+    async with TapProxy(minio.endpoint) as proxy:
+        backend = open_backend(f"{minio.url}/{uuid.uuid4()}", **minio.through(proxy.url))
+        await backend.put_if_absent("a.json", b"body")
+        await backend.aclose()
+
+    assert ["expect" in tap.headers for tap in proxy.journal] == [False]
+
+
+async def test_botocore_waits_for_consent_to_a_body(minio: Server) -> None:
+    """Its client asks for it: while it does, the handler is needed."""
+    asked: list[object] = []
+
+    async def nothing() -> bytes:
         return b""
 
-    async with await _by_the_sdk(minio, minio.endpoint) as client:
-        client.meta.events.register("before-send.s3.PutObject", keep)
-        await client.put_object(Bucket="locks", Key="a b/ü.json", Body=b"body", IfMatch='"1"')
-    theirs = {
-        name.lower(): value.decode() if isinstance(value, bytes) else value
-        for name, value in composed[0].headers.items()
-    }
-    given = {name: theirs[name] for name in ("if-match", "content-type") if name in theirs}
-    options = minio.options
-    access = await run_apart(
-        "test",
-        lambda: find_bucket(
-            "locks",
-            SdkSettings(
-                region="us-east-1",
-                endpoint_url=minio.endpoint,
-                path_style=None,
-                credentials=(options["access_key_id"], options["secret_access_key"], "a token"),
-                ca_file=None,
-                allow_http=False,
-                trust_env=False,
-            ),
-        ),
-    )
-    ours = {
-        name.lower(): value
-        for name, value in (await access.sign("PUT", composed[0].url, given, b"body")).items()
-    }
-    await access.aclose()
+    def answer(request: Any, **_: object) -> AioAWSResponse:  # noqa: ANN401  the SDK has no types
+        asked.append(request.headers.get("Expect"))
+        return AioAWSResponse(request.url, 200, {}, SimpleNamespace(read=nothing))
 
-    assert composed[0].url == f"{access.url}/a%20b/%C3%BC.json"
-    assert ours["authorization"] == theirs["authorization"]
-    assert ours["user-agent"].partition(" m/")[0] == theirs["user-agent"].partition(" m/")[0]
+    async with await _by_the_sdk(minio, minio.endpoint) as client:
+        client.meta.events.register("before-send.s3", answer)
+        await client.put_object(Bucket="locks", Key="a.json", Body=b"body")
+
+    assert asked == [b"100-continue"]
 
 
 async def test_botocore_sends_a_refused_write_again(minio: Server) -> None:
-    """Its client looks for another region whatever its retry settings: while it does, we send ourselves."""
-    told = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-9</Region></Error>"
+    """It looks for another region whatever its retry settings: while it does, the handler is needed."""
     async with TapProxy(minio.endpoint) as proxy:
-        proxy.inject(Wire.ANSWER, times=9, status=400, body=told)
+        proxy.inject(Wire.ANSWER, times=9, status=400, body=ELSEWHERE)
         async with await _by_the_sdk(minio, proxy.url, retries={"total_max_attempts": 1}) as client:
             client.meta.events.unregister("before-call.s3", botocore.handlers.add_expect_header)
             with pytest.raises(botocore.exceptions.ClientError):
@@ -271,15 +251,15 @@ async def test_botocore_says_when_credentials_need_a_refresh() -> None:
     """A fetch that hangs is beside the requests; once it has ended, they have what it brought."""
     fetched = Fetched()
     shared = SharedCredentials(fetched.of_the_sdk)
-    assert (await shared.get()).access_key == "key 1"
+    assert (await shared.get_frozen_credentials()).access_key == "key 1"
 
     fetched.go_on.clear()
-    assert [(await shared.get()).access_key for _ in range(3)] == ["key 1"] * 3
+    assert [(await shared.get_frozen_credentials()).access_key for _ in range(3)] == ["key 1"] * 3
     await asyncio.sleep(0)
     assert fetched.fetches == 2
     fetched.go_on.set()
     await asyncio.sleep(0.01)
-    assert (await shared.get()).access_key == "key 2"
+    assert (await shared.get_frozen_credentials()).access_key == "key 2"
     await shared.aclose()
 
 
