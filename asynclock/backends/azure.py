@@ -25,8 +25,6 @@ from asynclock.backends._azure_account import Account, find_account
 from asynclock.backends._azure_token import SharedCredential
 from asynclock.backends._cloud import CloudBackend, Item
 from asynclock.backends._http import (
-    CONNECT_TIMEOUT,
-    READ_TIMEOUT,
     check_certificates,
     check_endpoint,
     environment_proxy,
@@ -166,8 +164,8 @@ class AzureBackend(CloudBackend[ContainerClient]):
                 session=session,
                 session_owner=False,
                 use_env_settings=False,
-                connection_timeout=CONNECT_TIMEOUT,
-                read_timeout=READ_TIMEOUT,
+                connection_timeout=session.timeout.sock_connect,
+                read_timeout=session.timeout.sock_read,
             ),
             retry_total=0,
             permit_redirects=False,
