@@ -90,8 +90,8 @@ class S3Backend(CloudBackend[AwsClient]):
             if _is_missing(call, error):
                 return None
             raise
-        async with found["Body"] as body:
-            return await body.read(MAX_BODY + 1), version_in(call.headers.get("ETag"), "ETag")
+        async with found["Body"]:  # what it enters is another object in older releases
+            return await found["Body"].read(MAX_BODY + 1), version_in(call.headers.get("ETag"), "ETag")
 
     async def _write(
         self, call: BackendCall, client: AwsClient, name: str, body: bytes, condition: Parameters
