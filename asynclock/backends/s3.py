@@ -12,6 +12,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import aiobotocore
 import botocore.exceptions
 
 from asynclock.backend import MAX_BODY
@@ -34,6 +35,8 @@ _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _CUSTOMER_KEY_BYTES: Final = 32
 _DIRECTORIES: Final = ("--x-s3", "--xa-s3")
 """How the names of directory buckets (S3 Express), and of their access points, end."""
+_SESSIONS: Final = (3, 9)
+"""The release of aiobotocore from which a session with a directory bucket that fails is made again."""
 _ELSEWHERE: Final = frozenset({code for code, row in S3.codes.items() if row is REGION})
 _MISSING: Final = 404
 
@@ -212,8 +215,11 @@ def open_s3(url: str, **options: object) -> S3Backend:
         "trust_env": bool(options.get("trust_env", False)),
     }
     at_rest, customer = _encryption(taken)
+    bucket = bucket_of(parts, "s3")
+    if bucket.endswith(_DIRECTORIES):
+        _check_release()
     backend = S3Backend(
-        bucket_of(parts, "s3"),
+        bucket,
         settings,
         prefix=object_prefix(parts),
         min_write_interval=taken.get("min_write_interval", 0.0),
@@ -223,6 +229,17 @@ def open_s3(url: str, **options: object) -> S3Backend:
     )
     backend.verify = taken.get("verify", True)
     return backend
+
+
+def _check_release() -> None:
+    installed = aiobotocore.__version__
+    if tuple(int(part) for part in installed.split(".")[:2]) < _SESSIONS:
+        raise ConfigError(
+            setting="aiobotocore",
+            value=installed,
+            reason="before 3.9 one session with a directory bucket that fails or is cancelled is its last; "
+            "install 3.9 or later",
+        )
 
 
 def _credentials(taken: dict[str, Any]) -> tuple[str, str, str | None] | None:
