@@ -140,7 +140,7 @@ async def open_client(
     key, secret, token = credentials or (None, None, None)
     resolver = Resolver()
 
-    async def make() -> tuple[Sdk, AsyncExitStack, ssl.SSLContext | None]:
+    async def make() -> tuple[Sdk, ssl.SSLContext | None]:
         session = get_session()
         session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
         # As the default, so that the SDK's clients which fetch credentials have it too.
@@ -160,19 +160,19 @@ async def open_client(
                 aws_access_key_id=key,
                 aws_secret_access_key=secret,
                 aws_session_token=token,
-                config=_config(path_style if endpoint_url is None or path_style is not None else True),
+                config=_config(True if path_style is None and endpoint_url is not None else path_style),
             )
         )
         url = client.meta.endpoint_url
         # Where the endpoint came from the environment, it is known only now.
         check_endpoint("endpoint_url", url, allow_http=allow_http)
-        return client, opened, _certificates(session, ca_file) if url.lower().startswith("https:") else None
+        return client, _certificates(session, ca_file) if url.lower().startswith("https:") else None
 
     opened = AsyncExitStack()
     opened.push_async_callback(resolver.close)
     try:
-        # Apart, because the SDK blocks for 0.1 to 0.6 s while it reads models and configuration.
-        client, _, tls = await run_apart("asynclock-s3", make)
+        # Apart, because the SDK blocks for 0.1 to 0.3 s while it reads models and configuration.
+        client, tls = await run_apart("asynclock-s3", make)
     except BaseException:
         await resolver.close()
         raise
