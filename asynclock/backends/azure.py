@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     import aiohttp
     from azure.storage.blob import BlobProperties
-    from azure.storage.blob.aio import BlobClient
 
     from asynclock.backends._azure_account import Sdk
     from asynclock.backends._cloud import BackendCall
@@ -53,8 +52,6 @@ _MISSING: Final = (404, "BlobNotFound")
 _WHOLE: Final = 200
 _PAGE: Final = 1000
 """Blobs in a page of a listing, as on the other clouds; Azure would send 5,000."""
-_BLOBS: Final = 16
-"""Clients of blobs that are kept. To make one takes a quarter of the time of a request; each has 32 KiB."""
 
 
 class AzureBackend(CloudBackend[ContainerClient]):
@@ -93,14 +90,13 @@ class AzureBackend(CloudBackend[ContainerClient]):
         if account.credential is None or hasattr(account.credential, "get_token"):
             self._token = SharedCredential(account.credential)
         self._key: object = None
-        self._blobs: dict[str, BlobClient] = {}
 
     def _if_match(self, version: str) -> Mapping[str, Any]:
         return {"etag": version, "match_condition": MatchConditions.IfNotModified}
 
     async def _read(self, call: BackendCall, client: ContainerClient, name: str) -> tuple[bytes, str] | None:
         try:
-            found = await self._blob(client, name).download_blob()
+            found = await client.get_blob_client(name).download_blob()
             body = await found.read(MAX_BODY + 1)
         except Exception as error:  # the SDK fails at some refusals in ways of its own
             if (call.status, self._code(call, error)) == _MISSING:
@@ -115,7 +111,7 @@ class AzureBackend(CloudBackend[ContainerClient]):
         self, call: BackendCall, client: ContainerClient, name: str, body: bytes, condition: Mapping[str, Any]
     ) -> str:
         options = {"overwrite": True, **condition}
-        await self._blob(client, name).upload_blob(body, content_settings=_JSON, **options)
+        await client.get_blob_client(name).upload_blob(body, content_settings=_JSON, **options)
         return version_in(call.headers.get("ETag"), "ETag")
 
     async def _page(
@@ -130,18 +126,10 @@ class AzureBackend(CloudBackend[ContainerClient]):
         self, call: BackendCall, client: ContainerClient, name: str, condition: Mapping[str, Any]
     ) -> None:
         try:
-            await self._blob(client, name).delete_blob(**condition)
+            await client.get_blob_client(name).delete_blob(**condition)
         except Exception as error:  # as in ``_read``
             if (call.status, self._code(call, error)) != _MISSING:
                 raise
-
-    def _blob(self, client: ContainerClient, name: str) -> BlobClient:
-        """Return the SDK's client of one blob. Those that were used last are kept."""
-        blob = self._blobs.pop(name, None) or client.get_blob_client(name)
-        self._blobs[name] = blob
-        if len(self._blobs) > _BLOBS:
-            del self._blobs[next(iter(self._blobs))]
-        return blob
 
     async def _ready(self) -> ContainerClient:
         client = await super()._ready()
@@ -155,7 +143,6 @@ class AzureBackend(CloudBackend[ContainerClient]):
         credential = self._token or self._account.credential
         if isinstance(credential, AzureNamedKeyCredential):
             self._key = credential.named_key
-        self._blobs.clear()
         return ContainerClient(
             self._account.url,
             self._container,
@@ -183,7 +170,6 @@ class AzureBackend(CloudBackend[ContainerClient]):
         return self._account.url, self._container
 
     async def _close(self, client: ContainerClient) -> None:
-        self._blobs.clear()
         try:
             if self._token is not None:
                 await self._token.aclose()
