@@ -116,7 +116,7 @@ class LockEngine:
 
     def __init__(self, *, name: str, url: str, objects: LockObjects, renewals: Renewals) -> None:
         self.name = name
-        self.key = f"{name}.json"
+        self.key: str = f"{name}.json"
         self.url = url
         self._objects = objects
         self._in_flight = objects.in_flight

@@ -51,7 +51,7 @@ _DIGITS: Final = 20
 _NOT_FOUND: Final = 404
 
 
-class GcsBackend(CloudBackend[Storage]):
+class GcsBackend(CloudBackend[Any]):  # Storage has parameters without a type
     """Objects in one bucket of Cloud Storage.
 
     Args:

@@ -46,7 +46,7 @@ class Claim:
             self._by_nonce[landed.record.nonce] = landed
             self.spend(landed)
         self._freeing: list[str | None] = []
-        self.doubtful = False
+        self.doubtful: bool = False
         self.refusal: BackendError | None = None
         self.error: BackendError | ConfigError | None = None
 

@@ -39,8 +39,8 @@ class Observation:
         self.freed: Freed | None = None
         # What was judged last, and as what, for the status in a timeout.
         self.last: tuple[Seen, Verdict] | None = None
-        self.needed = False  # only observing will tell when the record seen last is free
-        self.dated = False  # an answer with this version had a usable Date
+        self.needed: bool = False  # only observing will tell when the record seen last is free
+        self.dated: bool = False  # an answer with this version had a usable Date
         self.first_date: float | None = None  # that came with this version and agrees with the wall clock
         self._version: str | None = None
         self._since = math.inf

@@ -65,18 +65,18 @@ class HeldLock:
     def __init__(self, *, objects: LockObjects, key: str, landed: Attempt) -> None:
         assert landed.record.epoch is not None  # noqa: S101  our own record
         self.key = key
-        self.owner = landed.record.owner
-        self.fencing_token = landed.record.epoch
-        self.phase = Phase.HELD
-        self.head = landed
+        self.owner: str = landed.record.owner
+        self.fencing_token: int = landed.record.epoch
+        self.phase: Phase = Phase.HELD
+        self.head: Attempt = landed
         # Its own: the clean-up of a loss must not take a later write of the acquisition for its own.
-        self.claim = Claim(objects, key, landed)
+        self.claim: Claim = Claim(objects, key, landed)
         self.lost: LeaseLostError | None = None
         self.freed: Freed | None = None
         self.body_loop: asyncio.AbstractEventLoop | None = None
-        self.in_use = False
-        self.confirmed = False
-        self.loop = asyncio.get_running_loop()
+        self.in_use: bool = False
+        self.confirmed: bool = False
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.end: asyncio.Future[LeaseLostError | None] = self.loop.create_future()
         self._on_end: Callable[[HeldLock], object] | None = None
         self._objects = objects

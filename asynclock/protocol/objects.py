@@ -113,10 +113,10 @@ class LockObjects:
         self.timing = timing
         self.events = events
         self.holder = holder
-        self.time = StoreTime(skew=timing.skew, resolution=timing.resolution)
+        self.time: StoreTime = StoreTime(skew=timing.skew, resolution=timing.resolution)
         # One answer without a Date does not make a store dateless.
-        self.dateless = not backend.sends_dates
-        self.in_flight = in_flight or InFlight()
+        self.dateless: bool = not backend.sends_dates
+        self.in_flight: InFlight = in_flight or InFlight()
         self.closed: ConfigError | None = None
         """Why nothing is sent to the backend any more; None while it is open."""
         self.unverified: bool = getattr(backend, "verify", False)

@@ -41,7 +41,7 @@ class Refusals:
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         self._base = self._back = Shown(None, None)
 
     @property

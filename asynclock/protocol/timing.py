@@ -43,28 +43,30 @@ class Timing:
     """
 
     def __init__(self, settings: LeaseSettings, *, resolution: float, write_interval: float = 0.0) -> None:
-        self.slack = settings.max_clock_skew + resolution
+        self.slack: float = settings.max_clock_skew + resolution
         if settings.validity < self.slack:
             raise ConfigError(
                 setting="validity",
                 value=settings.validity,
                 reason=f"must be at least max_clock_skew + the backend's clock resolution = {self.slack:g} s",
             )
-        self.validity = settings.validity  # L of the rules
-        self.renew_interval = settings.renew_interval  # I
-        self.skew = settings.max_clock_skew  # S
+        self.validity: float = settings.validity  # L of the rules
+        self.renew_interval: float = settings.renew_interval  # I
+        self.skew: float = settings.max_clock_skew  # S
         self.resolution = resolution  # R; and slack is S + R
-        self.poll_interval = settings.poll_interval
-        self.belief = self.validity - settings.safety_margin  # L - M, from the sending of a write (rule 4)
-        self.request_timeout = longest_request(self.validity)
+        self.poll_interval: float = settings.poll_interval
+        self.belief: float = (
+            self.validity - settings.safety_margin
+        )  # L - M, from the sending of a write (rule 4)
+        self.request_timeout: float = longest_request(self.validity)
         # The longest round trip of a Date that makes a token from the future (rule 11): store time has
         # reached such a token before a dead holder's lock can be taken over.
-        self.longest_trip_for_future = self.validity - self.slack
-        self.clean_up_for = self.validity + self.request_timeout  # rule 3
+        self.longest_trip_for_future: float = self.validity - self.slack
+        self.clean_up_for: float = self.validity + self.request_timeout  # rule 3
         # How long anybody who leaves waits for the store's word (rules 18 and 24).
-        self.exit_bound = min(LEAVE_WITHIN, self.validity / 5)
+        self.exit_bound: float = min(LEAVE_WITHIN, self.validity / 5)
         if write_interval > 0:
             self.exit_bound = max(self.exit_bound, write_interval + ROUND_TRIP)
         # The poll interval that this client makes way for; waiters can tell it from its record (rule 14).
-        self.turn_poll = max(self.poll_interval, default_poll_interval(self.validity))
-        self.run_length = max(self.renew_interval, _RUN_POLLS * self.turn_poll)
+        self.turn_poll: float = max(self.poll_interval, default_poll_interval(self.validity))
+        self.run_length: float = max(self.renew_interval, _RUN_POLLS * self.turn_poll)

@@ -12,7 +12,7 @@ except ImportError as _missing:
         "asynclock.telemetry.otel needs opentelemetry-api; run: pip install 'asynclock[otel]'"
     ) from _missing
 
-from asynclock.telemetry.signals import ERROR_TYPE, INSTRUMENTS, Signals
+from asynclock.telemetry._signals import ERROR_TYPE, INSTRUMENTS, Signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
     from asynclock.events import Event
-    from asynclock.telemetry.signals import Instrument
+    from asynclock.telemetry._signals import Instrument
 
 _SCOPE: Final = "asynclock"
 _NOTED: Final = frozenset({"release_pending", "renewal_failed", "stalled"})
@@ -37,7 +37,7 @@ class OpenTelemetry:
         meter_provider: Default: the global one.
         tracer_provider: Default: the global one. Its processor must not block: the listener runs on the
             loop that renews all leases.
-        names: As of ``asynclock.telemetry.signals.Signals``; for the metrics. Spans have the name always.
+        names: As of ``asynclock.telemetry._signals.Signals``; for the metrics. Spans have the name always.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ except ImportError as _missing:
         "asynclock.telemetry.prometheus needs prometheus_client; run: pip install 'asynclock[prometheus]'"
     ) from _missing
 
-from asynclock.telemetry.signals import INSTRUMENTS, Signals
+from asynclock.telemetry._signals import INSTRUMENTS, Signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from asynclock.events import Event
-    from asynclock.telemetry.signals import Instrument
+    from asynclock.telemetry._signals import Instrument
 
 _UNITS: Final = {"s": "_seconds"}
 
@@ -38,7 +38,7 @@ class PrometheusMetrics:
 
     Args:
         registry: Where the metrics are; default: that of the process.
-        names: As of ``asynclock.telemetry.signals.Signals``.
+        names: As of ``asynclock.telemetry._signals.Signals``.
 
     Raises:
         ValueError: The registry has these metrics already.

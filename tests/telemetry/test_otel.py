@@ -18,8 +18,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 import asynclock
+from asynclock.telemetry._signals import INSTRUMENTS
 from asynclock.telemetry.otel import OpenTelemetry
-from asynclock.telemetry.signals import INSTRUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

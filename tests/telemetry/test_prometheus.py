@@ -18,9 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import asynclock.sync
 from asynclock.telemetry import all_of
+from asynclock.telemetry._signals import INSTRUMENTS, MOST_NAMES
 from asynclock.telemetry.otel import OpenTelemetry
 from asynclock.telemetry.prometheus import PrometheusMetrics, metric_name
-from asynclock.telemetry.signals import INSTRUMENTS, MOST_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

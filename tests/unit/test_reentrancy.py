@@ -16,7 +16,7 @@ from asynclock.events import Event
 from asynclock.hudi._core import held_tables
 from asynclock.hudi._core.paths import TablePath
 from asynclock.portal import Host, _deaths
-from asynclock.telemetry.signals import Signals
+from asynclock.telemetry._signals import Signals
 from tests.unit.loops import SOON, eventually
 
 if TYPE_CHECKING:
