@@ -199,7 +199,8 @@ class BackendCall:
     )
 
     def __init__(self, backend: CloudBackend[Any], operation: str, key: str) -> None:
-        self._backend, self.operation, self._key = backend, operation, key
+        self._backend, self._key = backend, key
+        self.operation: str = operation
         self.waits_since: float | None = None
         self.sent: bool = False
         self.fault: Fault | None = None

@@ -54,7 +54,7 @@ _PAGE: Final = 1000
 """Blobs in a page of a listing, as on the other clouds; Azure would send 5,000."""
 
 
-class AzureBackend(CloudBackend[ContainerClient]):
+class AzureBackend(CloudBackend[Any]):  # ContainerClient has parameters without a type
     """Blobs in one container.
 
     Args:
