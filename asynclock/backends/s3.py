@@ -41,6 +41,15 @@ _ELSEWHERE: Final = frozenset({code for code, row in S3.codes.items() if row is 
 _MISSING: Final = 404
 
 
+class _Unshown(dict[str, Any]):
+    """Parameters that may have a key. It has no repr, because that would show secrets."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} parameters>"
+
+
 class S3Backend(CloudBackend[AwsClient]):
     """Objects in one S3 bucket.
 
@@ -78,10 +87,10 @@ class S3Backend(CloudBackend[AwsClient]):
         trust_env = settings["trust_env"]
         super().__init__(prefix=prefix, min_write_interval=min_write_interval, trust_env=trust_env)
         self._bucket = bucket
-        self._settings = settings
+        self._settings = _Unshown(settings)
         self._every = {"Bucket": bucket, **payer}
-        self._read_with = {**self._every, **customer}
-        self._write_with = {"ContentType": "application/json", **self._read_with, **at_rest}
+        self._read_with = _Unshown({**self._every, **customer})
+        self._write_with = _Unshown({"ContentType": "application/json", **self._read_with, **at_rest})
 
     def _if_match(self, version: str) -> Parameters:
         return {"IfMatch": version}
