@@ -370,7 +370,7 @@ def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> 
     in its environment and is ended if the lease is lost, as under asynclock run; exit codes as there.
     """
     from asynclock.spark import load_spec, session_for  # noqa: PLC0415  needs the extra
-    from asynclock.spark.writer.reservation import RESERVATION_LOCK, Reservation  # noqa: PLC0415
+    from asynclock.spark.work.reservation import RESERVATION_LOCK, Reservation  # noqa: PLC0415
 
     loaded = load_spec(spec)
     locks = loaded.locks

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from asynclock.spark.services.savepoints import restore as restore
     from asynclock.spark.services.savepoints import savepoint as savepoint
     from asynclock.spark.services.zone import to_utc as to_utc
-    from asynclock.spark.writer.reservation import reserve as reserve
+    from asynclock.spark.work.reservation import reserve as reserve
     from asynclock.spark.writer.splice import Splice as Splice
     from asynclock.spark.writer.streams import run as run
 
@@ -89,7 +89,7 @@ _NEEDS_SPARK: Final = {
     "register": "reader.sql",
     "repair": "services.repair",
     "delete_savepoint": "services.savepoints",
-    "reserve": "writer.reservation",
+    "reserve": "work.reservation",
     "restore": "services.savepoints",
     "savepoint": "services.savepoints",
     "run": "writer.streams",

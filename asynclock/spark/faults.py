@@ -1,11 +1,10 @@
-"""Which errors pass by themselves, what an error says in one sentence, and how long to wait before a retry.
+"""Which errors pass by themselves, and what an error says in one sentence.
 
 Hudi and Spark wrap an error in several others, so all its causes are looked at.
 """
 
 from __future__ import annotations
 
-import random
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -19,12 +18,6 @@ from asynclock.spark.errors import TimelineAheadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-RETRIES: Final = 8
-"""Most retries in a row: with the delays below about a minute of waiting, two at most."""
-_SHORTEST_SECONDS: Final = 0.05
-_FIRST_SECONDS: Final = 1.0
-_LONGEST_SECONDS: Final = 30.0
 
 _SECONDS: Final = 60.0
 """A clock that lies behind by no more than this is waited for."""
@@ -110,29 +103,6 @@ def sentence(error: BaseException) -> str:
         text = f"{_DEAD}: {text}"
     line = " ".join(text.split())
     return escaped(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}...")
-
-
-class Backoff:
-    """Delays between the attempts at one piece of work, longer and longer, and random so that writers spread.
-
-    Source: "full jitter", AWS Architecture Blog, Exponential Backoff And Jitter (2015).
-    """
-
-    def __init__(self) -> None:
-        self._rng = random.Random()  # noqa: S311  spreads attempts, hides nothing
-        self.retries = 0
-
-    def next(self) -> float | None:
-        """Return the seconds to wait before the next attempt; None if there were enough attempts."""
-        if self.retries >= RETRIES:
-            return None
-        longest = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2**self.retries)
-        self.retries += 1
-        return self._rng.uniform(_SHORTEST_SECONDS, longest)
-
-    def reset(self) -> None:
-        """Begin anew: the work has succeeded."""
-        self.retries = 0
 
 
 def causes(error: BaseException) -> Iterator[Any]:

@@ -46,16 +46,19 @@ STREAM_LOCK: Final = f"{_SPARK}writer.splice:stream_lock"
 _STREAM_WRITER: Final = f"{_SPARK}writer.stream_writer:StreamWriter"
 COMMIT: Final = f"{_STREAM_WRITER}._commit"
 PUT_ASIDE: Final = f"{_STREAM_WRITER}._put_aside"
-UNTIL_NO_CONFLICT: Final = f"{_SPARK}writer.conflicts:until_no_conflict"
+RETRY: Final = f"{_SPARK}retry:retry"
 FIND_DELETED: Final = f"{_SPARK}writer.deletion:Deletion._find"
 BIND: Final = f"{_SPARK}source.checkpoint:Checkpoint.bind"
 PARSE_TOPIC: Final = f"{_SPARK}source.kafka:TopicSource.parse"
 RECORD_KEY: Final = f"{_SPARK}spec.keys:record_key"
 
 # Who may write.
-WORKING: Final = f"{_SPARK}writer.reservation:working"
-RESERVED: Final = f"{_SPARK}writer.reservation:Gate.reserved"
-_RESERVATION: Final = f"{_SPARK}writer.reservation:Reservation"
+_WORKER: Final = f"{_SPARK}work.worker:Worker"
+WORKER: Final = f"{_WORKER}.__init__"
+ADMIT: Final = f"{_WORKER}.admit"
+LEADING: Final = f"{_SPARK}work.worker:leading"
+RESERVED: Final = f"{_SPARK}work.reservation:Gate.reserved"
+_RESERVATION: Final = f"{_SPARK}work.reservation:Reservation"
 IN_FLIGHT: Final = f"{_RESERVATION}.in_flight"
 WORKING_NOW: Final = f"{_RESERVATION}._working"
 CHECK_URL: Final = f"{_SPARK}hudi.locks:check_url"
@@ -67,7 +70,6 @@ REFUSE_ANOTHER_TABLE: Final = f"{_SPARK}source.checkpoint:Checkpoint.refuse_anot
 REFUSE_MISSING: Final = f"{_SPARK}reader.presence:refuse_missing"
 CHECK_COMMIT: Final = f"{_SPARK}hudi.fit:check_commit"
 CONCURRENCY: Final = f"{_SPARK}hudi.options.concurrency"
-LEADER: Final = f"{_SPARK}services.leaders:_Leader.__init__"
 
 # The timeline and the columns.
 _TIMELINE: Final = f"{_SPARK}hudi.timeline:Timeline"
@@ -397,12 +399,12 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "the lease is not checked before a further attempt",
-        (Change(UNTIL_NO_CONFLICT, "lease.check()", "pass"),),
-        _TESTS + "test_plain.py::test_a_write_that_conflicts_is_written_again_under_the_same_lease",
+        (Change(RETRY, "check()", "pass"),),
+        _TESTS + "test_worker.py::test_a_write_that_conflicts_is_written_again_under_the_same_lease",
     ),
     PipelineMutant(
         "a write goes on after its lease is lost",
-        (Change(WORKING, "lease.on_lost($cancel)", "pass"),),
+        (Change(WORKER, "lease.on_lost($cancel)", "pass"),),
         _TESTS + "test_reservation.py::test_a_write_that_loses_its_lease_is_cancelled",
     ),
     PipelineMutant(
@@ -445,8 +447,8 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a write that conflicts counts as written",
-        (Change(UNTIL_NO_CONFLICT, "if attempt == ATTEMPTS: raise", "return None"),),
-        _TESTS + "test_plain.py::test_a_write_that_conflicts_is_written_again_under_the_same_lease",
+        (Change(RETRY, "if pause is None: raise", "return None"),),
+        _TESTS + "test_worker.py::test_a_write_that_conflicts_is_written_again_under_the_same_lease",
     ),
     PipelineMutant(
         "processes share the lock of the commits",
@@ -474,7 +476,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a service does not ask who leads it",
-        (Change(LEADER, "client.lock(lock)", 'client.lock(f"{lock}-alone")'),),
+        (Change(LEADING, "client.lock(lock)", 'client.lock(f"{lock}-alone")'),),
         _TESTS + "test_services.py::test_each_service_has_one_leader",
     ),
     # Reservations.
@@ -587,7 +589,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a write goes on in the middle of a restore",
-        (Change(WORKING, "RestoreMark(spec, spark).refuse()", "pass"),),
+        (Change(ADMIT, "RestoreMark(self._spec, self._spark).refuse()", "pass"),),
         _TESTS
         + "test_savepoints.py::test_a_restore_that_was_cut_off_is_finished_by_running_it_again"
         + "[before the first checkpoint]",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.guard import guard_properties
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.load import load_spec
+from asynclock.spark.work import worker
 from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.streams import run
 from tests.cli.command import COMMAND
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    import pytest
     from pyspark.sql import DataFrame, SparkSession
 
     from asynclock import sync
@@ -222,6 +225,11 @@ def break_whatever_is_renewed(lock: sync.Lock) -> None:
         except LockChangedError:
             continue
         return
+
+
+def retries(patch: pytest.MonkeyPatch, **changes: Any) -> None:  # noqa: ANN401  as the policy has them
+    """Change how work on a table is tried again."""
+    patch.setattr(worker, "PASSING", dataclasses.replace(worker.PASSING, **changes))
 
 
 def wait_for(condition: Callable[[], Any]) -> None:

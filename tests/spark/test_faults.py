@@ -22,12 +22,13 @@ from asynclock.spark.errors import BadRowsError, StreamFailedError
 from asynclock.spark.hudi.locks import CREATION_LOCK
 from asynclock.spark.hudi.table import clear_unfinished
 from asynclock.spark.reader.snapshot import read
+from asynclock.spark.retry import PASSING
 from asynclock.spark.services.work import Cleaning
+from asynclock.spark.work.leases import acquire_until
 from asynclock.spark.writer import splice
-from asynclock.spark.writer.reservation import acquire_until
 from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.streams import run
-from tests.spark.pipeline_kit import Background, Pipeline, break_whatever_is_renewed, wait_for
+from tests.spark.pipeline_kit import Background, Pipeline, break_whatever_is_renewed, retries, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +61,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         }
 
     monkeypatch.setattr(splice, "write_options", short)
-    monkeypatch.setattr(faults, "_LONGEST_SECONDS", 0.1)
+    retries(monkeypatch, longest=0.1)
 
 
 @contextmanager
@@ -154,19 +155,6 @@ def test_errors_of_the_locks_pass_unless_they_are_verdicts() -> None:
     assert not faults.is_passing(ValueError("bad"))
 
 
-def test_backoff_is_random_longer_each_time_and_bounded() -> None:
-    """The delays stay under one that doubles up to its bound, and end after so many attempts."""
-    backoff = faults.Backoff()
-    bounds = [min(30.0, 2.0**retry) for retry in range(faults.RETRIES)]
-
-    delays = [backoff.next() for _ in range(faults.RETRIES)]
-
-    assert all(delay is not None and 0 < delay <= bound for delay, bound in zip(delays, bounds, strict=True))
-    assert backoff.next() is None
-    backoff.reset()
-    assert backoff.next() is not None
-
-
 @pytest.mark.usefixtures("impatient")
 def test_a_batch_waits_out_a_commit_lock_that_is_held_too_long(
     pipeline: Pipeline, caplog: pytest.LogCaptureFixture
@@ -183,7 +171,7 @@ def test_a_batch_waits_out_a_commit_lock_that_is_held_too_long(
     assert batches(pipeline, spec) == [0, 1]
     assert report.retries == seen[0].retries > 0
     assert (report.batches, report.rows, report.skipped) == (1, 1, 0)
-    assert f"retry 1 of {faults.RETRIES}" in caplog.text
+    assert f"retry 1 of {PASSING.most}" in caplog.text
     assert read(spec, pipeline.spark).first().x == 2
 
 
@@ -230,7 +218,7 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated(
         return done
 
     monkeypatch.setattr(Splice, "write", write_and_fail)
-    monkeypatch.setattr(faults, "_LONGEST_SECONDS", 0.1)
+    retries(monkeypatch, longest=0.1)
 
     report = pipeline.run(spec, streams=["a"]).streams[0]
 
@@ -241,7 +229,7 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated(
 @pytest.mark.usefixtures("impatient")
 def test_retries_end(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that passes for other writers but never for this one ends the stream with what to do."""
-    monkeypatch.setattr(faults, "RETRIES", 2)
+    retries(monkeypatch, most=2)
     spec = pipeline.spec()
     started(pipeline, spec)
     reports: list[RunReport] = []
@@ -262,7 +250,7 @@ def test_a_wait_for_the_next_attempt_ends_at_once(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
     """A stop and the loss of the lease end the wait, and no further attempt is made."""
-    monkeypatch.setattr(faults.Backoff, "next", lambda _: 60.0)
+    retries(monkeypatch, first=60.0, longest=60.0, shortest=60.0)
     spec = pipeline.spec()
     started(pipeline, spec)
     stop = threading.Event()
@@ -440,7 +428,7 @@ def test_exit_code_says_that_a_stream_failed(
 
     assert run_command(["pipeline", "run", str(spec.path), "--once"]) == 1
     bad = capsys.readouterr()
-    monkeypatch.setattr(faults, "RETRIES", 0)
+    retries(monkeypatch, most=0)
     pipeline.deliver("b", {"k": "N1", "seen": "2024-05-02T12:00:00Z", "y": 1})
     with commit_lock_held(pipeline):
         assert run_command(["pipeline", "run", str(spec.path), "--once", "--stream", "b", "--json"]) == 69

@@ -16,7 +16,6 @@ import pytest
 
 from asynclock import sync
 from asynclock.errors import ConfigError, LeaseLostError, SpecError
-from asynclock.spark import cancel
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.timeline import Timeline
@@ -25,6 +24,7 @@ from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
+from asynclock.spark.work import cancel
 from asynclock.spark.writer import stream_writer
 from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.streams import run

@@ -21,13 +21,11 @@ from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.changes import changes
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
-from asynclock.spark.report import Wasted
 from asynclock.spark.services import work
 from asynclock.spark.services.leaders import run_services
 from asynclock.spark.services.work import Cleaning, Clustering, write_client
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
-from asynclock.spark.writer.conflicts import until_no_conflict
 from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.streams import run
 from tests.spark.pipeline_kit import EPOCH
@@ -619,88 +617,3 @@ def test_a_tombstone_hides_a_row_of_a_plain_table(spark: SparkSession, tmp_path:
     (tmp_path / "in" / "a" / "9.csv").write_text("k,at,x,note,deleted\n1,10,4,,false\n")
     plain.run("a")
     assert plain.rows() == {"1": (10, 4, None)}
-
-
-class Lease:
-    """Counts the looks at a lease."""
-
-    def __init__(self) -> None:
-        self.checks = 0
-
-    def check(self) -> None:
-        """One look."""
-        self.checks += 1
-
-
-def java_error(spark: SparkSession, name: str, *, wrapped: bool = False) -> Py4JJavaError:
-    """An exception of the JVM, as py4j raises it."""
-    jvm: Any = spark._jvm
-    exception = getattr(jvm.org.apache.hudi.exception, name)("overlapping writes")
-    if wrapped:
-        exception = jvm.java.lang.RuntimeException("job failed", exception)
-    return Py4JJavaError("", exception)
-
-
-@pytest.mark.parametrize("wrapped", [False, True])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "HoodieWriteConflictException",
-        "HoodieEarlyConflictDetectionException",
-        "HoodieClusteringUpdateException",
-    ],
-)
-def test_a_write_that_conflicts_is_written_again_under_the_same_lease(
-    spark: SparkSession, name: str, *, wrapped: bool
-) -> None:
-    """Each attempt after the first is preceded by a pause and a look at the lease."""
-    lease, pauses, wasted = Lease(), list[float](), list[Wasted]()
-    outcomes: list[Any] = [java_error(spark, name, wrapped=wrapped), java_error(spark, name), "written"]
-
-    def write() -> str:
-        outcome = outcomes.pop(0)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return str(outcome)
-
-    done = until_no_conflict(
-        write,
-        lease,  # type: ignore[arg-type]
-        "a batch",
-        on_conflict=wasted.append,
-        sleep=pauses.append,
-        rng=random.Random(1),
-    )
-
-    assert done == "written"
-    assert sum(wasted, Wasted()).conflicts == 2
-    assert (lease.checks, len(pauses)) == (2, 2)
-    assert all(0 <= pause <= 5 for pause in pauses)
-
-
-def test_a_write_that_fails_for_another_reason_is_not_repeated(spark: SparkSession) -> None:
-    """Only a conflict says that nothing of the write can be read."""
-    calls: list[int] = []
-
-    def write() -> None:
-        calls.append(1)
-        raise java_error(spark, "HoodieException")
-
-    with pytest.raises(Py4JJavaError):
-        until_no_conflict(write, Lease(), "a batch", sleep=pytest.fail)  # type: ignore[arg-type]
-
-    assert len(calls) == 1
-
-
-def test_a_write_that_always_conflicts_gives_up_after_twenty_attempts(spark: SparkSession) -> None:
-    """The error of the last attempt is the caller's."""
-    calls, pauses, wasted = list[int](), list[float](), list[Wasted]()
-
-    def write() -> None:
-        calls.append(1)
-        raise java_error(spark, "HoodieWriteConflictException")
-
-    with pytest.raises(Py4JJavaError, match="overlapping writes"):
-        until_no_conflict(write, Lease(), "a batch", on_conflict=wasted.append, sleep=pauses.append)  # type: ignore[arg-type]
-
-    assert (len(calls), len(pauses), sum(wasted, Wasted()).conflicts) == (20, 19, 20)

@@ -18,8 +18,8 @@ from asynclock.spark.reader.snapshot import read
 from asynclock.spark.services.leaders import run_services
 from asynclock.spark.services.work import Compaction, write_client
 from asynclock.spark.source.checkpoint import Checkpoint
-from asynclock.spark.writer import reservation as reservation_module
-from asynclock.spark.writer.reservation import Gate, Reservation, reserve
+from asynclock.spark.work import reservation as reservation_module
+from asynclock.spark.work.reservation import Gate, Reservation, reserve
 from asynclock.spark.writer.splice import Splice
 from asynclock.spark.writer.stream_writer import StreamWriter
 from tests.spark.pipeline_kit import (

@@ -14,7 +14,6 @@ from py4j.protocol import Py4JJavaError
 
 from asynclock import sync
 from asynclock.errors import BackendUnavailableError, LeaseLostError
-from asynclock.spark import faults
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.hudi.options import cleaning_options, compaction_options, read_options, write_options
 from asynclock.spark.reader.snapshot import physical_columns, read, snapshot
@@ -23,7 +22,7 @@ from asynclock.spark.services.leaders import run_services
 from asynclock.spark.services.repair import repair
 from asynclock.spark.services.work import Cleaning, Compaction, write_client
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import Background, Pipeline, wait_for
+from tests.spark.pipeline_kit import Background, Pipeline, retries, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -232,7 +231,7 @@ def test_service_repeats_a_step_after_an_error_that_passes(
         step(self, check)
 
     monkeypatch.setattr(Compaction, "step", fail_once)
-    monkeypatch.setattr(faults, "_LONGEST_SECONDS", 0.1)
+    retries(monkeypatch, longest=0.1)
 
     report = run_services(spec, once=True, spark=pipeline.spark)
 
@@ -257,7 +256,7 @@ def test_leader_outlasts_a_store_of_locks_that_does_not_answer(
         return method(self, *arguments)
 
     monkeypatch.setattr(owner, call, fail_once)
-    monkeypatch.setattr(faults, "_LONGEST_SECONDS", 0.1)
+    retries(monkeypatch, longest=0.1)
 
     report = run_services(spec, once=True, spark=pipeline.spark)
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from asynclock.spark.hadoop import HadoopFiles
-from asynclock.spark.hudi.table import again, dumped
+from asynclock.spark.hudi.table import dumped
 from asynclock.spark.jvm import classes
+from asynclock.spark.retry import READ, retry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,7 +84,7 @@ def changed_files(spark: SparkSession, table: str, since: str, until: str) -> Ch
         since: A completion time.
         until: A completion time.
     """
-    commits, state = again(lambda: _dump(spark, table, since, until))
+    commits, state = retry(lambda: _dump(spark, table, since, until), READ)
     commits = [commit for commit in commits if commit["operation"] not in _MOVES]
     replaced = next((commit["commit"] for commit in commits if commit["operation"] not in _WRITES), None)
     written = _Written(spark, table)
@@ -132,7 +133,7 @@ def statements(spark: SparkSession, table: str, until: str) -> list[Statement]:
         *found, _ = dumped(lambda file: java.statements(configuration, table, until, file))
         return found
 
-    commits = {commit["commit"]: commit for commit in again(dump)}
+    commits = {commit["commit"]: commit for commit in retry(dump, READ)}
     return [_statement(spark, table, commit) for commit in commits.values() if commit["operation"] in _WRITES]
 
 

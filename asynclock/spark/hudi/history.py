@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from asynclock.spark.hudi.instants import METADATA_PREFIX, SAVEPOINT, Instant
 from asynclock.spark.hudi.order import is_utc
-from asynclock.spark.hudi.table import again, dumped, meta_client
+from asynclock.spark.hudi.table import dumped, meta_client
 from asynclock.spark.jvm import classes
+from asynclock.spark.retry import READ, retry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +39,7 @@ class History:
 
     def archived(self) -> list[Instant]:
         """Return the archived instants, in the order of their completion."""
-        found = again(lambda: list(dumped(lambda file: self._java.archived(self._meta, file))))
+        found = retry(lambda: list(dumped(lambda file: self._java.archived(self._meta, file))), READ)
         return in_order(_parsed(line, archived=True, utc=self._utc) for line in found)
 
     def news(self) -> list[Instant]:
@@ -46,7 +47,7 @@ class History:
 
         The first call returns all of them. They are in the order of completion, pending ones last.
         """
-        found, first = again(self._read)
+        found, first = retry(self._read, READ)
         # An instant that is not on the active timeline any more need not be remembered.
         self._known = {one for one in self._known if one[0] >= first}
         self._known.update((one.requested, one.action, one.state) for one in found)

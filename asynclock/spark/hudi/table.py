@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors.exceptions.captured import CapturedException
 
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.jvm import classes
@@ -18,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
-
-_PAUSES: Final = (0.0, 0.1, 0.2, 0.4)
-_Read = TypeVar("_Read")
 
 
 def meta_client(spark: SparkSession, path: str) -> Any:  # noqa: ANN401  py4j objects have no types
@@ -77,16 +72,3 @@ def dumped(write: Callable[[str], object]) -> Iterator[dict[str, Any]]:
         write(str(file))
         with file.open(encoding="utf-8") as lines:
             yield from map(json.loads, lines)
-
-
-def again(read: Callable[[], _Read]) -> _Read:
-    """Read once more if Hudi fails: an instant may be archived between the listing and its reading.
-
-    It also stumbles over the temporary file of a manifest that is just being written.
-    """
-    for pause in _PAUSES:
-        try:
-            return read()
-        except (Py4JJavaError, CapturedException):
-            time.sleep(pause)
-    return read()

@@ -20,8 +20,9 @@ from asynclock.spark.hudi.columns import Stored, stored_columns, union
 from asynclock.spark.hudi.instants import CLUSTERING, DELETES, METADATA_PREFIX, WRITES, BatchCommit, Instant
 from asynclock.spark.hudi.order import is_utc, newest_instant, refuse_disorder
 from asynclock.spark.hudi.ranges import Ranges
-from asynclock.spark.hudi.table import again, dumped, meta_client
+from asynclock.spark.hudi.table import dumped, meta_client
 from asynclock.spark.jvm import classes, items
+from asynclock.spark.retry import READ, retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -68,7 +69,7 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return []
-        return sorted(again(lambda: self._all(meta)), key=lambda commit: commit.completed)
+        return sorted(retry(lambda: self._all(meta), READ), key=lambda commit: commit.completed)
 
     def _all(self, meta: Any) -> list[BatchCommit]:  # noqa: ANN401  py4j objects have no types
         # The archived ones last: what is archived meanwhile is then seen twice instead of never.
@@ -264,7 +265,7 @@ class Timeline:
         if meta is None:
             return []
         java = classes(self._spark).io.asynclock.hudi.Unseen
-        return again(lambda: list(dumped(lambda file: java.dump(meta, file))))
+        return retry(lambda: list(dumped(lambda file: java.dump(meta, file))), READ)
 
     def refuse_lost_properties(self) -> None:
         """Make sure that a table with instants has its properties, without which Hudi sees no table.
@@ -344,7 +345,7 @@ class Timeline:
         """
         meta = self._meta_client()
         if meta is not None:
-            again(lambda: self._read(meta))
+            retry(lambda: self._read(meta), READ)
 
     def _read(self, meta: Any) -> None:  # noqa: ANN401  py4j objects have no types
         active = meta.reloadActiveTimeline()

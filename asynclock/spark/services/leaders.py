@@ -10,12 +10,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from asynclock.errors import AcquireTimeoutError, LeaseLostError
-from asynclock.spark.cancel import Cancellable
-from asynclock.spark.faults import Backoff, is_passing, sentence
+from asynclock.errors import LeaseLostError
+from asynclock.spark.faults import sentence
 from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.own import own_session
-from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing
@@ -23,8 +21,8 @@ from asynclock.spark.report import ServicesReport
 from asynclock.spark.run_log.recording import recorded
 from asynclock.spark.services.work import Cleaning, Clustering, Compaction
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.writer.reservation import Gate, acquire_until
-from asynclock.spark.writer.streams import stopped_by_signals
+from asynclock.spark.work.threads import side_by_side, stopped_by_signals
+from asynclock.spark.work.worker import leading
 
 if TYPE_CHECKING:
     import os
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from asynclock.spark.report import ServiceReport
     from asynclock.spark.run_log.lines import RunLog
     from asynclock.spark.spec.model import Spec
+    from asynclock.spark.work.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +42,6 @@ COMPACTION_LOCK: Final = "service/compaction"
 CLUSTERING_LOCK: Final = "service/clustering"
 CLEANING_LOCK: Final = "service/cleaning"
 _LOOK_SECONDS: Final = 1.0
-_STOP_SECONDS: Final = 0.5
 
 
 def run_services(
@@ -126,12 +124,7 @@ def _run_services(
             _Leader(spec, client, service, spark, lock=lock, stop=stop, once=once, timeout=timeout)
             for lock, service in services.items()
         ]
-        threads = [threading.Thread(target=leader.work, name=f"service-{leader.name}") for leader in leaders]
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            for thread in threads:
-                thread.join(_STOP_SECONDS)
+        side_by_side({f"service-{leader.name}": leader.work for leader in leaders})
     for leader in leaders:
         if leader.error is not None:
             raise leader.error
@@ -175,16 +168,12 @@ class _Leader:
     ) -> None:
         self.name = service.name
         self.error: BaseException | None = None
-        self._spec = spec
-        self._client = client
-        self._lock = client.lock(lock)
         self._service = service
-        self._spark = spark
         self._stop = stop
         self._once = once
-        self._timeout = timeout
-        self._backoff = Backoff()
-        self._looked = False
+        self._leading = partial(
+            leading, spec, spark, client, lock, f"service {service.name}", stop=stop, timeout=timeout
+        )
 
     def work(self) -> None:
         try:
@@ -196,49 +185,27 @@ class _Leader:
 
     def _lead(self) -> bool:
         """Wait for the lease and serve under it; False if it was lost, after which another may lead."""
+        worker = None
         try:
-            lease = acquire_until(self._lock, self._stop, timeout=self._timeout)
-        except AcquireTimeoutError:
-            if self._stop.is_set():
-                return True
-            raise
-        try:
-            with lease:
-                self._serve(lease)
+            with self._leading() as worker:
+                if worker is not None:
+                    log.info("leading %s, lease %d", self.name, worker.lease.fencing_token)
+                    worker.repeat(partial(self._step, worker), self._tell_retry)
         except LeaseLostError:
-            if lease.lost is None:
+            if worker is None or worker.lease.lost is None:
                 raise
             return False
         return True
 
-    def _serve(self, lease: sync.Lease) -> None:
-        log.info("leading %s, lease %d", self.name, lease.fencing_token)
-        steps = Cancellable(self._spark, f"asynclock {self.name} {lease.owner}")
-        lease.on_lost(lambda _: steps.cancel())
-        gate = Gate(self._spec, self._client, lease, f"service {self.name}")
-        wait = _LOOK_SECONDS
-        while wait and not self._stop.is_set():
-            wait = self._attempt(lease, gate, steps)
-            if self._stop.wait(wait):
-                return
+    def _step(self, worker: Worker) -> float | None:
+        """Do what is due; return the seconds until the next step, or None for the end."""
+        worker.admit()
+        if worker.stop.is_set():
+            return None
+        with worker.piece():
+            self._service.step(worker.lease.check)
+        worker.retry.reset()
+        return None if self._once else _LOOK_SECONDS
 
-    def _attempt(self, lease: sync.Lease, gate: Gate, steps: Cancellable) -> float:
-        """Do what is due; return the seconds until the next attempt, which may repeat this one."""
-        try:
-            if gate.wait(self._stop) or not self._looked:
-                RestoreMark(self._spec, self._spark).refuse()
-                self._looked = True
-            if self._stop.is_set():
-                return 0.0
-            with steps.running():
-                lease.check()
-                self._service.step(lease.check)
-        except Exception as error:
-            lease.check()  # the job may have failed because the lease was lost
-            seconds = self._backoff.next() if is_passing(error) else None
-            if seconds is None:
-                raise
-            log.warning("%s: %s; tries again in %.1f s", self.name, sentence(error), seconds)
-            return seconds
-        self._backoff.reset()
-        return 0.0 if self._once else _LOOK_SECONDS
+    def _tell_retry(self, error: Exception, seconds: float) -> None:
+        log.warning("%s: %s; tries again in %.1f s", self.name, sentence(error), seconds)

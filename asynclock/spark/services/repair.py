@@ -18,10 +18,8 @@ from asynclock.hudi._core import hoodie
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.guard import guard
 from asynclock.spark.hudi.instants import CLUSTERING, COMPACTION
-from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.own import own_session
-from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.strays import file_id, listed_strays
 from asynclock.spark.hudi.timeline import REPAIR_COPY, Timeline
@@ -31,7 +29,7 @@ from asynclock.spark.source.files import frame_of
 from asynclock.spark.spec.keys import record_key
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import ORDERING, RECORD_KEY
-from asynclock.spark.writer.reservation import reserve
+from asynclock.spark.work.worker import reserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,11 +94,12 @@ def repair(spec: Spec, *, spark: SparkSession | None = None, timeout: float | No
     if spec.table.kind != "splice":
         reason = "only a splice table is repaired; this is a plain one, whose services do with any files"
         raise misplaced(spec, ("table", "kind"), spec.table.kind, reason)
-    with session_for(spec, "asynclock repair", spark=spark) as running:
-        refuse_other_locks(spec, running)
-        with reserve(spec, timeout=timeout, spark=running) as lease:
-            RestoreMark(spec, running).refuse()
-            return _Repair(spec, own_session(running), lease).run()
+    with (
+        session_for(spec, "asynclock repair", spark=spark) as running,
+        reserved(spec, running, "repair", timeout=timeout) as worker,
+    ):
+        worker.admit()
+        return _Repair(spec, own_session(running), worker.lease).run()
 
 
 class _Repair:

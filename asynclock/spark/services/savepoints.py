@@ -12,11 +12,9 @@ import contextlib
 import json
 import logging
 import re
-import uuid
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
-from asynclock.spark.cancel import Cancellable
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.guard import check_writable
 from asynclock.spark.hudi.instants import COMPACTED, DELETES, DELTA_COMMIT
@@ -29,7 +27,7 @@ from asynclock.spark.reader.presence import refuse_missing
 from asynclock.spark.report import RestoreReport
 from asynclock.spark.services.work import write_client
 from asynclock.spark.source.checkpoint import Checkpoint
-from asynclock.spark.writer.reservation import reserve
+from asynclock.spark.work.worker import reserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +35,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from asynclock import sync
     from asynclock.spark.spec.model import Spec, StreamSpec
+    from asynclock.spark.work.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +60,8 @@ def savepoint(spec: Spec, *, timeout: float | None = None, spark: SparkSession |
         UnfinishedRestoreError: A restore has been left half done.
         StrayFilesError: The table has files outside of its buckets, whose rows a restore could lose.
     """
-    with _reserved(spec, timeout, spark, "asynclock savepoint") as work:
-        RestoreMark(spec, work.spark).refuse()
+    with _reserved(spec, timeout, spark, "savepoint") as work:
+        work.worker.admit()
         return work.keep()
 
 
@@ -90,7 +88,7 @@ def restore(
     """
     with session_for(spec, "asynclock restore", spark=spark) as found:
         _Savepoints(spec, found).check(savepoint)  # before the streams have to wait
-        with _reserved(spec, timeout, found, "asynclock restore") as work:
+        with _reserved(spec, timeout, found, "restore") as work:
             return work.go_back(savepoint)
 
 
@@ -104,8 +102,8 @@ def delete_savepoint(
         AcquireTimeoutError: The table was not reserved in time.
         UnfinishedRestoreError: A restore has been left half done.
     """
-    with _reserved(spec, timeout, spark, "asynclock savepoint") as work:
-        RestoreMark(spec, work.spark).refuse()
+    with _reserved(spec, timeout, spark, "savepoint") as work:
+        work.worker.admit()
         work.savepoints.check(savepoint)
         work.savepoints.delete(savepoint)
 
@@ -170,25 +168,23 @@ class _Savepoints:
 
 
 @contextlib.contextmanager
-def _reserved(spec: Spec, timeout: float | None, spark: SparkSession | None, app: str) -> Iterator[_Work]:
+def _reserved(spec: Spec, timeout: float | None, spark: SparkSession | None, name: str) -> Iterator[_Work]:
     with (
-        session_for(spec, app, spark=spark) as found,
-        reserve(spec, timeout=timeout, spark=found) as lease,
+        session_for(spec, f"asynclock {name}", spark=spark) as found,
+        reserved(spec, found, name, timeout=timeout) as worker,
     ):
-        jobs = Cancellable(found, f"{app} {uuid.uuid4()}")
-        lease.on_lost(lambda _: jobs.cancel())
-        with jobs.running():
-            yield _Work(spec, own_session(found), lease)
+        yield _Work(spec, own_session(found), worker)
 
 
 class _Work:
     """Work on the savepoints of a table that is reserved for it."""
 
-    def __init__(self, spec: Spec, spark: SparkSession, lease: sync.Lease) -> None:
+    def __init__(self, spec: Spec, spark: SparkSession, worker: Worker) -> None:
         self.spark = spark
+        self.worker = worker
         self.savepoints = _Savepoints(spec, spark)
         self._spec = spec
-        self._lease = lease
+        self._lease = worker.lease
         self._files = HadoopFiles(spark)
         self._timeline = Timeline(spark, spec.table.path)
 

@@ -13,7 +13,7 @@ from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.table import update_properties
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread
-from asynclock.spark.writer.reservation import reserve
+from asynclock.spark.work.worker import reserved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,14 +52,14 @@ def to_utc(spec: Spec, *, timeout: float | None = None, spark: SparkSession | No
         if timeline.is_utc():
             return False
         order.refuse_other_zone(found)
-        with reserve(spec, timeout=timeout, spark=found) as lease:
+        with reserved(spec, found, "to-utc", timeout=timeout) as worker:
             try:
                 check_writable(spec, timeline)
             except TimelineAheadError as error:
                 raise _too_early(path, order.newest_instant(found, path), error.seconds) from error
             if pending := timeline.pending():
                 raise _pending(path, [f"{one.action} {one.requested}" for one in pending])
-            lease.check()
+            worker.lease.check()
             update_properties(found, path, {order.PROPERTY: order.UTC})
     log.info("the timeline of the table %s is in UTC from now on", path)
     return True

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
@@ -33,27 +33,29 @@ from asynclock.spark.hudi.order import in_order_at
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.table import clear_unfinished
 from asynclock.spark.hudi.timeline import Timeline, is_table
-from asynclock.spark.report import Wasted
+from asynclock.spark.retry import CONFLICT, retry
 from asynclock.spark.source.reading import ARRIVAL
 from asynclock.spark.spec.keys import unfit
+from asynclock.spark.work.leases import acquire_until
+from asynclock.spark.work.worker import working
 from asynclock.spark.writer.columns import declare_columns, read_with
-from asynclock.spark.writer.conflicts import until_no_conflict
+from asynclock.spark.writer.conflicts import Conflicts
 from asynclock.spark.writer.deletion import DELETE_LOCK, Deletion, key_frame
-from asynclock.spark.writer.reservation import acquire_until, working
 from asynclock.spark.writer.sql import quoted, required, wide_frame
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from asynclock import sync
-    from asynclock.spark.report import DeleteReport
+    from asynclock.spark.report import DeleteReport, Wasted
     from asynclock.spark.spec.model import Spec, StreamSpec
     from asynclock.spark.writer.deletion import UpTo
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 DIRECT_QUERY: Final = "direct"
 _QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
@@ -80,9 +82,6 @@ class Splice:
         spec: The table and its streams.
         spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
 
-    Attributes:
-        wasted: What conflicts have cost this object so far.
-
     Raises:
         SpecError: The table exists with another key, partitioning, merger or number of buckets, with types
             that the spec's cannot hold, under other locks, or with another name for a column of the view.
@@ -101,10 +100,15 @@ class Splice:
         self._table_id = ""
         self._opened: frozenset[str] | None = None
         self._announced: set[object] = set()
-        self.wasted = Wasted()
+        self._conflicts = Conflicts()
         self._check_table()
         bound = check_locks(spec, self._timeline.locked(), partial(is_table, spark))
         self._claimed = bound and is_guarded(spec, self._properties)
+
+    @property
+    def wasted(self) -> Wasted:
+        """What conflicts have cost this object so far."""
+        return self._conflicts.wasted
 
     def table_id(self) -> str | None:
         """Return the id of the table, or None if nothing is committed yet."""
@@ -172,7 +176,7 @@ class Splice:
                 held.enter_context(self._creation(lease, stop))
             query_id = query_id or self._query_id()
             write = partial(self._write, df, spec, batch_id, query_id, lease, offset=offset)
-            return until_no_conflict(write, lease, f"stream {stream}", on_conflict=self._waste)
+            return self._retry(write, lease, f"stream {stream}")
 
     def delete(
         self,
@@ -218,7 +222,7 @@ class Splice:
             with deletion.found(frame.selectExpr(*shared)) as (deletes, report):
                 if report.delete_id is not None:
                     append = partial(self._append_deletes, deletes, deletion, report.delete_id, lease)
-                    until_no_conflict(append, lease, "a delete", on_conflict=self._waste)
+                    self._retry(append, lease, "a delete")
         return report
 
     def _append_deletes(self, deletes: DataFrame, deletion: Deletion, query: str, lease: sync.Lease) -> None:
@@ -349,8 +353,9 @@ class Splice:
         complaints = unfit(self._spec.table, name, self._spec.shared_type(name))
         return required(name, f"CAST({quoted(name)} AS STRING) = ''", complaints)
 
-    def _waste(self, attempt: Wasted) -> None:
-        self.wasted += attempt
+    def _retry(self, write: Callable[[], T], lease: sync.Lease, what: str) -> T:
+        """Write again while other writers' commits are in the way; nothing of such an attempt can be read."""
+        return retry(write, CONFLICT, check=lease.check, on_failure=partial(self._conflicts.note, what))
 
     def _options(self) -> dict[str, str]:
         tasks = self._spark.sparkContext.defaultParallelism

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import time
-import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import StreamingQueryException
@@ -16,16 +16,14 @@ from asynclock._text import printable
 from asynclock.errors import AcquireTimeoutError, AsyncLockError, BackendError
 from asynclock.events import logger
 from asynclock.narration import Pace
-from asynclock.spark.cancel import Cancellable
 from asynclock.spark.errors import BadRowsError, StreamFailedError
-from asynclock.spark.faults import RETRIES, Backoff, is_passing, sentence
-from asynclock.spark.hudi.restores import RestoreMark
+from asynclock.spark.faults import is_passing, sentence
 from asynclock.spark.hudi.running import spread
 from asynclock.spark.report import BatchReport, StreamProgress, StreamReport
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.kafka import open_source
 from asynclock.spark.source.reading import REASON
-from asynclock.spark.writer.reservation import Gate, acquire_until
+from asynclock.spark.work.worker import leading
 from asynclock.spark.writer.splice import Splice, stream_lock
 
 if TYPE_CHECKING:
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from asynclock import sync
     from asynclock.errors import LeaseLostError
     from asynclock.spark.spec.model import Spec, StreamSpec
+    from asynclock.spark.work.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -126,9 +125,7 @@ class StreamWriter:
         self._making_way = False
         self._waited = 0.0
         self._query: StreamingQuery | None = None
-        self._batches = Cancellable(spark, f"asynclock stream {stream.name} {uuid.uuid4()}")
         self._failure: BaseException | None = None
-        self._backoff = Backoff()
         self._retries = 0
         self._tried: BatchReport | None = None
         self._counted = -1
@@ -137,12 +134,7 @@ class StreamWriter:
     def work(self) -> None:
         """Wait for the lease, write the stream, release; ``error`` then says how it ended."""
         try:
-            lease = self._acquire()
-            if lease is not None:
-                with lease:
-                    self._write(lease)
-                if self._once and not self._stop.is_set():
-                    self._tell_unread_changes()
+            self._lead()
         except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
             self.error = error  # what follows asks the JVM, which may have ended
             self.error = self._named(error)
@@ -150,6 +142,21 @@ class StreamWriter:
             log.error("stream %s has failed and ended: %s", self.name, self.report.error)  # noqa: TRY400  raised by the run
             if self._fail_fast:
                 self._stop.set()
+
+    def _lead(self) -> None:
+        started, name = time.monotonic(), f"stream {self.name}"
+        lock, stop = stream_lock(self.name), self._stop
+        with leading(
+            self._spec, self._spark, self._client, lock, name, stop=stop, timeout=self._timeout
+        ) as worker:
+            if worker is None:
+                return
+            waited, token = time.monotonic() - started, worker.lease.fencing_token
+            self.report = dataclasses.replace(self.report, lock_wait_seconds=waited, fencing_token=token)
+            log.info("stream %s: lease %d held after %.1f s", self.name, token, waited)
+            self._write(worker)
+        if self._once and not stop.is_set():
+            self._tell_unread_changes()
 
     def _named(self, error: BaseException) -> BaseException:
         """Return the error with the name of the stream, and without the pages of the JVM's stack."""
@@ -159,82 +166,52 @@ class StreamWriter:
         named.__cause__ = error
         return named
 
-    def _acquire(self) -> sync.Lease | None:
-        started = time.monotonic()
-        try:
-            lock = self._client.lock(stream_lock(self.name))
-            lease = acquire_until(lock, self._stop, timeout=self._timeout)
-        except AcquireTimeoutError:
-            if self._stop.is_set():
-                return None
-            raise
-        waited = time.monotonic() - started
-        self.report = dataclasses.replace(
-            self.report, lock_wait_seconds=waited, fencing_token=lease.fencing_token
-        )
-        log.info("stream %s: lease %d held after %.1f s", self.name, lease.fencing_token, waited)
-        return lease
-
-    def _write(self, lease: sync.Lease) -> None:
+    def _write(self, worker: Worker) -> None:
         self._began = started = time.monotonic()
         if self._on_progress is not None and self._once and self._stream.kafka is None:
             self._files = self._checkpoint.unread()
         self._tell_progress(None)
-        gate = Gate(self._spec, self._client, lease, f"stream {self.name}")
-        lease.on_lost(self._abandon)
+        worker.lease.on_lost(partial(self._abandon, worker))
         try:
-            while self._attempt(lease, gate):
-                pass
+            worker.repeat(partial(self._attempt, worker), partial(self._tell_retry, worker))
         finally:
             # A stopped query counts as ended while its batch is still running.
-            self._batches.settle()
+            worker.settle()
             wasted, seconds = self._splice.wasted, time.monotonic() - started
             self.report = dataclasses.replace(self.report, wasted=wasted, seconds=seconds)
-        if lease.lost is not None:
-            raise lease.lost
+        if worker.lease.lost is not None:
+            raise worker.lease.lost
 
-    def _attempt(self, lease: sync.Lease, gate: Gate) -> bool:
-        """Run a query to its end; return whether to run another, after a reservation or an error that passes.
+    def _attempt(self, worker: Worker) -> float | None:
+        """Run a query to its end; return 0.0 to run another, after a reservation; None: the stream is done.
 
         The next query goes on as after a crash: with the first batch that its checkpoint does not have, which
         is skipped if it is on the timeline, because an attempt may fail after its commit.
         """
-        self._query = None
+        if not self._pass(worker):
+            return None
         try:
-            lease.check()
-            return self._pass(gate) and self._run_query(lease, gate)
-        except Exception as error:  # noqa: BLE001  raised again, unless it passes
-            # A job of the failed attempt must not run on beside the next one.
-            self._batches.settle()
-            self._pause(error, lease)
-            return not self._stop.is_set()
+            return 0.0 if self._run_query(worker) else None
+        finally:
+            if self._query is not None and self._query.lastProgress is not None:
+                worker.retry.reset()  # it has worked since the last failure
 
-    def _pause(self, error: Exception, lease: sync.Lease) -> None:
-        """Wait before the next attempt; raise ``error`` if there is none."""
-        if lease.lost is not None:
-            raise lease.lost
-        if self._query is not None and self._query.lastProgress is not None:
-            self._backoff.reset()  # it has worked since the last failure
-        seconds = self._backoff.next() if is_passing(error) else None
-        if seconds is None:
-            raise error
+    def _tell_retry(self, worker: Worker, error: Exception, seconds: float) -> None:
         self._retries += 1
         self.report = dataclasses.replace(self.report, retries=self.report.retries + 1)
         log.warning(
             "stream %s: %s; retry %d of %d in %.1f s",
             self.name,
             sentence(error),
-            self._backoff.retries,
-            RETRIES,
+            worker.retry.count,
+            worker.retry.most,
             seconds,
         )
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not self._stop.wait(min(left, _STOP_SECONDS)):
-            lease.check()
 
-    def _pass(self, gate: Gate) -> bool:
-        """Wait while the table is reserved, then look at the table anew; return whether to go on."""
-        waited = gate.wait(self._stop)
+    def _pass(self, worker: Worker) -> bool:
+        """Wait while the table is reserved, then look at the table again; return whether to go on."""
+        self._query = None
+        waited = worker.admit()
         self._waited += waited
         self.report = dataclasses.replace(
             self.report, reservation_wait_seconds=self.report.reservation_wait_seconds + waited
@@ -243,17 +220,16 @@ class StreamWriter:
             return False
         self._making_way = False
         self._failure = None
-        RestoreMark(self._spec, self._spark).refuse()
         # The reserving job, or another process that led meanwhile, may have made another table.
         self._checkpoint.refuse_another_table(self._splice.table_id)
         return True
 
-    def _run_query(self, lease: sync.Lease, gate: Gate) -> bool:
+    def _run_query(self, worker: Worker) -> bool:
         """Run a query to its end; return whether it ended only to make way for a reservation."""
         writer = self._source.stream().writeStream.queryName(f"asynclock {self.name}")
         writer = writer.option("checkpointLocation", self._stream.checkpoint)
         writer = writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime=_TRIGGER)
-        batches = writer.foreachBatch(lambda frame, batch_id: self._batch(frame, batch_id, lease, gate))
+        batches = writer.foreachBatch(lambda frame, batch_id: self._batch(frame, batch_id, worker))
         self._query = query = batches.start()
         made_way = False
         looked = reservation_looked = time.monotonic()
@@ -265,16 +241,16 @@ class StreamWriter:
                     kafka = self._stream.kafka
                     where = self._stream.source if kafka is None else kafka.name
                     logger.info("stream %s: nothing to read in %s yet", self.name, printable(where))
-                if self._stop.is_set() or lease.lost is not None:
-                    self._end_batch()  # the next batch sees the stop and ends
+                if self._stop.is_set() or worker.lease.lost is not None:
+                    self._end_batch(worker)  # the next batch sees the stop and ends
                     query.stop()
                     continue
                 if now - reservation_looked > self._spec.locks.settings.poll_interval:
                     # Between batches, too: an idle stream has to make way as well.
                     with contextlib.suppress(BackendError):  # the next look may get an answer
-                        self._making_way = self._making_way or gate.reserved() is not None
+                        self._making_way = self._making_way or worker.must_make_way()
                     reservation_looked = now
-                if self._making_way and self._batches.settle(0):
+                if self._making_way and worker.settle(0):
                     query.stop()
                     made_way = True
                 if now - looked > _LOOK_SECONDS:
@@ -288,8 +264,8 @@ class StreamWriter:
             raise self._failure
         return made_way or isinstance(self._failure, _MakingWay)
 
-    def _end_batch(self) -> None:
-        if self._batches.settle(PATIENCE_SECONDS):
+    def _end_batch(self, worker: Worker) -> None:
+        if worker.settle(PATIENCE_SECONDS):
             return
         log.warning(
             "stream %s: the batch has not ended %g s after the stop and is cancelled; the next run writes it",
@@ -297,7 +273,7 @@ class StreamWriter:
             PATIENCE_SECONDS,
         )
         self._cut_off = True
-        self._batches.cancel()
+        worker.cancel()
 
     def _tell_unread_changes(self) -> None:
         """Warn once of each file that Spark will not read, or not read again."""
@@ -321,38 +297,38 @@ class StreamWriter:
             log.warning("stream %s: the spec does not name %s of its files: left out", self.name, names)
             self.report = dataclasses.replace(self.report, unnamed_columns=known + found)
 
-    def _abandon(self, loss: LeaseLostError) -> None:
+    def _abandon(self, worker: Worker, loss: LeaseLostError) -> None:
         """Stop at once, because another writer may have started."""
         log.error("stream %s: %s", self.name, loss)
         # The jobs first: query.stop() only interrupts the driver, which Hudi may ignore.
-        self._batches.cancel()
+        worker.cancel()
         if self._query is not None:
             self._query.stop()
 
-    def _batch(self, frame: DataFrame, batch_id: int, lease: sync.Lease, gate: Gate) -> None:
+    def _batch(self, frame: DataFrame, batch_id: int, worker: Worker) -> None:
         try:
             spread(frame.sparkSession)  # the batch's own
-            with self._batches.running():
+            with worker.piece():
                 started = time.monotonic()
-                self._proceed(lease, gate)
+                self._proceed(worker)
                 self._tell_progress(batch_id)
-                done = self._commit(frame, batch_id, lease, time.monotonic() - started)
+                done = self._commit(frame, batch_id, worker.lease, time.monotonic() - started)
         except BaseException as error:
             stopped = self._cut_off or (self._stop.is_set() and isinstance(error, AcquireTimeoutError))
-            self._failure = _Stopping() if stopped else error if lease.lost is None else lease.lost
+            self._failure = _Stopping() if stopped else error
             raise
         if self._on_progress is not None and self._stream.kafka is None and not done.skipped:
             self._files_done += self._checkpoint.files_in(batch_id)
-        self._count(done)
+        self._count(done, worker)
         self._tell_progress(None)
 
-    def _proceed(self, lease: sync.Lease, gate: Gate) -> None:
+    def _proceed(self, worker: Worker) -> None:
         if self._stop.is_set():
             raise _Stopping
-        if self._making_way or gate.reserved():
+        if self._making_way or worker.must_make_way():
             self._making_way = True
             raise _MakingWay
-        lease.check()
+        worker.lease.check()
 
     def _commit(self, frame: DataFrame, batch_id: int, lease: sync.Lease, looked: float) -> BatchReport:
         started = time.monotonic() - looked
@@ -413,13 +389,13 @@ class StreamWriter:
         bad.write.mode("overwrite").json(folder)  # a repeated batch overwrites it with the same rows
         log.warning("stream %s: %d bad rows of batch %d are in %s", self.name, rows, batch_id, folder)
 
-    def _count(self, done: BatchReport) -> None:
+    def _count(self, done: BatchReport, worker: Worker) -> None:
         if done.skipped is False and done.batch_id == self._counted:
             return  # it is on the timeline, but Spark failed to note that; so this is no progress
         self._counted = done.batch_id
         self._retries = 0
         self._wasted = self._splice.wasted
-        self._backoff.reset()
+        worker.retry.reset()
         self.report = dataclasses.replace(
             self.report,
             batches=self.report.batches + 1,

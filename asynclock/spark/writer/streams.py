@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.report import RunReport
 from asynclock.spark.run_log.recording import recorded
+from asynclock.spark.work.threads import side_by_side, stopped_by_signals
 from asynclock.spark.writer.recorder import BatchRecorder
 from asynclock.spark.writer.stream_writer import StreamWriter
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import SparkSession
 
     from asynclock.spark.report import BatchReport, StreamProgress
     from asynclock.spark.run_log.lines import RunLog
     from asynclock.spark.spec.model import Spec
-
-log = logging.getLogger(__name__)
-
-_WAKE_SECONDS = 0.2
 
 
 def run(
@@ -141,13 +136,7 @@ def _run(
             )
             for name in chosen
         ]
-        threads = [threading.Thread(target=writer.work, name=f"stream-{writer.name}") for writer in writers]
-        for thread in threads:
-            thread.start()
-        # Join in short steps, because a signal handler runs only between two of them.
-        while any(thread.is_alive() for thread in threads):
-            for thread in threads:
-                thread.join(_WAKE_SECONDS)
+        side_by_side({f"stream-{writer.name}": writer.work for writer in writers})
     report = RunReport(streams=tuple(writer.report for writer in writers), seconds=time.monotonic() - started)
     if on_report is not None:
         on_report(report)
@@ -168,22 +157,3 @@ def _both(
             second(done)
 
     return call
-
-
-@contextlib.contextmanager
-def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Make SIGINT and SIGTERM set ``stop``; has no effect outside of the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def handle(number: int, _frame: Any) -> None:  # noqa: ANN401  as signal wants it
-        log.info("%s: each stream finishes its batch", signal.Signals(number).name)
-        stop.set()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

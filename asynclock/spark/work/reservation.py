@@ -12,23 +12,18 @@ does nothing but look. docs/concepts/reservation.md says why this holds, also fo
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 import threading
 import time
-import uuid
 from typing import TYPE_CHECKING, Final
 
-from asynclock import sync
 from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
 from asynclock.events import logger
 from asynclock.narration import Pace, held_by, span
-from asynclock.spark.cancel import Cancellable
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.options import SILENCE_MS
-from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.timeline import Timeline
 
@@ -38,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from asynclock import sync
     from asynclock.lease import Lease
     from asynclock.spark.spec.model import Spec
     from asynclock.status import LockStatus
@@ -48,7 +44,15 @@ WORK: Final = ("stream/", "service/", "delete/")
 _PARKED: Final = "parked/"
 _STEP_SECONDS: Final = 0.5
 
-_reserving = threading.local()
+
+class _Reserving(threading.local):
+    """The tables that the running thread has reserved."""
+
+    def __init__(self) -> None:
+        self.tables: list[str] = []
+
+
+_reserving = _Reserving()
 
 
 def _held(status: LockStatus) -> str:
@@ -97,7 +101,7 @@ class Gate:
             LeaseLostError: The lease of the work was lost meanwhile.
             ConfigError: This thread has reserved the table itself and would wait for ever.
         """
-        if self._spec.table.path in getattr(_reserving, "tables", ()):
+        if self._spec.table.path in _reserving.tables:
             reason = "this thread has reserved the table, so its write would wait for ever; write afterwards"
             raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
         stop = stop or threading.Event()
@@ -167,18 +171,12 @@ def reserve(
         TableBusyError: Work in flight did not end in time. The reservation was given up.
         LeaseLostError: The reservation was lost.
     """
-    deadline = None if timeout is None else time.monotonic() + timeout
     with (
         session_for(spec, "asynclock reserve", spark=spark) as found,
         Reservation(spec, found) as reservation,
-        reservation.lock.hold(timeout=timeout) as lease,
+        reservation.held(timeout) as lease,
     ):
-        reservation.await_quiet(lease, deadline=deadline, timeout=timeout)
-        tables = _reserving.tables = [*getattr(_reserving, "tables", ()), spec.table.path]
-        try:
-            yield lease
-        finally:
-            tables.remove(spec.table.path)
+        yield lease
 
 
 class Reservation:
@@ -208,6 +206,28 @@ class Reservation:
 
     def __exit__(self, *_: object) -> None:
         self._client.aclose()
+
+    @contextlib.contextmanager
+    def held(self, timeout: float | None = None) -> Iterator[sync.Lease]:
+        """Reserve the table for the body, in which this thread writes nothing under another lease.
+
+        Args:
+            timeout: Longest wait, in seconds; None: no limit.
+
+        Raises:
+            AcquireTimeoutError: Another job has reserved the table.
+            TableBusyError: Work in flight did not end in time.
+            LeaseLostError: The reservation was lost.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        path = self._spec.table.path
+        with self.lock.hold(timeout=timeout) as lease:
+            self.await_quiet(lease, deadline=deadline, timeout=timeout)
+            _reserving.tables.append(path)
+            try:
+                yield lease
+            finally:
+                _reserving.tables.remove(path)
 
     def await_quiet(
         self,
@@ -276,73 +296,3 @@ class Reservation:
         # By the store's clock if it tells the time, else since this client has seen it expire.
         gone = max(time.monotonic() - since, -(status.remaining or 0.0))
         return gone < SILENCE_MS / 1000
-
-
-def acquire_until(
-    lock: sync.Lock,
-    stop: threading.Event | None = None,
-    *,
-    own: sync.Lease | None = None,
-    timeout: float | None = None,
-) -> sync.Lease:
-    """Acquire a lock that another process may hold for hours; the log says who holds it.
-
-    Args:
-        lock: The lock.
-        stop: Set it to end the wait.
-        own: A lease of the caller, which must last.
-        timeout: Longest wait, in seconds; None: no limit.
-
-    Raises:
-        AcquireTimeoutError: The time is out, or ``stop`` was set.
-        LeaseLostError: The caller's own lease was lost.
-    """
-
-    async def acquire() -> sync.Lease:
-        acquiring = asyncio.ensure_future(lock.twin.acquire(timeout=timeout))
-        try:
-            while not (await asyncio.wait([acquiring], timeout=_STEP_SECONDS))[0]:
-                if own is not None:
-                    own.check()
-                if stop is not None and stop.is_set():
-                    raise AcquireTimeoutError(key=lock.key, timeout=0.0)
-            return sync.Lease(acquiring.result())
-        finally:
-            acquiring.cancel()
-            await asyncio.wait([acquiring])
-
-    if own is not None:
-        own.check()
-    return asyncio.run(acquire())
-
-
-@contextlib.contextmanager
-def working(
-    spec: Spec, spark: SparkSession, lock: str, worker: str, *, timeout: float | None = None
-) -> Iterator[sync.Lease]:
-    """Hold a lease for the body, which begins when the table is not reserved, and cancel it on a loss.
-
-    Args:
-        spec: The table and its locks.
-        spark: The session that runs the body's jobs.
-        lock: Name of the lock.
-        worker: Who works, for the log.
-        timeout: Longest wait for the lease, and then for the end of a reservation; None: no limit.
-
-    Raises:
-        AcquireTimeoutError: Another process held the lease, or the reservation, for too long.
-        LeaseLostError: The lease was lost; the body's jobs were cancelled.
-        UnfinishedRestoreError: A restore has been left half done.
-    """
-    jobs = Cancellable(spark, f"asynclock {worker} {uuid.uuid4()}")
-    with spec.locks.connect() as client, client.lock(lock).hold(timeout=timeout) as lease:
-        lease.on_lost(lambda _: jobs.cancel())
-        Gate(spec, client, lease, worker).wait(timeout=timeout)
-        RestoreMark(spec, spark).refuse()
-        with jobs.running():
-            lease.check()
-            try:
-                yield lease
-            except Exception:
-                lease.check()  # it may have failed because the lease was lost
-                raise

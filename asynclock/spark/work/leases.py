@@ -1,0 +1,52 @@
+"""Wait for a lease that another process may keep for hours."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from asynclock import sync
+from asynclock.errors import AcquireTimeoutError
+
+if TYPE_CHECKING:
+    import threading
+
+_STEP_SECONDS: Final = 0.5
+
+
+def acquire_until(
+    lock: sync.Lock,
+    stop: threading.Event | None = None,
+    *,
+    own: sync.Lease | None = None,
+    timeout: float | None = None,
+) -> sync.Lease:
+    """Acquire a lock; the log says who holds it meanwhile.
+
+    Args:
+        lock: The lock.
+        stop: Set it to end the wait.
+        own: A lease of the caller, which must last.
+        timeout: Longest wait, in seconds; None: no limit.
+
+    Raises:
+        AcquireTimeoutError: The time is out, or ``stop`` was set.
+        LeaseLostError: The caller's own lease was lost.
+    """
+
+    async def acquire() -> sync.Lease:
+        acquiring = asyncio.ensure_future(lock.twin.acquire(timeout=timeout))
+        try:
+            while not (await asyncio.wait([acquiring], timeout=_STEP_SECONDS))[0]:
+                if own is not None:
+                    own.check()
+                if stop is not None and stop.is_set():
+                    raise AcquireTimeoutError(key=lock.key, timeout=0.0)
+            return sync.Lease(acquiring.result())
+        finally:
+            acquiring.cancel()
+            await asyncio.wait([acquiring])
+
+    if own is not None:
+        own.check()
+    return asyncio.run(acquire())
