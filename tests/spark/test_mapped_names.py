@@ -181,8 +181,8 @@ def test_a_file_with_a_mapped_name_in_another_case_alone_is_bad(
 
     if form == "json":  # where a field may lack
         source = Source(spec, stream, spark)
-        with source.settled(source.all()) as parsed:
-            assert [(row["x"], row[REASON]) for row in parsed.collect()] == [(None, None)]
+        with source.settled(source.all()) as settled:
+            assert [(row["x"], row[REASON]) for row in settled.frame.collect()] == [(None, None)]
         assert [
             one.values for one in rows(path, stream, layout_of(spec, stream)) if isinstance(one, Good)
         ] == [("N1", 1, None)]

@@ -96,8 +96,8 @@ def read(tmp_path: Path, spark: SparkSession) -> Callable[..., Outcome]:
         spec = load_spec(path)
         source = Source(spec, spec.streams[0], spark)
         moment = "unix_micros(at)" if at == "timestamp" else "at"
-        with source.settled(source.all()) as parsed:
-            rows = parsed.sort(f"{ARRIVAL}.file", f"{ARRIVAL}.row")
+        with source.settled(source.all()) as settled:
+            rows = settled.frame.sort(f"{ARRIVAL}.file", f"{ARRIVAL}.row")
             found = rows.selectExpr("k", f"{moment} AS at", "x", "note", FILE, LINE, REASON).collect()
         return Outcome(
             good=[tuple(row[:4]) for row in found if row[REASON] is None],

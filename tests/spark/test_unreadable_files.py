@@ -133,9 +133,9 @@ def both(tmp_path: Path, spec_of: Callable[..., Spec], spark: SparkSession) -> C
         spec = spec_of(x=x)
         (stream,) = spec.streams
         source = Source(spec, stream, spark)
-        with source.settled(source.all()) as parsed:
+        with source.settled(source.all()) as settled:
             shown = "unix_micros(x) AS x" if x == "timestamp" else "unix_date(x) AS x" if x == "date" else "x"
-            ordered = parsed.sort("_asynclock_arrival")
+            ordered = settled.frame.sort("_asynclock_arrival")
             found = ordered.selectExpr("k", "at", shown, "note", LINE, REASON).collect()
         assert found[-1]["k"] == "good"
         mine = found[:-1]

@@ -101,7 +101,7 @@ def check_writable(spec: Spec, timeline: Timeline) -> None:
     timeline.refuse_lost_properties()
     timeline.refresh()
     if spec.table.buckets:
-        timeline.refuse_clustering()
+        timeline.refuse_clustering(refreshed=True)
     if spec.table.kind == "splice":
         timeline.refuse_strays()
     timeline.refuse_disorder()

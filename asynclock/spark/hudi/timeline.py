@@ -162,12 +162,17 @@ class Timeline:
         utc = is_utc(meta)
         return [_instant(found, utc=utc) for found in items(meta.reloadActiveTimeline().getInstants())]
 
-    def pending(self) -> list[Instant]:
-        """Return the instants that are requested or in flight now."""
+    def pending(self, *, refreshed: bool = False) -> list[Instant]:
+        """Return the instants that are requested or in flight now.
+
+        Args:
+            refreshed: ``refresh`` was just called, so nothing is read.
+        """
         meta = self._meta_client()
         if meta is None:
             return []
-        pending = meta.reloadActiveTimeline().filterInflightsAndRequested()
+        active = meta.getActiveTimeline() if refreshed else meta.reloadActiveTimeline()
+        pending = active.filterInflightsAndRequested()
         utc = is_utc(meta)
         return [_instant(found, utc=utc) for found in items(pending.getInstants())]
 
@@ -210,13 +215,16 @@ class Timeline:
             if metadata.getTotalFilesDeleted() and not metadata.getEarliestCommitToRetain()
         ]
 
-    def refuse_clustering(self) -> None:
+    def refuse_clustering(self, *, refreshed: bool = False) -> None:
         """Make sure that there is no clustering plan, with which every write of a bucket table fails.
+
+        Args:
+            refreshed: As for ``pending``.
 
         Raises:
             ClusteringPlanError: There is a clustering plan.
         """
-        for instant in self.pending():
+        for instant in self.pending(refreshed=refreshed):
             if instant.action == CLUSTERING:
                 raise ClusteringPlanError(path=self._path, instant=instant.requested, state=instant.state)
 

@@ -19,9 +19,12 @@ from asynclock.spark.source.reading import (
     ARRIVAL,
     RAW,
     REASON,
+    Settled,
     Source,
     bad_rows,
+    counted,
     event_columns,
+    persisted,
     stored_as_declared,
 )
 from asynclock.spark.spec.keys import refuse_unfit
@@ -90,13 +93,10 @@ class TopicSource:
         return reader.option("subscribe", self._kafka.topic).load()
 
     @contextmanager
-    def settled(self, records: DataFrame, due: object = None) -> Iterator[DataFrame]:  # noqa: ARG002  as of files
+    def settled(self, records: DataFrame, due: object = None) -> Iterator[Settled]:  # noqa: ARG002  as of files
         """Yield the rows of records, read once and kept while the context lasts."""
-        parsed = self.parse(records).persist()
-        try:
-            yield parsed
-        finally:
-            parsed.unpersist()
+        with persisted(self.parse(records), counted) as rows:
+            yield rows
 
     def parse(self, records: DataFrame) -> DataFrame:
         """Return the rows of records, each with its values or a reason.

@@ -6,7 +6,9 @@ text by text; parquet by Spark, after a look at the footer of each file.
 
 from __future__ import annotations
 
+import contextlib
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,9 +28,9 @@ from asynclock.spark.spec.load import local_path, misplaced, missing_source
 from asynclock.spark.spec.model import URL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import Column, Row, SparkSession
 
     from asynclock.spark.spec.model import Spec, StreamSpec
 
@@ -46,6 +48,21 @@ _BINARY_FILE: Final = "path string, modificationTime timestamp_ltz, length bigin
 _STORED: Final = {"date": "date_from_unix_date(`{}`)", "timestamp": "timestamp_micros(`{}`)"}
 # Without this Spark silently skips a new file that is a week older than the newest one it has seen.
 _FOR_EVER: Final = "1000000d"
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The rows of a batch, read once.
+
+    Attributes:
+        frame: The rows, each with its values or a reason.
+        rows: How many there are.
+        bad: How many of them have a reason.
+    """
+
+    frame: DataFrame
+    rows: int
+    bad: int
 
 
 class Source:
@@ -86,7 +103,7 @@ class Source:
         return _located(self._spark.read.format("binaryFile").load(self._stream.source))
 
     @contextmanager
-    def settled(self, files: DataFrame, due: Sequence[tuple[str, int]] | None = None) -> Iterator[DataFrame]:
+    def settled(self, files: DataFrame, due: Sequence[tuple[str, int]] | None = None) -> Iterator[Settled]:
         """Yield the rows of files, read once and kept while the context lasts; a bad file has no good row.
 
         Args:
@@ -95,21 +112,16 @@ class Source:
         """
         if due is not None:
             files = listed(self._spark, due)
-        parsed, rows = self._settled(files)
-        try:
+        with contextlib.ExitStack() as kept:
+            try:
+                rows = kept.enter_context(persisted(self.parse(files), settled))
+            except (Py4JJavaError, CapturedException):
+                if self._stream.format != "parquet":
+                    raise
+                # Perhaps Spark cannot decode one file, and it does not say which. Reading them one by one
+                # tells, and meets what else was wrong once more.
+                rows = kept.enter_context(persisted(self.parse(files, carefully=True), settled))
             yield rows
-        finally:
-            parsed.unpersist()
-
-    def _settled(self, files: DataFrame) -> tuple[DataFrame, DataFrame]:
-        try:
-            return _persisted(self.parse(files))
-        except (Py4JJavaError, CapturedException):
-            if self._stream.format != "parquet":
-                raise
-        # Perhaps Spark cannot decode one file, and it does not say which. Reading them one by one tells, and
-        # meets what else was wrong once more.
-        return _persisted(self.parse(files, carefully=True))
 
     def parse(self, files: DataFrame, *, carefully: bool = False) -> DataFrame:
         """Return the rows of files, each with its values or a reason; see ``settled``.
@@ -304,31 +316,38 @@ def _missing_remote(path: Any, system: Any) -> str | None:  # noqa: ANN401  py4j
     return f"the source does not exist: nothing in {path.toString()} matches; correct the pattern"
 
 
-def bad_files(parsed: DataFrame) -> list[str]:
-    """Return the bad files among parsed rows."""
-    is_bad = F.col(REASON).isNotNull() & F.col(LINE).isNull()
-    # Not a filter: Spark skips the reading if it cannot match, so damage would show too late.
-    found: Any = parsed.agg(F.count("*"), F.collect_set(F.when(is_bad, F.col(FILE)))).first()
-    return list(found[1])
-
-
-def _persisted(parsed: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Read rows once; return what is kept, and of that what is ``settled``."""
-    parsed = parsed.persist()
+@contextmanager
+def persisted(parsed: DataFrame, settle: Callable[[DataFrame], Settled]) -> Iterator[Settled]:
+    """Yield what ``settle`` makes of rows that are read once and kept while the context lasts."""
     try:
-        return parsed, settled(parsed)
-    except BaseException:
+        yield settle(parsed.persist())
+    finally:
         parsed.unpersist()
-        raise
 
 
-def settled(parsed: DataFrame) -> DataFrame:
-    """Return the parsed rows without those of bad files, except the one with the reason.
+def settled(parsed: DataFrame) -> Settled:
+    """Return the parsed rows without those of bad files, except the one with the reason; mostly one job.
 
     A file shows its damage when some of its rows have been read already. Persist ``parsed`` before.
     """
-    files = bad_files(parsed)
-    return parsed.where(~F.col(FILE).isin(files) | F.col(LINE).isNull()) if files else parsed
+    is_bad = F.col(REASON).isNotNull() & F.col(LINE).isNull()
+    # Not a filter: Spark skips the reading if it cannot match, so damage would show too late.
+    damaged = F.collect_set(F.when(is_bad, F.col(FILE)))
+    rows, bad, files = _counted(parsed, damaged)
+    if files:
+        parsed = parsed.where(~F.col(FILE).isin(files) | F.col(LINE).isNull())
+        rows, bad = _counted(parsed)
+    return Settled(frame=parsed, rows=rows, bad=bad)
+
+
+def counted(parsed: DataFrame) -> Settled:
+    """Return parsed rows of which none has to be left out; one job."""
+    rows, bad = _counted(parsed)
+    return Settled(frame=parsed, rows=rows, bad=bad)
+
+
+def _counted(parsed: DataFrame, *more: Column) -> Any:  # noqa: ANN401  a row
+    return parsed.agg(F.count("*"), F.count(REASON), *more).first()
 
 
 def _located(frame: DataFrame) -> DataFrame:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._text import printable
 from asynclock.errors import AcquireTimeoutError, AsyncLockError, BackendError
@@ -19,10 +18,9 @@ from asynclock.narration import Pace
 from asynclock.spark.errors import BadRowsError, StreamFailedError
 from asynclock.spark.faults import is_passing, sentence
 from asynclock.spark.hudi.running import spread
-from asynclock.spark.report import BatchReport, StreamProgress, StreamReport
+from asynclock.spark.report import BatchReport, StreamProgress, StreamReport, Wasted
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.kafka import open_source
-from asynclock.spark.source.reading import REASON
 from asynclock.spark.work.worker import leading
 from asynclock.spark.writer.splice import Splice, stream_lock
 
@@ -61,6 +59,28 @@ class _MakingWay(_Stopping):
     """The table is reserved; the batch is left to the next query."""
 
 
+@dataclasses.dataclass(kw_only=True)
+class _Counts:
+    """What becomes the report of a stream; see ``StreamReport``."""
+
+    stream: str
+    batches: int = 0
+    rows: int = 0
+    skipped: int = 0
+    quarantined: int = 0
+    lock_wait_seconds: float = 0.0
+    reservation_wait_seconds: float = 0.0
+    seconds: float = 0.0
+    fencing_token: int | None = None
+    unnamed_columns: tuple[str, ...] = ()
+    retries: int = 0
+    wasted: Wasted = dataclasses.field(default_factory=Wasted)
+    error: str | None = None
+
+    def report(self) -> StreamReport:
+        return StreamReport(**vars(self))
+
+
 class StreamWriter:
     """Writes one stream from its source to the table; run ``work`` in a thread of its own.
 
@@ -78,7 +98,6 @@ class StreamWriter:
 
     Attributes:
         name: Name of the stream.
-        report: What has been done so far.
         error: What ended the writer; None if it ended well.
 
     Raises:
@@ -100,7 +119,7 @@ class StreamWriter:
         on_progress: Callable[[StreamProgress], object] | None = None,
     ) -> None:
         self.name = stream.name
-        self.report = StreamReport(stream=stream.name)
+        self._counts = _Counts(stream=stream.name)
         self.error: BaseException | None = None
         self._spec = spec
         self._stream = stream
@@ -123,6 +142,7 @@ class StreamWriter:
         self._reported: set[str] = set()
         self._cut_off = False
         self._making_way = False
+        self._is_ahead = False
         self._waited = 0.0
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
@@ -131,6 +151,11 @@ class StreamWriter:
         self._counted = -1
         self._wasted = self._splice.wasted  # before the batch that is next
 
+    @property
+    def report(self) -> StreamReport:
+        """What has been done so far."""
+        return self._counts.report()
+
     def work(self) -> None:
         """Wait for the lease, write the stream, release; ``error`` then says how it ended."""
         try:
@@ -138,8 +163,8 @@ class StreamWriter:
         except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
             self.error = error  # what follows asks the JVM, which may have ended
             self.error = self._named(error)
-            self.report = dataclasses.replace(self.report, error=sentence(error))
-            log.error("stream %s has failed and ended: %s", self.name, self.report.error)  # noqa: TRY400  raised by the run
+            self._counts.error = sentence(error)
+            log.error("stream %s has failed and ended: %s", self.name, self._counts.error)  # noqa: TRY400  raised by the run
             if self._fail_fast:
                 self._stop.set()
 
@@ -151,8 +176,8 @@ class StreamWriter:
         ) as worker:
             if worker is None:
                 return
-            waited, token = time.monotonic() - started, worker.lease.fencing_token
-            self.report = dataclasses.replace(self.report, lock_wait_seconds=waited, fencing_token=token)
+            self._counts.lock_wait_seconds = waited = time.monotonic() - started
+            self._counts.fencing_token = token = worker.lease.fencing_token
             log.info("stream %s: lease %d held after %.1f s", self.name, token, waited)
             self._write(worker)
         if self._once and not stop.is_set():
@@ -177,8 +202,8 @@ class StreamWriter:
         finally:
             # A stopped query counts as ended while its batch is still running.
             worker.settle()
-            wasted, seconds = self._splice.wasted, time.monotonic() - started
-            self.report = dataclasses.replace(self.report, wasted=wasted, seconds=seconds)
+            self._counts.wasted = self._splice.wasted
+            self._counts.seconds = time.monotonic() - started
         if worker.lease.lost is not None:
             raise worker.lease.lost
 
@@ -198,7 +223,7 @@ class StreamWriter:
 
     def _tell_retry(self, worker: Worker, error: Exception, seconds: float) -> None:
         self._retries += 1
-        self.report = dataclasses.replace(self.report, retries=self.report.retries + 1)
+        self._counts.retries += 1
         log.warning(
             "stream %s: %s; retry %d of %d in %.1f s",
             self.name,
@@ -213,12 +238,10 @@ class StreamWriter:
         self._query = None
         waited = worker.admit()
         self._waited += waited
-        self.report = dataclasses.replace(
-            self.report, reservation_wait_seconds=self.report.reservation_wait_seconds + waited
-        )
+        self._counts.reservation_wait_seconds += waited
         if self._stop.is_set():
             return False
-        self._making_way = False
+        self._making_way = self._is_ahead = False
         self._failure = None
         # The reserving job, or another process that led meanwhile, may have made another table.
         self._checkpoint.refuse_another_table(self._splice.table_id)
@@ -237,7 +260,7 @@ class StreamWriter:
         try:
             while not query.awaitTermination(_STOP_SECONDS):
                 now = time.monotonic()
-                if self.report.batches == 0 and _is_idle(query) and idle.is_due(now):
+                if self._counts.batches == 0 and _is_idle(query) and idle.is_due(now):
                     kafka = self._stream.kafka
                     where = self._stream.source if kafka is None else kafka.name
                     logger.info("stream %s: nothing to read in %s yet", self.name, printable(where))
@@ -290,12 +313,12 @@ class StreamWriter:
 
     def _tell_unnamed_columns(self) -> None:
         """Warn once of each column that the files have and the spec does not name."""
-        known = self.report.unnamed_columns
+        known = self._counts.unnamed_columns
         found = tuple(name for name in self._source.unnamed_columns() if name not in known)
         if found:
             names = ", ".join(map(printable, found))
             log.warning("stream %s: the spec does not name %s of its files: left out", self.name, names)
-            self.report = dataclasses.replace(self.report, unnamed_columns=known + found)
+            self._counts.unnamed_columns = known + found
 
     def _abandon(self, worker: Worker, loss: LeaseLostError) -> None:
         """Stop at once, because another writer may have started."""
@@ -334,17 +357,18 @@ class StreamWriter:
         started = time.monotonic() - looked
         waited, self._waited = self._waited, 0.0
         done = BatchReport(stream=self.name, batch_id=batch_id, skipped=True, reservation_seconds=waited)
-        if not self._splice.committed(self.name, batch_id):
-            with self._source.settled(frame, self._checkpoint.due(batch_id)) as parsed:
-                rows, bad = parsed.agg(F.count("*"), F.count(REASON)).collect()[0]
+        # Behind a batch that was not committed a query has only new ones: the write looks at the timeline.
+        if self._is_ahead or not self._splice.committed(self.name, batch_id):
+            self._is_ahead = True
+            with self._source.settled(frame, self._checkpoint.due(batch_id)) as batch:
                 self._tell_unnamed_columns()
-                done = dataclasses.replace(done, rows=rows, quarantined=bad, skipped=False)
-                if bad:
-                    self._put_aside(parsed, batch_id, bad)
+                done = dataclasses.replace(done, rows=batch.rows, quarantined=batch.bad, skipped=False)
+                if batch.bad:
+                    self._put_aside(batch.frame, batch_id, batch.bad)
                 self._tried = done
                 # Commit it without a good row too: else the timeline would look as if the batch had never
                 # been read.
-                events, end = self._source.good(parsed), self._checkpoint.offset(batch_id)
+                events, end = self._source.good(batch.frame), self._checkpoint.offset(batch_id)
                 self._splice.write(
                     events, self.name, batch_id=batch_id, lease=lease, offset=end, stop=self._stop
                 )
@@ -365,7 +389,7 @@ class StreamWriter:
                     stream=self.name,
                     files=self._files,
                     files_done=self._files_done,
-                    rows=self.report.rows,
+                    rows=self._counts.rows,
                     seconds=time.monotonic() - self._began,
                     batch_id=batch_id,
                 )
@@ -396,13 +420,10 @@ class StreamWriter:
         self._retries = 0
         self._wasted = self._splice.wasted
         worker.retry.reset()
-        self.report = dataclasses.replace(
-            self.report,
-            batches=self.report.batches + 1,
-            rows=self.report.rows + done.rows,
-            skipped=self.report.skipped + done.skipped,
-            quarantined=self.report.quarantined + done.quarantined,
-        )
+        self._counts.batches += 1
+        self._counts.rows += done.rows
+        self._counts.skipped += done.skipped
+        self._counts.quarantined += done.quarantined
         log.info(
             "stream %s: batch %d, %d rows in %.1f s%s",
             self.name,
