@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrameWriter
 
 from asynclock.errors import SpecError
 from asynclock.spark.errors import StreamFailedError
+from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.validation import validate
 from tests.spark.pipeline_kit import EPOCH, Pipeline
@@ -174,3 +176,42 @@ def test_hidden_and_changed_files_are_told(pipeline: Pipeline, caplog: pytest.Lo
     for name, text in ((grown.name, changed), ("_x.csv", hidden), (".y.csv", hidden)):
         (sentence,) = (one for one in told if name in one)
         assert text in sentence
+
+
+def test_batches_behind_a_checkpoint_that_was_set_back_are_skipped(pipeline: Pipeline) -> None:
+    """However many are on the timeline already: none is read or committed again, and the next one is."""
+    spec = pipeline.spec()
+    checkpoint = pipeline.folder / "checkpoints" / "a"
+    pipeline.deliver("a", {"k": "N1", "at": 0, "x": 0})
+    pipeline.run(spec, streams=["a"])
+    shutil.copytree(checkpoint, kept := pipeline.folder / "kept")
+    for at in (1, 2):
+        pipeline.deliver("a", {"k": "N1", "at": at, "x": at})
+    pipeline.run(spec, streams=["a"])
+    shutil.rmtree(checkpoint)
+    kept.rename(checkpoint)
+    pipeline.deliver("a", {"k": "N1", "at": 3, "x": 3})
+
+    report = pipeline.run(spec, streams=["a"]).streams[0]
+
+    assert (report.batches, report.skipped, report.rows) == (3, 2, 1)
+    assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0, 1, 2, 3]
+    assert rows(pipeline, spec) == [("N1", 3)]
+
+
+def test_a_batch_reads_the_timeline_once(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first one of a query is looked up before its files are read."""
+    spec = pipeline.spec()
+    for at in range(4):
+        pipeline.deliver("a", {"k": "N1", "at": at, "x": at})
+    reads, seen = list[Timeline](), list[int]()
+    refresh = Timeline.refresh
+
+    def counted(self: Timeline) -> None:
+        reads.append(self)
+        refresh(self)
+
+    monkeypatch.setattr(Timeline, "refresh", counted)
+    pipeline.run(spec, streams=["a"], on_batch=lambda _: seen.append(len(reads)))
+
+    assert [later - earlier for earlier, later in pairwise(seen)] == [1, 1, 1]
