@@ -36,6 +36,8 @@ _CREDENTIALS: Final = 1 << 20
 _ASKED: Final = 1.0
 """Seconds for a port to show what it speaks."""
 _REDIRECTS: Final = range(300, 400)
+_REPEATED: Final = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+"""After these aiohttp sends a request again, but not where no connection was made."""
 _LOST: Final = frozenset({Fault.CLOSED, Fault.RESET, Fault.NO_HTTP})
 _NO_HANDSHAKE: Final = frozenset({Fault.CONNECT_LOST, Fault.CONNECT_TIMEOUT})
 _OLD: Final = frozenset({"SSLv3", "TLSv1", "TLSv1.1"})
@@ -112,7 +114,7 @@ class _Once:
         except (aiohttp.ClientError, OSError) as error:
             if call is not None and self._diagnoses:
                 call.fault = await self._diagnose(url, find_fault(error).fault)
-            if isinstance(error, aiohttp.ClientOSError | aiohttp.ServerDisconnectedError):
+            if isinstance(error, _REPEATED) and not isinstance(error, aiohttp.ClientConnectorError):
                 raise AnswerLostError from error
             raise
 
