@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 import subprocess
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.cli.app import run_command
 from asynclock.errors import LockChangedError
 from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.guard import guard_properties
@@ -169,6 +172,21 @@ def asynclock(*words: str) -> subprocess.CompletedProcess[str]:
         timeout=4 * DEADLINE,
         check=False,
     )
+
+
+def command_here(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a verb of the pipeline to its end in this process, over the running session of the tests.
+
+    For tests of its output and exit code: a JVM of its own costs more than all else. What the command does
+    with processes, signals, its log and the standard streams needs :func:`asynclock`.
+    """
+    command = ["pipeline", *words]
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.redirect_stderr(io.StringIO()) as errors,
+    ):
+        code = run_command(command)
+    return subprocess.CompletedProcess(command, code, out.getvalue(), errors.getvalue())
 
 
 def waiting(frame: DataFrame, gate: Path) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What the command prints of a run, in a process with a Spark of its own."""
+"""What the command prints of a run; in a process with a Spark of its own, where that is the point."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from asynclock.spark import load_spec
 from tests.cli.command import COMMAND
 from tests.cli.screen import Screen
+from tests.spark.pipeline_kit import command_here
 
 SPEC = """\
 [table]
@@ -99,16 +100,17 @@ def test_a_log_that_cannot_be_written_is_refused(spec: Path, verb: str) -> None:
     assert not (spec.parent / "table").exists()
 
 
+@pytest.mark.usefixtures("spark")
 def test_show_prints_rows_of_the_view(spec: Path) -> None:
     """Rows come in the order of their keys under the names of the view, as text and as JSON."""
     spec.write_text(SPEC.replace('x = "int"', 'x = "double", t = "timestamp"'))
     rows = ["k,at,x,t", "N2,1,NaN,2024-05-01T12:00:00.5Z", "N1,1,0.5,", "N3,1,,", "N9\x1b[2J,1,,", ""]
     (spec.parent / "in" / "1.csv").write_text("\n".join(rows))
-    assert ran("run", str(spec), "--once").returncode == 0
+    assert command_here("run", str(spec), "--once").returncode == 0
 
     shown = ran("show", str(spec))
-    few = ran("show", str(spec), "--limit", "1", "--json")
-    every = ran("show", str(spec), "--json")
+    few = command_here("show", str(spec), "--limit", "1", "--json")
+    every = command_here("show", str(spec), "--json")
 
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.splitlines() == [
@@ -127,19 +129,21 @@ def test_show_prints_rows_of_the_view(spec: Path) -> None:
     assert "at most" not in few.stderr
 
 
+@pytest.mark.usefixtures("spark")
 def test_show_of_a_table_that_is_not_there_says_so(spec: Path) -> None:
     """Before the first commit there is a sentence and exit code 2, and no empty table."""
-    done = ran("show", str(spec))
+    done = command_here("show", str(spec))
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "feed it first" in done.stderr
 
 
 @pytest.mark.parametrize(("verb", "lock"), [("run", "stream/a"), ("services", "service/cleaning")])
+@pytest.mark.usefixtures("spark")
 def test_a_wait_for_another_driver_is_told_and_ends(spec: Path, verb: str, lock: str) -> None:
     """Who holds the lease is said, since when and for how long at most; after --wait the exit code is 75."""
     if verb == "services":
-        assert ran("run", str(spec), "--once").returncode == 0
+        assert command_here("run", str(spec), "--once").returncode == 0
     with load_spec(spec).locks.connect() as client, client.lock(lock).hold():
         done = ran(verb, str(spec), "--wait", "3s")
 
@@ -185,6 +189,7 @@ def test_a_good_run_leaves_nothing_behind(spec: Path) -> None:
     assert done.stdout.startswith("a: batch 0: 1 events read in ")
 
 
+@pytest.mark.usefixtures("spark")
 def test_progress_is_shown_on_a_terminal_and_nowhere_else(spec: Path) -> None:
     """A terminal has files and rows done of all; a pipe has no escape code."""
     for number in (2, 3):
@@ -193,7 +198,7 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(spec: Path) -> None:
 
     with Screen("pipeline", "run", str(spec), "--once", columns=120, deadline=240.0) as screen:
         text = screen.read_until(lambda text: "read in 3 batches" in text)
-    piped = ran("validate", str(spec))
+    piped = command_here("validate", str(spec))
 
     assert re.search("[12]/3 files", text)
     for shown in ("0/3 files", "batch 1", "3 events read in 3 batches"):

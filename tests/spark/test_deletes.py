@@ -16,7 +16,7 @@ from asynclock.spark.reader.state import State
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import Background, Pipeline, asynclock, wait_for, waiting
+from tests.spark.pipeline_kit import Background, Pipeline, asynclock, command_here, wait_for, waiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -260,16 +260,16 @@ def test_the_command_deletes_the_keys_of_a_file(pipeline: Pipeline, spec: Spec) 
     """``asynclock pipeline delete`` takes CSV or JSON lines, refuses bad rows, and says what it did."""
     keys = pipeline.folder / "keys.csv"
     keys.write_text("reason,k\nasked,N1\nasked,\n")
-    command = ("pipeline", "delete", str(spec.path), "--keys")
+    command = ("delete", str(spec.path), "--keys")
 
-    refused = asynclock(*command, str(keys))
+    refused = command_here(*command, str(keys))
     assert refused.returncode == 2
     assert "line 3: k is missing; nothing was written" in refused.stderr
     assert rows(pipeline, spec) == [("N1", 5, 1, 0.5), ("N2", 5, 2, 1.5)]
 
     lines = pipeline.folder / "keys.jsonl"
     lines.write_text('{"k": "N1"}\n{"k": "N9"}\n')
-    done = asynclock(*command, str(lines), "--up-to", "a=9", "--up-to", f"b={LATER}")
+    done = asynclock("pipeline", *command, str(lines), "--up-to", "a=9", "--up-to", f"b={LATER}")
     assert done.stdout == "2 keys, 1 of them with nothing to delete, 2 deletes appended\n", done.stderr
     assert rows(pipeline, spec) == [("N2", 5, 2, 1.5)]
     assert is_valid(pipeline, spec)

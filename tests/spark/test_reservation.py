@@ -28,6 +28,7 @@ from tests.spark.pipeline_kit import (
     Pipeline,
     asynclock,
     break_whatever_is_renewed,
+    command_here,
     wait_for,
     waiting,
 )
@@ -387,7 +388,7 @@ def test_the_command_runs_cmd_under_the_reservation(pipeline: Pipeline) -> None:
         status = client.lock("reservation/table").status()
         assert (status.state, status.fencing_token) == ("free", int(token))
         with client.lock("reservation/table").hold():
-            done = asynclock("pipeline", "reserve", path, "--wait", "0", "--", "echo", "no")
+            done = command_here("reserve", path, "--wait", "0", "--", "echo", "no")
 
     assert (done.returncode, done.stdout) == (75, "")
     assert "reservation/table" in done.stderr

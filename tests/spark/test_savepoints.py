@@ -20,7 +20,7 @@ from asynclock.spark.services.leaders import run_services
 from asynclock.spark.services.savepoints import delete_savepoint, restore, savepoint
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import Background, Pipeline, asynclock, wait_for
+from tests.spark.pipeline_kit import Background, Pipeline, asynclock, command_here, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -265,7 +265,7 @@ def test_the_commands_keep_and_restore(pipeline: Pipeline) -> None:
 
     assert back.stdout == f"2 commits after {kept.stdout.strip()} dropped\n", back.stderr
     assert newest(pipeline, spec) == (1, 1.0)
-    none = asynclock("pipeline", "restore", str(spec.path), "20240101000000000")
+    none = command_here("restore", str(spec.path), "20240101000000000")
     assert none.returncode == 2
     assert "no savepoint of the table" in none.stderr
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,8 +10,7 @@ from asynclock.spark import register
 from asynclock.spark.reader.validation import ValidationReport, validate
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
-from tests.cli.command import COMMAND
-from tests.spark.pipeline_kit import Pipeline, misread, two_streams
+from tests.spark.pipeline_kit import Pipeline, command_here, misread, two_streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,9 +153,7 @@ def test_statements_whose_files_are_cleaned_away_are_named(pipeline: Pipeline, s
     assert report.sample == ()
     assert (report.ok, report.statements, report.unknown_statements) == (True, 3, 3)
     assert report.not_comparable == 3  # N0, S and N2
-    done = subprocess.run(
-        [*COMMAND, "pipeline", "validate", str(spec.path)], capture_output=True, text=True, check=False
-    )
+    done = command_here("validate", str(spec.path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 commits by statements or Splice.write count as events" in done.stdout
     assert "3 of them cannot be read" in done.stdout

@@ -24,7 +24,7 @@ from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.splice import Splice
 from tests.cli.command import COMMAND
-from tests.spark.pipeline_kit import Pipeline, misread
+from tests.spark.pipeline_kit import Pipeline, command_here, misread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,10 +161,7 @@ def test_command_says_what_could_not_be_compared(pipeline: Pipeline) -> None:
     pipeline.run(spec)
     (pipeline.folder / "in" / "b" / "0004.csv").unlink()
 
-    done = subprocess.run(
-        [*COMMAND, "pipeline", "validate", str(pipeline.folder / "spec.toml")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = command_here("validate", str(spec.path))
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "b: 1 files are gone that it has read: file:" in done.stdout
@@ -479,9 +476,8 @@ def test_sources_without_files_expect_an_empty_table(tmp_path: Path, spark: Spar
 def test_command_says_that_a_source_has_no_files(tmp_path: Path, spark: SparkSession) -> None:
     """An empty source folder is no difference: the command says so, and its exit code is 0."""
     Pipeline(tmp_path, spark).spec()
-    command = [*COMMAND, "pipeline", "validate", str(tmp_path / "spec.toml")]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = command_here("validate", str(tmp_path / "spec.toml"))
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:2] == [
