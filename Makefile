@@ -25,6 +25,9 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation
 
+# Not $(MAKE) in the recipe: make -n would run it.
+AGAIN := $(MAKE)
+
 # What starts so many JVMs that other tests would time out beside it.
 ALONE := tests/places tests/soak
 
@@ -50,8 +53,13 @@ help:
 demo: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS)) $(if $(PLACE),--place $(PLACE))
 
-test: $(VENV)/ready $(JAR) lint
-	@$(if $(ONLY),,$(BIN)/python -m tests.laboratory servers)
+# What the tests need is made while lint runs, and waited for even if lint fails: nothing stays behind. Without
+# the archive of classes the tests only take longer.
+test: $(VENV)/ready $(JAR)
+	@$(if $(ONLY),,$(BIN)/python -m tests.laboratory servers & servers=$$!; \
+	  $(BIN)/python -m tests.laboratory class-archive & classes=$$!;) \
+	  failed=0; $(AGAIN) --no-print-directory lint || failed=1; \
+	  $(if $(ONLY),,wait $$servers || failed=1; wait $$classes;) exit $$failed
 	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 2 --dist loadscope $(ALONE:%=--ignore %))
 	@$(if $(ONLY),,$(BIN)/python -m pytest $(ALONE))
 

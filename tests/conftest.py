@@ -11,7 +11,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 from asynclock.testing.clocks import ManualClock
-from tests.laboratory.cores import SHORT_LIVED_JVM
+from tests.laboratory.class_archive import jvm_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ for number in (signal.SIGINT, signal.SIGHUP):
 
 
 # For every Spark that a test starts; a worker of pytest-xdist inherits it.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm_options())
 
 
 @pytest.fixture(autouse=True)

@@ -41,6 +41,7 @@ PROGRAMS: Final = {
     # tools
     "matrix": ("laboratory.matrix", "the lock's tests on other Pythons and on the oldest SDKs"),
     "servers": ("laboratory.servers", "install the stores' servers, so that no test waits for a build"),
+    "class-archive": ("laboratory.class_archive", "an archive of Spark's classes, so that JVMs start faster"),
     "proof-numbers": ("laboratory.proof_numbers", "run the proofs and write their results to docs/proof.md"),
 }
 """By its name, the module below ``tests`` whose ``main`` is the program, and what a run shows."""
