@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from hashlib import sha256
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,7 +48,10 @@ max_files_per_trigger = 1
 
 def jvm_options() -> str:
     """Return the options of a JVM that a test starts, with the archive if it is there."""
-    file = _archive()
+    try:
+        file = _archive()
+    except PackageNotFoundError:  # an environment for the lock alone
+        return SHORT_LIVED_JVM
     return f'{SHORT_LIVED_JVM} "-XX:SharedArchiveFile={file}" {_QUIET}' if file.exists() else SHORT_LIVED_JVM
 
 
