@@ -39,7 +39,7 @@ def asynclock_memory(asynclock_settings: LeaseSettings) -> Iterator[LockClient]:
     import asynclock.sync
 
     client = asynclock.connect(_own_url(), settings=asynclock_settings)
-    with closing(asynclock.sync.LockClient(client)):
+    with closing(asynclock.sync.LockClient(client._core)):
         yield client
 
 
@@ -53,7 +53,7 @@ def asynclock_faulty(asynclock_settings: LeaseSettings) -> Iterator[FaultyClient
     url = _own_url()
     backend = FaultyBackend(open_backend(url))
     client = FaultyClient(url=url, backend=backend, settings=asynclock_settings)
-    with closing(asynclock.sync.LockClient(client)):
+    with closing(asynclock.sync.LockClient(client._core)):
         yield client
         backend.calm()
 

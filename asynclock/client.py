@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
-import os
-import socket
-import sys
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
-import anyio
-
-from asynclock import shutdown
-from asynclock._mutex import Mutex
-from asynclock._patched import refuse_patched
-from asynclock._secrets import clean_url
-from asynclock.backends import open_backend
-from asynclock.backends._url import split_url
-from asynclock.clock import SystemClock
-from asynclock.engine import Engines, LockEngine
-from asynclock.errors import AsyncLockError, ConfigError
-from asynclock.events import Events
-from asynclock.inflight import InFlight
+from asynclock._core.client import Core, open_core
 from asynclock.lock import Lock
-from asynclock.names import SUFFIX, checked_name, is_name
-from asynclock.narration import Narrator
-from asynclock.portal import Host, prepare, run_on, running_loop, runs, uninterrupted
-from asynclock.protocol.held import CLOSED
-from asynclock.protocol.objects import LockObjects
-from asynclock.protocol.renewal import Renewals
-from asynclock.protocol.timing import Timing
-from asynclock.settings import LeaseSettings
+from asynclock.names import checked_name
+from asynclock.portal import run_on, running_loop
 
 if TYPE_CHECKING:
     import builtins
     import random
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable
     from types import TracebackType
     from typing import Self, Unpack
 
+    from asynclock._core.client import Renewal
     from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
     from asynclock.options import BackendOptions
+    from asynclock.settings import LeaseSettings
     from asynclock.status import LockStatus
-
-T = TypeVar("T")
-Renewal = Literal["thread", "loop"]
-MAX_HOLDER: Final = 256
-_LISTED_AT_ONCE: Final = 16
 
 
 def connect(
@@ -80,15 +54,16 @@ def connect(
             threads or sockets.
         BackendNotInstalledError: The backend's package is missing.
     """
-    return LockClient(
-        url=url,
-        backend=open_backend(url, **backend_options),
-        settings=settings,
-        renewal=renewal,
-        events=events,
-        clock=clock,
-        holder=holder,
-        reopen=lambda: open_backend(url, **backend_options),
+    return client_over(
+        open_core(
+            url,
+            settings=settings,
+            renewal=renewal,
+            events=events,
+            clock=clock,
+            holder=holder,
+            options=backend_options,
+        )
     )
 
 
@@ -114,49 +89,20 @@ class LockClient:
         rng: random.Random | None = None,
         reopen: Callable[[], Backend] | None = None,
     ) -> None:
-        if renewal not in {"thread", "loop"}:
-            raise ConfigError(setting="renewal", value=renewal, reason='must be "thread" or "loop"')
-        if settings is not None and not isinstance(settings, LeaseSettings):
-            raise ConfigError(setting="settings", value=settings, reason="must be a LeaseSettings")
-        split_url(url)
-        refuse_patched()
-        self.url: str = url.rstrip("/") if not url.endswith("://") else url
-        self.settings: LeaseSettings = settings or LeaseSettings()
-        self.backend = backend
-        clock = clock or SystemClock()
-        self._narrator = Narrator(url=clean_url(self.url), clock=clock)
-        self._objects = LockObjects(
+        self._core = core = Core(
+            url=url,
             backend=backend,
+            settings=settings,
+            renewal=renewal,
+            events=events,
             clock=clock,
-            timing=Timing(
-                self.settings,
-                resolution=backend.clock_resolution,
-                write_interval=backend.min_write_interval,
-            ),
-            rng=rng or _system_random(),
-            events=Events(
-                events,
-                url=self.url,
-                validity=self.settings.validity,
-                clock=clock,
-                narrator=self._narrator,
-            ),
-            holder=_checked_holder(holder),
-            in_flight=InFlight(self),
+            holder=holder,
+            rng=rng,
+            reopen=reopen,
         )
-        if renewal == "thread":
-            prepare()
-        self._renewal = renewal
-        self._reopen = reopen
-        self._in_flight = self._objects.in_flight
-        self._renewals = Renewals(self._objects)
-        self._engines = Engines(self._new_engine, lambda: self._loop.time() if self._loop else math.inf)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._unusable: str | None = None
-        self._abandoned = False
-        self._closing: asyncio.Task[None] | None = None
-        self._closing_elsewhere = Mutex()
-        shutdown.register(self)
+        self.url: str = core.url
+        self.settings: LeaseSettings = core.settings
+        self.backend: Backend = core.backend
 
     def lock(self, name: str) -> Lock:
         """Return the lock of that name; no I/O. The same name gives the same waiting line.
@@ -169,14 +115,7 @@ class LockClient:
         Raises:
             ConfigError: The name is not like that.
         """
-        return Lock(self.engine(checked_name(name)), self.home)
-
-    def engine(self, name: str) -> LockEngine:
-        """Return what all locks of that name share; for the rest of the package."""
-        return self._engines.get(name)
-
-    def _new_engine(self, name: str) -> LockEngine:
-        return LockEngine(name=name, url=f"{self.url}/{name}", objects=self._objects, renewals=self._renewals)
+        return Lock(self._core.engine(checked_name(name)))
 
     async def list(self, prefix: str = "") -> builtins.list[LockStatus]:
         """Read the locks whose name starts with ``prefix``, in the order of their names.
@@ -184,13 +123,7 @@ class LockClient:
         Raises:
             BackendError: The store could not be read.
         """
-        return await run_on(self.home(), lambda: self._list(prefix))
-
-    async def _list(self, prefix: str) -> builtins.list[LockStatus]:
-        scan, found = self.scanning(prefix), []
-        while some := await scan.read():
-            found += some
-        return found
+        return await self._core.run(lambda: self._core.list_all(prefix))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[LockStatus]:
         """Yield what ``list`` returns, lock by lock, as it is read; for more locks than memory should hold.
@@ -198,25 +131,14 @@ class LockClient:
         Raises:
             BackendError: The store could not be read.
         """
-        scan = self.scanning(prefix)
+        scan = self._core.scanning(prefix)
         try:
-            while some := await run_on(self.home(), scan.read):
+            while some := await self._core.run(scan.read):
                 for status in some:
                     yield status
         finally:
-            if (loop := self.loop) is not None:
+            if (loop := self._core.loop) is not None:
                 await run_on(loop, scan.close)
-
-    def scanning(self, prefix: str) -> Scan:
-        """Return a listing that goes on where it was left; for the rest of the package."""
-        return Scan(self._names(prefix), self._engines)
-
-    async def _names(self, prefix: str) -> AsyncGenerator[str, None]:
-        async for entry in self._objects.list(prefix):
-            if self._unusable is not None:
-                raise self._unusable_error()
-            if entry.key.endswith(SUFFIX) and is_name(name := entry.key.removesuffix(SUFFIX)):
-                yield name
 
     async def aclose(self) -> None:
         """Release what is held, end all tasks and close the backend; twice is a no-op.
@@ -231,178 +153,11 @@ class LockClient:
             ConfigError: The client's loop has stopped, or is closed and there is no way to open its
                 backend again; nothing was released.
         """
-        if self._abandoned:
-            return
-        loop = self._loop
-        if loop is not None and not runs(loop):
-            if self._unusable is None and not loop.is_closed():
-                raise self._unreleased_error("stopped; run it again to close the client on it")
-            await run_on(asyncio.get_running_loop(), self._close_elsewhere)
-            return
-        self._unusable = "it was closed"
-        if loop is not None:
-            await run_on(loop, self._close)
-
-    async def _close_elsewhere(self) -> None:
-        with uninterrupted():
-            async with self._closing_elsewhere:
-                if self._reopen is None and any(held.remaining() > 0 for held in self._renewals.held):
-                    raise self._unreleased_error("closed, and its backend cannot be opened on another")
-                self._in_flight.closed = self._in_flight.closed or ConfigError(
-                    setting="client", value=self.url, reason="it was closed; connect again"
-                )
-                await self.release_elsewhere(closing=True)
-                self._renewals.close()
-                self._narrator.close()
-                self._unusable = self._unusable or "it was closed"
-
-    def _unreleased_error(self, state: str) -> ConfigError:
-        return ConfigError(
-            setting="client",
-            value=self.url,
-            reason=f"nothing was released: the event loop that this client belongs to is {state}; "
-            "its locks free themselves after their validity, or at the exit of the interpreter",
-        )
-
-    async def _close(self) -> None:
-        if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(self._close_once())
-        with uninterrupted():
-            await asyncio.wait([self._closing])
-        self._closing.result()
-
-    async def _close_once(self) -> None:
-        error = self._unusable_error()
-        self._in_flight.close(error)
-        await self._let_go_of_all(CLOSED, closing=True)
-        self._renewals.close()
-        self._objects.close(error)
-        await self._in_flight.cut_off()
-        await self.backend.aclose()
-        self._narrator.close()
-
-    async def release_all(self, *, loss: str | None = None, quietly: bool = False) -> None:
-        """Release every lock within the exit bound and block new acquisitions for twice that long.
-
-        Runs on the client's loop.
-
-        Args:
-            loss: Why, reported to the holders as a loss; None: they let go themselves.
-            quietly: Hold events back until ``report``.
-        """
-        if quietly:
-            self._objects.events.hold_back()
-        await self._let_go_of_all(loss)
-        for each in self._in_flight.unfreed:
-            if loss is None:
-                each.give_up("the process ended")
-            else:
-                each.note_pending()
-
-    async def _let_go_of_all(self, loss: str | None, *, closing: bool = False) -> None:
-        """Release every lock within the exit bound; ``closing``: to those that nobody uses it is no loss."""
-        now = asyncio.get_running_loop().time()
-        self._engines.stand_back(now + 2 * self.exit_bound)
-        self._objects.hurry()
-        going_on = True
-        while going_on:
-            for held in self._renewals.held:  # again: a write that was in flight may acquire another
-                held.let_go(None if closing and not held.in_use else loss)
-            going_on = await self._in_flight.progress(now + self.exit_bound)
-
-    async def report(self) -> None:
-        """Pass on the events that ``release_all`` has held back. Runs on the client's loop."""
-        self._objects.events.catch_up()
-
-    async def release_elsewhere(self, *, closing: bool = False) -> None:
-        """Release every lock through another backend, on the running loop: the client's own is closed.
-
-        And what was being freed when that loop was closed.
-
-        Args:
-            closing: It is a loss to those who use a lock.
-        """
-        locks = self._renewals.held
-        unfreed = [each for each in self._in_flight.unfreed if each not in locks]
-        if self._reopen is None or not (locks or unfreed):
-            return
-        backend = self._reopen()
-        try:
-            objects = self._objects.through(backend)
-            releases = [
-                held.free_through(objects, CLOSED if closing and held.in_use else None) for held in locks
-            ]
-            releases += [each.free_through(objects) for each in unfreed]
-            await asyncio.gather(*releases, return_exceptions=True)
-        finally:
-            await backend.aclose()
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop that everything runs on; None before first use and after the end."""
-        return self._loop if self._unusable is None else None
-
-    @property
-    def exit_bound(self) -> float:
-        """Seconds that an exit may take to release (rule 18)."""
-        return self._objects.timing.exit_bound
-
-    def lose_all(self, reason: str) -> None:
-        """End all leases, and report their losses from this thread: nobody runs the loop any more."""
-        self._unusable, self._abandoned = reason, True
-        for held in self._renewals.held:
-            held.stop_believing(reason)
-            held.report_loss()
-
-    def abandon(self, reason: str) -> None:
-        """Hold nothing any more and leave the sockets alone: this is a forked child."""
-        self._unusable, self._abandoned = reason, True
-        for held in self._renewals.held:
-            held.abandon(reason)
-
-    async def request(self, operation: str, key: str, call: Coroutine[Any, Any, T]) -> T:
-        """Await one call of the backend within the request timeout; for the client's loop.
-
-        Raises:
-            BackendError: It failed, or took too long.
-        """
-        return await self._objects.request(operation, key, call)
-
-    def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> Coroutine[Any, Any, T]:
-        """Run a coroutine on the client's loop, from any other."""
-        return run_on(self.home(), start)
-
-    def home(self) -> asyncio.AbstractEventLoop:
-        """Return the loop that everything runs on; the first use decides.
-
-        Raises:
-            ConfigError: The client was closed, or belongs to another loop.
-        """
-        if self._unusable is not None:
-            raise self._unusable_error()
-        if self._renewal == "thread":
-            if self._loop is None:
-                self._loop = Host.get().loop
-            return self._loop
-        here = running_loop()
-        if self._loop is None:
-            refuse_patched()
-            self._loop = here
-        elif self._loop is not here:
-            raise ConfigError(
-                setting="renewal",
-                value="loop",
-                reason="this client belongs to another event loop; use renewal='thread', or connect "
-                "in each loop",
-            )
-        return here
-
-    def _unusable_error(self) -> ConfigError:
-        return ConfigError(setting="client", value=self.url, reason=f"{self._unusable}; connect again")
+        await self._core.aclose()
 
     async def __aenter__(self) -> Self:
         running_loop()
-        self.home()
+        self._core.home()
         return self
 
     async def __aexit__(
@@ -417,71 +172,9 @@ class LockClient:
         return f"<LockClient {self.url!r}>"
 
 
-class Scan:
-    """A listing of locks, a few at a time; on the client's loop, for the rest of the package."""
-
-    def __init__(self, names: AsyncGenerator[str, None], engines: Engines) -> None:
-        self._names = names
-        self._engines = engines
-
-    def engine(self, name: str) -> LockEngine:
-        """Return an engine for one read."""
-        return self._engines.look(name)
-
-    async def names(self) -> list[str]:
-        """Return the next names, as many as are to be read at once; empty at the end."""
-        names: list[str] = []
-        async for name in self._names:
-            names.append(name)
-            if len(names) == _LISTED_AT_ONCE:
-                break
-        return names
-
-    async def read(self) -> list[LockStatus]:
-        """Read the next locks; empty at the end."""
-        names = await self.names()
-        found: dict[str, LockStatus] = {}
-        errors: list[AsyncLockError] = []
-
-        async def read(name: str) -> None:
-            try:
-                engine = self.engine(name)
-                found[name] = await engine.status()
-                if engine.observes:
-                    self._engines.keep(engine)
-            except AsyncLockError as error:
-                errors.append(error)
-                tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            for name in names:
-                tasks.start_soon(read, name)
-        if errors:
-            raise errors[0]
-        return [found[name] for name in names]
-
-    async def close(self) -> None:
-        """End the listing."""
-        await self._names.aclose()
-
-
-def _system_random() -> random.Random:
-    from random import SystemRandom  # noqa: PLC0415  with its hashes a twentieth of ``import asynclock``
-
-    return SystemRandom()
-
-
-def default_holder() -> str:
-    """Return ``host:pid:program`` of this process."""
-    started = sys.argv[0] if sys.argv and sys.argv[0] else sys.executable
-    program = started.rstrip(os.sep).rpartition(os.sep)[2]  # pathlib would come along with every import
-    plain = f"{socket.gethostname()}:{os.getpid()}:{program}"
-    return "".join(each if each.isprintable() else "?" for each in plain)[:MAX_HOLDER]
-
-
-def _checked_holder(holder: str | None) -> str:
-    if holder is None:
-        return default_holder()
-    if not isinstance(holder, str) or not holder.isprintable() or not 0 < len(holder) <= MAX_HOLDER:
-        raise ConfigError(setting="holder", value=holder, reason="must be 1 to 256 printable characters")
-    return holder
+def client_over(core: Core) -> LockClient:
+    """Return a handle of a client that exists; for the rest of the package."""
+    client = LockClient.__new__(LockClient)
+    client._core = core
+    client.url, client.settings, client.backend = core.url, core.settings, core.backend
+    return client

@@ -22,6 +22,8 @@ from asynclock.protocol.refusals import Refusals, Shown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from asynclock._core.client import Core
+    from asynclock._core.handles import LeaseHandle
     from asynclock.client import LockClient
     from asynclock.lease import Lease
 
@@ -56,13 +58,14 @@ class FencedObject:
     Args:
         client: Its store holds the object.
         key: Key of the object under the client's URL; not that of a lock.
+
+    Attributes:
+        key: Key of the object.
     """
 
     def __init__(self, client: LockClient, key: str) -> None:
-        if not key or key.endswith(".json"):
-            raise ConfigError(setting="key", value=key, reason="must not end in .json: those are locks")
-        self.key = key
-        self._client = client
+        self._object = Fenced(client._core, key)
+        self.key: str = key
 
     async def read(self) -> FencedValue | None:
         """Return what is stored; None if there is no object.
@@ -71,7 +74,7 @@ class FencedObject:
             RecordCorruptError: The object is not a fenced object.
             BackendError: It could not be read.
         """
-        return await self._client.run(self._read)
+        return await self._object.read()
 
     async def write(self, body: bytes, *, lease: Lease) -> FencedValue:
         """Replace the body.
@@ -103,10 +106,28 @@ class FencedObject:
             UnsupportedBackendError: The store has refused three times to write over what it goes on showing.
             BackendError: The store did not answer; it may have been written.
         """
-        return await self._client.run(lambda: self._in_turn(change, lease))
+        return await self._object.update(change, lease)
+
+
+class Fenced:
+    """What both handles of a fenced object wrap."""
+
+    def __init__(self, core: Core, key: str) -> None:
+        if not key or key.endswith(".json"):
+            raise ConfigError(setting="key", value=key, reason="must not end in .json: those are locks")
+        self.key = key
+        self._core = core
+
+    async def read(self) -> FencedValue | None:
+        """See ``asynclock.FencedObject.read``."""
+        return await self._core.run(self._read)
+
+    async def update(self, change: Callable[[bytes | None], bytes], lease: LeaseHandle) -> FencedValue:
+        """See ``asynclock.FencedObject.update``."""
+        return await self._core.run(lambda: self._in_turn(change, lease))
 
     async def _read(self) -> FencedValue | None:
-        stored = await self._client.request("get", self.key, self._client.backend.get(self.key))
+        stored = await self._core.request("get", self.key, self._core.backend.get(self.key))
         if isinstance(stored, Absent):
             return None
         if len(stored.body) > MAX_BODY:
@@ -116,13 +137,13 @@ class FencedObject:
             raise RecordCorruptError(key=self.key, reason="no fencingToken line", version=stored.version)
         return FencedValue(stored.body[header.end() :], int(header[1]), stored.version)
 
-    async def _in_turn(self, change: Callable[[bytes | None], bytes], lease: Lease) -> FencedValue:
+    async def _in_turn(self, change: Callable[[bytes | None], bytes], lease: LeaseHandle) -> FencedValue:
         # One update at a time under one lease, through any client: then an object with our token and
         # our body is the result of this update.
-        async with lease.updating:
+        async with lease._core.updating:
             return await self._update(change, lease)
 
-    async def _update(self, change: Callable[[bytes | None], bytes], lease: Lease) -> FencedValue:
+    async def _update(self, change: Callable[[bytes | None], bytes], lease: LeaseHandle) -> FencedValue:
         token = lease.fencing_token
         attempted: set[bytes] = set()
         refusals = Refusals()
@@ -158,7 +179,7 @@ class FencedObject:
             ):
                 return after  # one of our attempts landed
             if isinstance(error, PreconditionFailedError) and refusals.note(_shown(before), _shown(after)):
-                error = refusals.error(error, url=self._client.url)
+                error = refusals.error(error, url=self._core.url)
                 if refusals.final:
                     raise error
                 await asyncio.sleep(_PAUSE)
@@ -176,16 +197,16 @@ class FencedObject:
                 value=body[:_SHOWN],
                 reason=f"{len(data)} bytes with the token; at most 64 KiB can be read; nothing was written",
             )
-        backend = self._client.backend
+        backend = self._core.backend
         if before is None:
             operation, put = "put_if_absent", backend.put_if_absent(self.key, data)
         else:
             operation, put = "put_if_match", backend.put_if_match(self.key, data, before.version)
-        written = await self._client.request(operation, self.key, put)
+        written = await self._core.request(operation, self.key, put)
         return FencedValue(body, token, written.version)
 
 
-def _check(lease: Lease, open_write: BackendError | None) -> None:
+def _check(lease: LeaseHandle, open_write: BackendError | None) -> None:
     """Raise if the lease is lost, with the error of a write of which nobody knows if it was applied."""
     try:
         lease.check()

@@ -17,69 +17,42 @@ for its whole validity; never by this machine's wall clock.
 from __future__ import annotations
 
 import asyncio
-import warnings
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary, WeakMethod, ref
 
-from asynclock.errors import ConfigError, LeaseLostError
+from asynclock._core.handles import LockHandle, checked_at_least, checked_timeout, warn_of_unused
+from asynclock.errors import LeaseLostError
 from asynclock.lease import Lease
 from asynclock.portal import current_task, run_on
-from asynclock.settings import MAX_VALIDITY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from asynclock.engine import LockEngine
-    from asynclock.protocol.held import HeldLock
     from asynclock.status import LockStatus
 
 T = TypeVar("T")
 
 
-class LeaseHooks(Protocol):
-    """What else happens when a lease begins and ends. Both run on the client's loop."""
-
-    async def begin(self, held: HeldLock) -> None:
-        """Run once the lock is held, before the lease is handed out; an exception releases the lock."""
-        ...
-
-    async def end(self, release: Callable[[], Awaitable[bool]]) -> bool:
-        """Release the lock by awaiting ``release()``, and return its result."""
-        ...
-
-
-class Lock:
+class Lock(LockHandle):
     """A lock of a client. ``async with lock as lease`` is ``hold()`` without a timeout.
 
     Not re-entrant: a second ``acquire`` by the same task waits, and ``hold()`` inside of ``hold()`` is
     refused. Coroutines and threads of one client wait for a lock in a fair queue. A client that has had the
-    lock for long makes way for other processes for two poll intervals. ``key`` is the lock's object
-    under the client's URL.
+    lock for long makes way for other processes for two poll intervals.
+
+    Attributes:
+        name: Of the lock.
+        key: The lock's object under the client's URL.
     """
 
     _tasks: WeakKeyDictionary[asyncio.Task[Any], Hold] | None = None
 
-    def __init__(
-        self,
-        engine: LockEngine,
-        loop: Callable[[], asyncio.AbstractEventLoop],
-        *,
-        fencing: bool = True,
-        hooks: LeaseHooks | None = None,
-    ) -> None:
-        self.name: str = engine.name
-        self.key: str = engine.key
-        self._engine = engine
-        self._home = loop
-        self._fencing = fencing
-        self._hooks = hooks
-
     @property
     def _entered(self) -> WeakKeyDictionary[asyncio.Task[Any], Hold]:
         """By the task that entered ``async with lock``; weak: the body of a dropped task is collected."""
-        return self._tasks or vars(self).setdefault("_tasks", WeakKeyDictionary())  # as ``LockEngine.bodies``
+        return self._tasks or vars(self).setdefault("_tasks", WeakKeyDictionary())  # as in ``LockEngine``
 
     async def acquire(self, *, timeout: float | None = None, at_least: float = 0.0) -> Lease:
         """Wait until this client holds the lock.
@@ -98,12 +71,12 @@ class Lock:
             ConfigError: The timeout or ``at_least`` is negative, the client is closed, or the backend
                 cannot be opened with its options; nothing was written.
         """
-        keep = checked_at_least(at_least)
-        lease = await self._acquire(timeout=checked_timeout(timeout))
-        assert lease is not None  # noqa: S101  only try_acquire gives None
+        engine, keep, limit = self._core, checked_at_least(at_least), checked_timeout(timeout)
+        held = await run_on(engine.home(), lambda: engine.acquire(timeout=limit), undo=engine.finish)
+        assert held is not None  # noqa: S101  only one try gives None
         if keep > 0:
-            lease.keep(keep)
-        return lease
+            held.keep(keep)
+        return Lease(held, engine)
 
     async def try_acquire(self) -> Lease | None:
         """Try once, without waiting in the queue; None if others hold the lock or this client makes way.
@@ -112,32 +85,11 @@ class Lock:
             BackendError: The store did not answer; the attempt has been cleaned up.
             RecordCorruptError: The object is no lock record; nothing was written.
         """
-        return await self._acquire(timeout=None, once=True)
-
-    async def _acquire(self, *, timeout: float | None, once: bool = False) -> Lease | None:
-        held = await run_on(self._home(), lambda: self._begin(timeout, once=once), undo=self._end)
-        if held is None:
-            return None
-        return Lease(held, name=self.name, loop=self._home(), release=self._end, fencing=self._fencing)
-
-    # On the client's loop.
-
-    async def _begin(self, timeout: float | None, *, once: bool) -> HeldLock | None:
-        held = await self._engine.acquire(timeout=timeout, once=once, fencing=self._fencing)
-        if held is not None and self._hooks is not None:
-            try:
-                await self._hooks.begin(held)
-            except BaseException:  # also a cancellation: the caller will never get the lease
-                await self._end(held)
-                raise
-        return held
-
-    async def _end(self, held: HeldLock | None) -> bool:
-        if held is None:
-            return False
-        if self._hooks is None:
-            return await self._engine.finish(held)
-        return await self._hooks.end(lambda: self._engine.finish(held))
+        engine = self._core
+        held = await run_on(
+            engine.home(), lambda: engine.acquire(timeout=None, once=True), undo=engine.finish
+        )
+        return None if held is None else Lease(held, engine)
 
     def hold(
         self, *, timeout: float | None = None, at_least: float = 0.0
@@ -157,18 +109,17 @@ class Lock:
         self._entered[current_task()] = hold
         return lease
 
-    def __aexit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Coroutine[Any, Any, None]:
-        # No coroutine of its own: that of the hold looks at the frame of the body, which awaits it.
+    ) -> None:
         hold = self._take_hold()
         if hold is not None:
-            return hold.__aexit__(kind, error, trace)
-        if isinstance(error, GeneratorExit):
-            return _nothing()  # the task was collected, and with it the lease, which releases itself
-        raise RuntimeError(
-            f"this task has not entered the lock {self.name!r}; use hold() to leave it in another task"
-        )
+            await hold.__aexit__(kind, error, trace)
+        elif not isinstance(error, GeneratorExit):
+            # Else the task was collected, and with it the lease, which releases itself.
+            raise RuntimeError(
+                f"this task has not entered the lock {self.name!r}; use hold() to leave it in another task"
+            )
 
     def _take_hold(self) -> Hold | None:
         """Return the hold that the running task entered; another task may leave the only one there is."""
@@ -180,34 +131,13 @@ class Lock:
             _, found = self._entered.popitem()
         return found
 
-    def refuse_nested(self, who: object) -> None:
-        """Refuse ``hold()`` inside of ``hold()``; for the rest of the package.
-
-        Args:
-            who: The task or thread that would wait for itself.
-
-        Raises:
-            RuntimeError: It holds the lock already.
-        """
-        outer = self._engine.bodies.get(who)
-        lease = None if outer is None else outer()
-        if lease is not None and lease.held:
-            raise RuntimeError(
-                f"hold() of {self.name!r} inside of hold() of the same lock would wait for itself; pass the "
-                "lease on to the code that needs it"
-            )
-
-    def note_body(self, who: object, lease: Lease) -> None:
-        """Note that the task or thread ``who`` runs a body under ``lease``; for the rest of the package."""
-        self._engine.bodies[who] = ref(lease)
-
     async def status(self) -> LockStatus:
         """Read the lock once; writes nothing.
 
         Raises:
             BackendError: It could not be read.
         """
-        return await run_on(self._home(), self._engine.status)
+        return await run_on(self._core.home(), self._core.status)
 
     async def break_lock(self, status: LockStatus, *, force: bool = False) -> LockStatus:
         """Free a lock that another holds: write ``expired``, token kept, if it is still as seen.
@@ -231,7 +161,7 @@ class Lock:
                 nothing was written. A lock file that is damaged is overwritten.
             BackendError: The store did not answer.
         """
-        return await run_on(self._home(), lambda: self._engine.break_lock(status, force=force))
+        return await run_on(self._core.home(), lambda: self._core.break_lock(status, force=force))
 
     async def lead(self, work: Callable[[Lease], Awaitable[T]], *, timeout: float | None = None) -> T:
         """Return ``work(lease)``, run while holding the lock; after a loss, acquire and run it again.
@@ -252,27 +182,12 @@ class Lock:
                 async with self.hold(timeout=timeout) as lease:
                     return await work(lease)
             except LeaseLostError as error:
-                if lease is None or lease.lost is None or self.closed:
-                    self.note_leader(error, lease)
+                if lease is None or lease.lost is None or self._core.closed:
+                    self._core.note_leader(error, led=lease is not None)
                     raise
             except Exception as error:
-                self.note_leader(error, lease)
+                self._core.note_leader(error, led=lease is not None)
                 raise
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing can be acquired any more: the client was closed."""
-        return self._engine.closed
-
-    def note_leader(self, error: Exception, lease: object) -> None:
-        """Log that ``lead`` ends with an error, under its ``lease`` if any; for the rest of the package."""
-        self._engine.note_leader(error, led=lease is not None)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Lock cannot be pickled; connect again in the other process")
-
-    def __repr__(self) -> str:
-        return f"<Lock {self._engine.url!r}>"
 
 
 class Hold(AbstractAsyncContextManager[Lease]):
@@ -301,7 +216,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
             raise RuntimeError("hold() can be entered once; call hold() again")
         self._begun = True
         if self._cancel_body:
-            self._lock.refuse_nested(current_task())
+            self._lock._core.refuse_nested(current_task())
         self._lease = await self._lock.acquire(timeout=self._timeout, at_least=self._at_least)
         self._entered = True
         if self._cancel_body:
@@ -312,16 +227,17 @@ class Hold(AbstractAsyncContextManager[Lease]):
         """Let a loss cancel the running task."""
         task = current_task()
         self._task, self._cancelling = ref(task), task.cancelling()
-        self._lock.note_body(task, lease)
-        lease.enter()
-        loop, cancel = asyncio.get_running_loop(), WeakMethod(self._cancel)
+        held, loop, cancel = lease._core, asyncio.get_running_loop(), WeakMethod(self._cancel)
+        self._lock._core.note_body(task, held)
+        held.note_body()
+        held.body_loop = loop
 
         def lost(_: LeaseLostError) -> None:
             # Weak: if the body's coroutine is dropped, its lease is collected and released.
             if (cancel_body := cancel()) is not None and not loop.is_closed():
                 loop.call_soon_threadsafe(cancel_body)
 
-        lease.watch(lost)
+        held.on_lost(lost)
 
     def _cancel(self) -> None:
         if not self._over and (task := self._task()) is not None:
@@ -334,7 +250,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
         self._over = True
         if self._cancelled:
             error = await self._take_back(error)
-        await self._lease.leave(error)
+        await self._lease.__aexit__(kind, error, trace)
 
     async def _take_back(self, error: BaseException | None) -> BaseException | None:
         """Withdraw our cancellation of the body; return the error that is left, if any."""
@@ -356,34 +272,3 @@ class Hold(AbstractAsyncContextManager[Lease]):
     def __del__(self) -> None:
         if not self._begun:
             warn_of_unused(self._lock.name, "async with")
-
-
-def checked_timeout(timeout: float | None) -> float | None:
-    """Return ``timeout``, or raise ConfigError if it is negative or no number."""
-    if timeout is None or (isinstance(timeout, int | float) and timeout >= 0):
-        return timeout
-    raise ConfigError(setting="timeout", value=timeout, reason="must be seconds, 0 or more, or None")
-
-
-def checked_at_least(seconds: float) -> float:
-    """Return ``seconds``.
-
-    Raises:
-        ConfigError: It is negative, longer than a record can promise, or not a number.
-    """
-    if isinstance(seconds, int | float) and 0 <= seconds <= MAX_VALIDITY:
-        return seconds
-    reason = "must be seconds, 0 to 7 days (604800 s)"
-    raise ConfigError(setting="at_least", value=seconds, reason=reason)
-
-
-async def _nothing() -> None:
-    """Do nothing, without giving way."""
-
-
-def warn_of_unused(name: str, statement: str) -> None:
-    """Warn of a ``hold()`` whose result was dropped; for ``__del__``."""
-    text = (
-        f"hold() of the lock {name!r} was never entered, so nothing was locked; write: {statement} ...hold()"
-    )
-    warnings.warn(text, ResourceWarning, stacklevel=3)

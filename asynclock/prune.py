@@ -21,6 +21,7 @@ from asynclock.protocol.decisions import LEAST_FREE_TO_PRUNE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from asynclock._core.client import Core
     from asynclock.client import LockClient
 
 
@@ -68,57 +69,58 @@ async def prune(
             value=older_than,
             reason=f"must be a day ({LEAST_FREE_TO_PRUNE:.0f} s) or more",
         )
-    return await client.run(lambda: _prune(client, older_than, on_delete, dry_run=dry_run))
+    core = client._core
+    return await core.run(lambda: _prune(core, older_than, on_delete, dry_run=dry_run))
 
 
 async def _prune(
-    client: LockClient, older_than: float, on_delete: Callable[[str], object], *, dry_run: bool
+    core: Core, older_than: float, on_delete: Callable[[str], object], *, dry_run: bool
 ) -> PruneReport:
     deleted: list[str] = []
     seen, tried = 0, False
-    scan = client.scanning("")
+    scan = core.scanning("")
     while some := await scan.names():
         seen += len(some)
-        ours = [name for name in some if not in_hudi_table(f"{client.url}/{name}")]
+        ours = [name for name in some if not in_hudi_table(f"{core.url}/{name}")]
         versions = await asyncio.gather(*(scan.engine(name).prunable(older_than) for name in ours))
         for name, version in zip(ours, versions, strict=True):
             if version is None:
                 continue
             if not dry_run:
                 if not tried:
-                    await _try_out(client)
+                    await _try_out(core)
                     tried = True
-                if not await _delete(client, f"{name}{SUFFIX}", version):
+                if not await _delete(core, f"{name}{SUFFIX}", version):
                     continue
             deleted.append(name)
             on_delete(name)
     return PruneReport(tuple(deleted), seen - len(deleted), dry_run)
 
 
-async def _delete(client: LockClient, key: str, version: str) -> bool:
+async def _delete(core: Core, key: str, version: str) -> bool:
     """Delete one version of an object; return False if it has changed."""
-    backend: Any = client.backend
+    backend: Any = core.backend
     try:
-        await client.request("delete_if_match", key, backend.delete_if_match(key, version))
+        await core.request("delete_if_match", key, backend.delete_if_match(key, version))
     except PreconditionFailedError:
         return False
     return True
 
 
-async def _try_out(client: LockClient) -> None:
+async def _try_out(core: Core) -> None:
     """Make sure, with an object of our own, that the store looks at the condition of a delete.
 
     Raises:
         UnsupportedBackendError: It does not, or has no such delete.
     """
-    backend, key = client.backend, f".asynclock-prune-{uuid.uuid4()}"  # no lock, so no list shows it
+    backend, key = core.backend, f".asynclock-prune-{uuid.uuid4()}"  # no lock, so no list shows it
     reason: str | None = "the backend has no delete on condition"
     if isinstance(backend, ConditionalDelete):
         try:
-            reason = await _objection(client, key)
+            reason = await _objection(core, key)
         finally:
             with contextlib.suppress(BackendError):
-                await client.request("delete", key, backend.delete(key))
+                await core.request("delete", key, backend.delete(key))
     if reason is not None:
         raise UnsupportedBackendError(
             backend=backend.name,
@@ -128,15 +130,15 @@ async def _try_out(client: LockClient) -> None:
         )
 
 
-async def _objection(client: LockClient, key: str) -> str | None:
+async def _objection(core: Core, key: str) -> str | None:
     """Write and delete an object; return why no lock may be deleted, or None."""
-    backend = client.backend
-    old = await client.request("put_if_absent", key, backend.put_if_absent(key, b"1"))
+    backend = core.backend
+    old = await core.request("put_if_absent", key, backend.put_if_absent(key, b"1"))
     await asyncio.sleep(backend.min_write_interval)
-    new = await client.request("put_if_match", key, backend.put_if_match(key, b"2", old.version))
-    if await _delete(client, key, old.version):
+    new = await core.request("put_if_match", key, backend.put_if_match(key, b"2", old.version))
+    if await _delete(core, key, old.version):
         return "the store ignores the condition of a delete"
-    if not await _delete(client, key, new.version):
+    if not await _delete(core, key, new.version):
         return "the store refuses a delete whose condition is met"
-    gone = isinstance(await client.request("get", key, backend.get(key)), Absent)
+    gone = isinstance(await core.request("get", key, backend.get(key)), Absent)
     return None if gone else "the store does not delete"

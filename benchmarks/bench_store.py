@@ -22,8 +22,8 @@ from tests.laboratory.servers import running
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 
+    from asynclock._core.client import Renewal
     from asynclock.backend import Backend
-    from asynclock.client import Renewal
     from benchmarks.store_writers import Writer
     from tests.laboratory.servers import Server
 

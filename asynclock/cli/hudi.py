@@ -113,11 +113,11 @@ def hudi_freeze_command(
     async def release(lease: Lease) -> None:
         # Through the lease, so that the audit trail gets its END; a client releases without it.
         releasing = asyncio.ensure_future(_release(lease, opened))
-        await asyncio.wait([releasing], timeout=client.exit_bound)
+        await asyncio.wait([releasing], timeout=client._core.exit_bound)
 
     async def run() -> int:
         try:
-            await client.run(lambda: read_table(client.backend, path))
+            await client._core.run(lambda: read_table(client.backend, path))
             return await run_under(
                 client, opened.lock, command, target=target, wait=wait, finish=release, level=level
             )

@@ -94,7 +94,7 @@ async def _look(client: LockClient, name: str, target: str) -> LockStatus:
         await refuse_hudi_table(client, name, target)
         with contextlib.suppress(AccessDeniedError):  # the right to list is not needed for locks
             # Some stores answer a read of an object in a missing bucket as that of a missing object.
-            if await client.run(lambda: _has_locks(client, f"{name}/")):
+            if await client._core.run(lambda: _has_locks(client, f"{name}/")):
                 tell(f"there are locks under {target}; see asynclock list {target}")
     return status
 
@@ -225,7 +225,7 @@ def _refusal(target: str, seen: LockStatus, options: dict[str, object], *, force
         url, name = split_target(target)
         async with connect_to(url, options) as client:
             key = f"{name}.json"
-            return await client.run(lambda: client.request("get", key, client.backend.get(key)))
+            return await client._core.run(lambda: client._core.request("get", key, client.backend.get(key)))
 
     stored = asyncio.run(read())
     if isinstance(stored, Absent) or stored.version != seen.version:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from asynclock._core.handles import checked_at_least
 from asynclock.cli.arguments import store_options, target_argument
 from asynclock.cli.child import Child
 from asynclock.cli.durations import duration
@@ -21,7 +22,6 @@ from asynclock.cli.target import connect_to, holder_with_note, refuse_hudi_table
 from asynclock.clock import SystemClock
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseTakenOverError
 from asynclock.events import logger
-from asynclock.lock import checked_at_least
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -162,7 +162,9 @@ async def run_under(
             code = await _hold(client, lease, target, command, signals, at_least)
             if finish is not None:
                 await finish(lease)
-            lease.let_go()  # the client waits for it as it is closed, within the time that an exit may take
+            lease._engine.finish_later(
+                lease._core
+            )  # the client waits for it as it is closed, within the time that an exit may take
         return _code_after_release(client, lease, code)
 
 
@@ -205,11 +207,11 @@ def _code_after_release(client: LockClient, lease: Lease, code: int) -> int:
         if code != LOST:
             tell(f"{lease.lost}; CMD had ended with {code}")
         return LOST
-    if not lease.released:
+    if not lease._core.confirmed:
         validity = client.settings.validity
         tell(
             f"warning: the store did not confirm the release of {client.url}/{lease.name} within "
-            f"{client.exit_bound:g} s; if it was not released, it is free after {validity:g} s"
+            f"{client._core.exit_bound:g} s; if it was not released, it is free after {validity:g} s"
         )
     return code
 
@@ -233,7 +235,7 @@ async def _hold(  # noqa: PLR0917  all of one call
     except OSError as error:
         tell(f"CMD was not run: {error}")
         return NOT_EXECUTABLE
-    lease.keep(at_least)  # a command that was not run leaves the lock to another machine
+    lease._core.keep(at_least)  # a command that was not run leaves the lock to another machine
     signals.forward(child.signal)
     try:
         return await watch.until_end(child)

@@ -7,13 +7,14 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock._core.client import default_holder
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.cli.options import environment_options
 from asynclock.cli.output import tell
 from asynclock.cli.proposals import no_url, proposal, refuse_unfit_file_url
-from asynclock.client import LockClient, default_holder
+from asynclock.client import LockClient
 from asynclock.errors import BackendError, ConfigError
 from asynclock.names import SUFFIX, is_name
 from asynclock.settings import LeaseSettings
@@ -163,7 +164,7 @@ async def refuse_hudi_table(client: LockClient, name: str, target: str) -> None:
     found: object = None
     with contextlib.suppress(BackendError, TimeoutError):  # what is wrong is said by the command itself
         async with asyncio.timeout(_LOOK_SECONDS):
-            found = await client.run(lambda: client.request("get", key, client.backend.get(key)))
+            found = await client._core.run(lambda: client._core.request("get", key, client.backend.get(key)))
     if isinstance(found, Stored):
         reason = "is a Hudi table: a lock next to it keeps none of its writers out; see asynclock hudi --help"
         raise ConfigError(setting="URL", value=target, reason=reason)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock._mutex import Mutex
 from asynclock.errors import (
     BackendError,
     ConfigError,
@@ -59,6 +60,7 @@ class HeldLock:
         end: Done when it is released or lost; the result is the loss, or None.
         body_loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
         confirmed: The store has confirmed its release.
+        updating: Held by one update of a ``FencedObject`` under it at a time.
         in_use: Somebody works under it who is to be told of its end: a body, or an ``on_lost``.
     """
 
@@ -75,6 +77,7 @@ class HeldLock:
         self.freed: Freed | None = None
         self.body_loop: asyncio.AbstractEventLoop | None = None
         self.in_use: bool = False
+        self.updating: Mutex = Mutex()
         self.confirmed: bool = False
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.end: asyncio.Future[LeaseLostError | None] = self.loop.create_future()
@@ -105,6 +108,18 @@ class HeldLock:
         if self.lost is not None:
             self._tell()
         return left
+
+    def check(self) -> None:
+        """Return if the lock is believed to be held.
+
+        Raises:
+            LeaseLostError: It was lost, or released.
+        """
+        if self.remaining() > 0:
+            return
+        if (lost := self.lost) is not None:
+            raise lost.with_traceback(None)
+        raise self._error(LeaseLostError, "it was released")
 
     def _believed(self) -> float:
         """Like ``remaining``, but tell nobody."""

@@ -1,4 +1,4 @@
-"""Blocking twins of the public classes, each a thin wrapper of the async one."""
+"""The blocking handles, over the same core as the async ones."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import asynclock
-import asynclock.client
-import asynclock.lease
-import asynclock.lock
+from asynclock._core.client import open_core
+from asynclock._core.handles import LeaseHandle, LockHandle, checked_at_least, checked_timeout, warn_of_unused
 from asynclock._patched import refuse_patched
 from asynclock.errors import ConfigError, LeaseLostError
-from asynclock.lock import checked_at_least, checked_timeout, warn_of_unused
-from asynclock.portal import Host, block_on, start_on
+from asynclock.fencing import Fenced
+from asynclock.names import checked_name
+from asynclock.portal import Host, block_on, run_on, start_on
 
 if TYPE_CHECKING:
     import builtins
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from asynclock._core.client import Core
+    from asynclock._core.engine import LockEngine
     from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
@@ -81,8 +83,9 @@ def refuse_loop(name: str, word: str) -> None:
 
 async def _release(lease: Lease | None) -> None:
     if lease is not None and lease.held:
-        lease.twin.keep(0.0)  # nobody had it
-        await lease.twin.release()
+        held, engine = lease._core, lease._engine
+        held.keep(0.0)  # nobody had it
+        await engine.finish_lease(held)
 
 
 def connect(
@@ -107,14 +110,14 @@ def connect(
             setting="renewal", value=renewal, reason='must be "thread": a thread that blocks has no loop'
         )
     return LockClient(
-        asynclock.client.connect(
+        open_core(
             url,
             settings=settings,
             renewal=renewal,
             events=events,
             clock=clock,
             holder=holder,
-            **backend_options,
+            options=backend_options,
         )
     )
 
@@ -131,37 +134,36 @@ class LockClient:
         url: Where the locks are.
         settings: Times of the leases.
         backend: The store.
-        twin: The wrapped ``asynclock.LockClient``; for the rest of the package.
     """
 
-    def __init__(self, client: asynclock.client.LockClient) -> None:
-        self.twin = client
-        self.url: str = client.url
-        self.settings: LeaseSettings = client.settings
-        self.backend: Backend = client.backend
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.url: str = core.url
+        self.settings: LeaseSettings = core.settings
+        self.backend: Backend = core.backend
 
     def lock(self, name: str) -> Lock:
         """Return the lock of that name; see ``asynclock.LockClient.lock``."""
-        return Lock(self.twin.lock(name))
+        return Lock(self._core.engine(checked_name(name)))
 
     def list(self, prefix: str = "") -> builtins.list[LockStatus]:
         """Read the locks whose name starts with ``prefix``; see ``asynclock.LockClient.list``."""
-        return block("LockClient.list", lambda: self.twin.list(prefix))
+        return block("LockClient.list", lambda: self._core.run(lambda: self._core.list_all(prefix)))
 
     def scan(self, prefix: str = "") -> Iterator[LockStatus]:
         """Yield what ``list`` returns, as it is read; see ``asynclock.LockClient.scan``."""
-        scan = self.twin.scanning(prefix)
+        scan = self._core.scanning(prefix)
         try:
-            while some := block("LockClient.scan", lambda: self.twin.run(scan.read)):
+            while some := block("LockClient.scan", lambda: self._core.run(scan.read)):
                 yield from some
         finally:
-            if (loop := self.twin.loop) is not None:
+            if (loop := self._core.loop) is not None:
                 with suppress(RuntimeError, ConfigError):  # that loop has ended
                     start_on(loop, scan.close)  # without waiting: this may be a finalizer
 
     def aclose(self) -> None:
         """Release every lease and close; see ``asynclock.LockClient.aclose``."""
-        block("LockClient.aclose", self.twin.aclose)
+        block("LockClient.aclose", self._core.aclose)
 
     close = aclose
     """What ``contextlib.closing`` calls."""
@@ -182,37 +184,42 @@ class LockClient:
         return f"<sync.LockClient {self.url!r}>"
 
 
-class Lock:
+class Lock(LockHandle):
     """A lock of a client; see ``asynclock.Lock``. Waiting threads form a fair queue.
 
     Attributes:
-        twin: The wrapped ``asynclock.Lock``; for the rest of the package.
+        name: Of the lock.
+        key: The lock's object under the client's URL.
     """
 
-    def __init__(self, lock: asynclock.lock.Lock) -> None:
-        self.twin = lock
-        self.name: str = lock.name
-        self.key: str = lock.key
+    def __init__(self, engine: LockEngine) -> None:
+        super().__init__(engine)
         # By thread that entered ``with lock``.
         self._entered: WeakKeyDictionary[threading.Thread, _Hold] = WeakKeyDictionary()
 
     def acquire(self, *, timeout: float | None = None, at_least: float = 0.0) -> Lease:
         """Wait until the lock is ours; see ``asynclock.Lock.acquire``."""
+        engine, keep, limit = self._core, checked_at_least(at_least), checked_timeout(timeout)
 
         async def acquire() -> Lease:
             # Wrapped inside the call: an interrupt between its end and our return would lose the lease.
-            return Lease(await self.twin.acquire(timeout=timeout, at_least=at_least))
+            held = await engine.acquire(timeout=limit)
+            assert held is not None  # noqa: S101  only one try gives None
+            if keep > 0:
+                held.keep(keep)
+            return Lease(held, engine)
 
-        return block("Lock.acquire", acquire, undo=_release)
+        return block("Lock.acquire", lambda: run_on(engine.home(), acquire), undo=_release)
 
     def try_acquire(self) -> Lease | None:
         """Try one round; see ``asynclock.Lock.try_acquire``."""
+        engine = self._core
 
         async def try_acquire() -> Lease | None:
-            lease = await self.twin.try_acquire()
-            return None if lease is None else Lease(lease)
+            held = await engine.acquire(timeout=None, once=True)
+            return None if held is None else Lease(held, engine)
 
-        return block("Lock.try_acquire", try_acquire, undo=_release)
+        return block("Lock.try_acquire", lambda: run_on(engine.home(), try_acquire), undo=_release)
 
     def hold(self, *, timeout: float | None = None, at_least: float = 0.0) -> AbstractContextManager[Lease]:
         """Hold the lock for the body of ``with``.
@@ -242,11 +249,15 @@ class Lock:
 
     def status(self) -> LockStatus:
         """Read the lock once; see ``asynclock.Lock.status``."""
-        return block("Lock.status", self.twin.status)
+        return block("Lock.status", lambda: run_on(self._core.home(), self._core.status))
 
     def break_lock(self, status: LockStatus, *, force: bool = False) -> LockStatus:
         """Free another holder's lock by hand; see ``asynclock.Lock.break_lock``."""
-        return block("Lock.break_lock", lambda: self.twin.break_lock(status, force=force))
+        engine = self._core
+        return block(
+            "Lock.break_lock",
+            lambda: run_on(engine.home(), lambda: engine.break_lock(status, force=force)),
+        )
 
     def lead(self, work: Callable[[Lease], T], *, timeout: float | None = None) -> T:
         """Run ``work(lease)`` in this thread while holding the lock, and once more after each loss.
@@ -259,70 +270,45 @@ class Lock:
                 with self.hold(timeout=timeout) as lease:
                     return work(lease)
             except LeaseLostError as error:
-                if lease is None or lease.lost is None or self.twin.closed:
-                    self.twin.note_leader(error, lease)
+                if lease is None or lease.lost is None or self._core.closed:
+                    self._core.note_leader(error, led=lease is not None)
                     raise
             except Exception as error:
-                self.twin.note_leader(error, lease)
+                self._core.note_leader(error, led=lease is not None)
                 raise
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Lock cannot be pickled; connect again in the other process")
-
     def __repr__(self) -> str:
-        return f"<sync.{repr(self.twin)[1:]}"
+        return f"<sync.{super().__repr__()[1:]}"
 
 
-class Lease:
+class Lease(LeaseHandle):
     """A held lock; see ``asynclock.Lease``. As a context manager it releases the lock at the end.
 
     Attributes:
-        twin: The wrapped ``asynclock.Lease``; for the rest of the package.
+        name: Of the lock.
+        key: The lock's object under the client's URL.
+        owner: The id of this acquisition.
     """
-
-    def __init__(self, lease: asynclock.lease.Lease) -> None:
-        self.twin = lease
-        self.name: str = lease.name
-        self.key: str = lease.key
-        self.owner: str = lease.owner
-
-    @property
-    def fencing_token(self) -> int:
-        """The token; see ``asynclock.Lease.fencing_token``."""
-        return self.twin.fencing_token
-
-    @property
-    def held(self) -> bool:
-        """Whether this lease is still believed to hold the lock; no I/O."""
-        return self.twin.held
-
-    @property
-    def lost(self) -> LeaseLostError | None:
-        """Why the lease was lost, or None."""
-        return self.twin.lost
-
-    def remaining(self) -> float:
-        """Return the seconds until the lease is no longer believed; 0.0 once lost or released."""
-        return self.twin.remaining()
-
-    def check(self) -> None:
-        """Raise ``LeaseLostError`` unless the lock is believed to be held; no I/O."""
-        self.twin.check()
 
     def confirm(self) -> None:
         """Check with the store that the lock is held; see ``asynclock.Lease.confirm``."""
-        block("Lease.confirm", self.twin.confirm)
+        refuse_loop("Lease.confirm", "await")
+        self.check()
+        error = block("Lease.confirm", lambda: run_on(self._core.loop, self._core.renew))
+        self.check()
+        if error is not None:
+            raise error
 
     def release(self) -> None:
         """Free the lock; see ``asynclock.Lease.release``."""
-        block("Lease.release", self.twin.release)
-
-    def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
-        """Call ``callback(loss)`` once, on its own thread; see ``asynclock.Lease.on_lost``."""
-        self.twin.on_lost(callback)
+        refuse_loop("Lease.release", "await")
+        if self._has_ended():
+            return
+        held, engine = self._core, self._engine
+        block("Lease.release", lambda: run_on(held.loop, lambda: engine.finish_lease(held)))
 
     def __enter__(self) -> Self:
-        self.twin.note_body()
+        self._core.note_body()
         return self
 
     def __exit__(
@@ -335,11 +321,8 @@ class Lease:
                 raise
             error.add_note(str(lost))
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Lease cannot be pickled: another process does not hold it; pass its fencing_token")
-
     def __repr__(self) -> str:
-        return f"<sync.{repr(self.twin)[1:]}"
+        return f"<sync.{super().__repr__()[1:]}"
 
 
 class _Hold(AbstractContextManager[Lease]):
@@ -357,10 +340,11 @@ class _Hold(AbstractContextManager[Lease]):
             raise RuntimeError("hold() can be entered once; call hold() again")
         refuse_loop("Lock.hold", "async with")
         thread = threading.current_thread()
-        self._lock.twin.refuse_nested(thread)
+        engine = self._lock._core
+        engine.refuse_nested(thread)
         self._lease = self._lock.acquire(timeout=self._timeout, at_least=self._at_least)
-        self._lock.twin.note_body(thread, self._lease.twin)
-        self._lease.twin.note_body()
+        engine.note_body(thread, self._lease._core)
+        self._lease._core.note_body()
         return self._lease
 
     def __exit__(
@@ -375,10 +359,14 @@ class _Hold(AbstractContextManager[Lease]):
 
 
 class FencedObject:
-    """An object that refuses the writes of an older holder; see ``asynclock.FencedObject``."""
+    """An object that refuses the writes of an older holder; see ``asynclock.FencedObject``.
+
+    Attributes:
+        key: Key of the object.
+    """
 
     def __init__(self, client: LockClient, key: str) -> None:
-        self._object = asynclock.FencedObject(client.twin, key)
+        self._object = Fenced(client._core, key)
         self.key: str = key
 
     def read(self) -> FencedValue | None:
@@ -389,12 +377,12 @@ class FencedObject:
         """Replace the body; see ``asynclock.FencedObject.write``."""
         return block(
             "FencedObject.write",
-            lambda: self._object.write(body, lease=lease.twin),
+            lambda: self._object.update(lambda _: body, lease),
         )
 
     def update(self, change: Callable[[bytes | None], bytes], *, lease: Lease) -> FencedValue:
         """Replace the body by ``change(body)``; see ``asynclock.FencedObject.update``."""
         return block(
             "FencedObject.update",
-            lambda: self._object.update(change, lease=lease.twin),
+            lambda: self._object.update(change, lease),
         )

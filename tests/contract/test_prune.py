@@ -56,9 +56,9 @@ async def test_such_a_store_passes_the_trial_of_a_prune(place: tuple[str, dict[s
     """The trial ends well and leaves nothing."""
     url, options = place
     async with connect(url, settings=SETTINGS, **options) as client:
-        await client.run(lambda: _try_out(client))
+        await client._core.run(lambda: _try_out(client._core))
 
-        assert await client.run(lambda: _listed(client)) == []
+        assert await client._core.run(lambda: _listed(client)) == []
 
 
 @pytest.fixture(params=["minio", "fake_gcs"])
@@ -72,9 +72,9 @@ async def test_a_store_that_ignores_the_condition_is_refused(careless: Server) -
     """MinIO and fake-gcs-server delete whatever the version is, so no lock there is ever pruned."""
     async with connect(f"{careless.url}/{uuid.uuid4()}", settings=SETTINGS, **careless.options) as client:
         with pytest.raises(UnsupportedBackendError, match="ignores the condition"):
-            await client.run(lambda: _try_out(client))
+            await client._core.run(lambda: _try_out(client._core))
 
-        assert await client.run(lambda: _listed(client)) == []
+        assert await client._core.run(lambda: _listed(client)) == []
 
 
 async def _listed(client: LockClient) -> list[str]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock._core.engine import Engines
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
 from asynclock.testing.faulty import Fault
 from tests.laboratory.checker import Invariant
@@ -166,13 +167,15 @@ class Endings:
             return
         self._released(machine)
         if self._rng.random() < _AGAIN:
-            again = self._rng.random() * machine.client.exit_bound
+            again = self._rng.random() * machine.client._core.exit_bound
             self._loop.call_later(again, self._released, machine)
 
     def _released(self, machine: Machine) -> None:
         client = machine.client
-        if machine.process.alive and client.loop is not None:
-            machine.process.start(client.release_all(loss="a signal told its process to end"), name="signal")
+        if machine.process.alive and client._core.loop is not None:
+            machine.process.start(
+                client._core.release_all(loss="a signal told its process to end"), name="signal"
+            )
 
     def _exit(self, index: int) -> None:
         """Do what the interpreter does at its end: release within the bound, then nothing runs any more."""
@@ -183,8 +186,8 @@ class Endings:
         for user in machine.users:
             user.closed = user.exiting = True
         self._exiting.add(process)
-        if client.loop is not None:
-            process.start(client.release_all(), name="exit")
+        if client._core.loop is not None:
+            process.start(client._core.release_all(), name="exit")
 
         def gone() -> None:
             self._exiting.discard(process)
@@ -193,7 +196,7 @@ class Endings:
                 run.count(machine)
                 self._loop.call_later(self._rng.random() * run.unit, run.restart, machine)
 
-        self._loop.call_later(client.exit_bound, gone)
+        self._loop.call_later(client._core.exit_bound, gone)
 
     def _close(self, index: int) -> None:
         """Close a client in the middle of everything, twice at nearly the same time, and start another."""
@@ -203,7 +206,7 @@ class Endings:
         for user in machine.users:
             user.closed = True
         self.closed.append((machine.process, machine.backend, machine.users))
-        for delay in (0.0, rng.random() * machine.client.exit_bound):
+        for delay in (0.0, rng.random() * machine.client._core.exit_bound):
             self._closing(machine, delay)
         run.count(machine)
         machine.boot()
@@ -231,16 +234,16 @@ class Endings:
         """Close a client; where that is of interest while it holds the lock, and twice at the same time."""
         run, loop, plan = self._run, self._loop, self._run.plan
         if under_way := [task for process, task in self._closings if process.alive and not task.done()]:
-            await asyncio.wait(under_way, timeout=2 * machine.client.exit_bound + ROUND_TRIPS)
+            await asyncio.wait(under_way, timeout=2 * machine.client._core.exit_bound + ROUND_TRIPS)
         # A store that takes a write a second may refuse a release once, and take it too late for an exit.
         exits = plan.exits > 0 and machine is run.machines[-1]
-        if (plan.exits or plan.closes) and 2 * plan.store.write_interval < machine.client.exit_bound:
+        if (plan.exits or plan.closes) and 2 * plan.store.write_interval < machine.client._core.exit_bound:
             if exits and not plan.hudi_peers and self._rng.random() < _UNANSWERED:
                 await self._try(machine)
             else:
                 await machine.process.start(self._hold(machine), name="last hold")
         if exits:
-            await machine.process.start(machine.client.release_all(), name="exit")
+            await machine.process.start(machine.client._core.release_all(), name="exit")
             # What waited for it goes on as a part of that process, which is about to end.
             in_the_world = loop.create_future()
             loop.call_later_as(loop.world, 0.0, in_the_world.set_result, None)
@@ -250,7 +253,7 @@ class Endings:
         began = loop.time()
         await asyncio.gather(*(self._closing(machine, 0.0) for _ in range(2 if plan.closes else 1)))
         took = loop.time() - began
-        if took > machine.client.exit_bound + ROUND_TRIPS:
+        if took > machine.client._core.exit_bound + ROUND_TRIPS:
             run.checker.violated(Invariant.NOTHING_LEFT, f"aclose of {machine.name} took {took:.2f} s")
 
     async def _try(self, machine: Machine) -> None:
@@ -327,12 +330,14 @@ def forget(process: Process, task: asyncio.Task[Any]) -> None:
 def forked(client: LockClient, leases: list[Any]) -> tuple[LockClient, list[Any]]:
     """Return what a child process has of a client and some leases after the hook of a fork has run."""
     child = shallow_copy(client)
-    renewals = child._renewals = shallow_copy(client._renewals)
+    child._core = core = shallow_copy(client._core)
+    core._engines = Engines(core._new_engine, lambda: 0.0)  # the copies of a fork belong to the copied client
+    renewals = core._renewals = shallow_copy(core._renewals)
     copies = {held: shallow_copy(held) for held in renewals.held}
     renewals._renew_at = {copies[held]: at for held, at in renewals._renew_at.items()}
     inherited = [shallow_copy(lease) for lease in leases]
     for lease in inherited:
-        held = lease._held
-        lease._held = copies.get(held) or shallow_copy(held)
-    child.abandon("this is a forked child, the lease is the parent's")
+        held = lease._core
+        lease._core = copies.get(held) or shallow_copy(held)
+    core.abandon("this is a forked child, the lease is the parent's")
     return child, inherited

@@ -119,7 +119,7 @@ class Bench:
         lease = self.loop.run_until_complete(self.start(-1, die()))
         self.processes[-1].kill()
         assert lease.held
-        self.clients[-1].abandon("its process was killed")
+        self.clients[-1]._core.abandon("its process was killed")
         for each in (self.processes, self.backends, self.clients):
             each.pop()
         self.loop.run_until_complete(asyncio.sleep(2 * VALIDITY))

@@ -265,7 +265,7 @@ class User:
 
     def _check_left(self, took: float) -> None:
         """Check that leaving was short, unless this machine did not run for a time."""
-        plan, bound = self._run.plan, self._client.exit_bound + ROUND_TRIPS
+        plan, bound = self._run.plan, self._client._core.exit_bound + ROUND_TRIPS
         if took > bound and not (plan.pauses or plan.stalls or plan.suspends):
             detail = f"{self.name} leaves hold() for {took:.2f} s"
             self._run.checker.violated(Invariant.LEAVING_IS_SHORT, detail)

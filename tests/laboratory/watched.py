@@ -46,14 +46,14 @@ class Probe:
     __slots__ = ("_copy", "_original", "held", "lease")
 
     def __init__(self, lease: Believer) -> None:
-        held = vars(lease).get("_held")
+        held = vars(lease).get("_core")
         self.held: HeldLock | None = None
         if held is None:
             self.lease, self._copy, self._original = lease, {}, {}
             return
         self.lease = shallow_copy(lease)
         self.held = copy = shallow_copy(held)
-        vars(self.lease)["_held"] = copy
+        vars(self.lease)["_core"] = copy
         self._copy, self._original = vars(copy), vars(held)
         self.refresh()
 

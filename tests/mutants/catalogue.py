@@ -114,21 +114,21 @@ BOUNDS: Final = f"{_STORE_TIME}.bounds"
 OBSERVE_DATE: Final = f"{_STORE_TIME}.observe"
 
 # Waiting and handing over.
-TURN: Final = "asynclock.engine:LockEngine._turn"
-FINISH: Final = "asynclock.engine:LockEngine.finish"
+TURN: Final = "asynclock._core.engine:LockEngine._turn"
+FINISH: Final = "asynclock._core.engine:LockEngine._finish"
 RUN_ENDED: Final = "asynclock.protocol.waiting:Fairness.ended"
 POLL_INTERVAL: Final = "asynclock.protocol.waiting:Fairness.poll_interval"
 
 # What users hold in their hands.
-ACQUIRE: Final = "asynclock.lock:Lock._acquire"
+ACQUIRE: Final = "asynclock.lock:Lock.acquire"
 CANCEL_BODY: Final = "asynclock.lock:Hold._cancel"
 PENDING: Final = "asynclock.inflight:InFlight.pending"
 PROGRESS: Final = "asynclock.inflight:InFlight.progress"
-CLOSE_CLIENT: Final = "asynclock.client:LockClient._close"
-CLOSE_ONCE: Final = "asynclock.client:LockClient._close_once"
-DROP_LEASE: Final = "asynclock.lease:Lease.__del__"
-RELEASE_LEASE: Final = "asynclock.lease:Lease._release"
-_FENCED: Final = "asynclock.fencing:FencedObject"
+CLOSE_CLIENT: Final = "asynclock._core.client:Core._close"
+CLOSE_ONCE: Final = "asynclock._core.client:Core._close_once"
+DROP_LEASE: Final = "asynclock._core.handles:LeaseHandle.__del__"
+FINISH_LEASE: Final = "asynclock._core.engine:LockEngine.finish_lease"
+_FENCED: Final = "asynclock.fencing:Fenced"
 FENCED_IN_TURN: Final = f"{_FENCED}._in_turn"
 FENCED_PUT: Final = f"{_FENCED}._put"
 FENCED_UPDATE: Final = f"{_FENCED}._update"
@@ -682,9 +682,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "keep a loss found at release to oneself",
-        RELEASE_LEASE,
-        "await self._end($held)\nif $lost is not None: $tell",
-        "if not await self._end($held) and $lost is not None: $tell",
+        FINISH_LEASE,
+        "await self.finish($held)\nif $lost is not None: $tell",
+        "if not await self.finish($held) and $lost is not None: $tell",
         Invariant.LOSS_IS_TOLD,
         "broken",
     ),
@@ -731,7 +731,7 @@ MUTANTS: Final = (
     Mutant(
         "let updates under one lease pass each other",
         FENCED_IN_TURN,
-        "async with $lease.updating: $update",
+        "async with $lease._core.updating: $update",
         "$update",
         Invariant.NO_WRITE_LOST,
         "shared-fence",
@@ -847,7 +847,7 @@ MUTANTS: Final = (
     Mutant(
         "keep a lease that nobody has any more",
         DROP_LEASE,
-        "self.let_go()",
+        "self._engine.finish_later(self._core)",
         "pass",
         Invariant.TAKEOVER_BOUND,
         "closed-loops",

@@ -43,6 +43,8 @@ HOOKS: Final = {
 
 OWN: Final = {"self", "cls", "super()"}
 ATTRIBUTE: Final = {"getattr", "setattr", "hasattr"}
+HANDLES: Final = {"_core", "_engine"}
+"""What a handle wraps: for the rest of the package, so that its public names are all for users."""
 DOCUMENTED: Final = {"_fields", "_replace"}
 """Of named tuples; errors list their fields by the same name. Ruff knows these too."""
 
@@ -65,8 +67,8 @@ def reaches(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def is_private(name: str) -> bool:
-    """Return whether a name begins with one underscore, and is not one that Python documents."""
-    return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED
+    """Return whether a name begins with one underscore, and is neither documented nor a handle's core."""
+    return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED | HANDLES
 
 
 def hook(package: str, reach: str) -> str | None:

@@ -91,7 +91,7 @@ def test_nothing_touches_the_backend_after_closing(
 
         assert all(task.done() for task in acquiring)
         assert all(isinstance(task.exception(), ConfigError | None) for task in acquiring)
-        assert client._in_flight.pending == []
+        assert client._core._in_flight.pending == []
         await asyncio.sleep(100.0)
         assert backend.closed == 1
         assert backend.late == []
@@ -213,7 +213,7 @@ async def test_a_waiter_does_not_outlive_its_client(world: World) -> None:
         with pytest.raises((asynclock.ConfigError, asyncio.CancelledError)):
             await waiter
         assert world.record().expired
-        assert client._renewals.held == []
+        assert client._core._renewals.held == []
 
 
 @in_virtual_time

@@ -130,7 +130,7 @@ def test_nothing_is_under_way_after_a_close_that_got_no_answer(
     async def close() -> None:
         began = time.monotonic()
         await client.aclose()
-        assert time.monotonic() - began < 4 * client.exit_bound
+        assert time.monotonic() - began < 4 * client._core.exit_bound
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(close())
@@ -167,7 +167,7 @@ def test_a_client_whose_backend_cannot_be_opened_again_says_so(
         asyncio.run(client.aclose())
 
     assert lease.held
-    lease._held.stop_believing()  # else its end warns
+    lease._core.stop_believing()  # else its end warns
 
 
 def test_an_exit_releases_what_a_refused_close_did_not(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_lease_that_has_ended_is_dropped_in_silence(end: str) -> None:
             if end == "release":
                 await lease.release()
             else:
-                await client.release_all(loss="a test")
+                await client._core.release_all(loss="a test")
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -147,7 +147,7 @@ async def test_one_try_names_the_reason_why_it_got_nothing(world: World) -> None
         faulty(client).inject(Fault.DELETED, operation="put_if_match")
         world.put(our_record(valid_until=world.now, expired=True))
         assert await lock.try_acquire() is None
-        await client.release_all(loss="a signal")
+        await client._core.release_all(loss="a signal")
         assert await lock.try_acquire() is None
         await asyncio.sleep(30.0)
         faulty(client).inject(Fault.NO_DATE, times=ALWAYS)
@@ -191,7 +191,7 @@ async def test_a_lock_that_is_lost_before_it_is_handed_out_is_no_loss(world: Wor
     async with world.client() as client:
         acquiring = asyncio.create_task(client.lock("orders").acquire())
         await asyncio.sleep(0.1)
-        await client.release_all(loss="a signal")
+        await client._core.release_all(loss="a signal")
         await (await acquiring).release()
 
     assert [kind for kind in world.told() if kind != "renewed"] == ["acquired", "released"]

@@ -168,11 +168,11 @@ async def test_the_end_of_a_long_run_cuts_no_stand_back_short(world: World) -> N
         _held = await lock.acquire()
         await asyncio.sleep(TIMING.run_length + 1.0)
         signalled = world.now
-        await client.release_all(loss="a signal")
+        await client._core.release_all(loss="a signal")
 
         lease = await lock.acquire()
 
-        assert world.now - signalled >= 2 * client.exit_bound
+        assert world.now - signalled >= 2 * client._core.exit_bound
         await lease.release()
 
 
@@ -197,7 +197,7 @@ async def test_a_client_makes_way_for_two_poll_intervals_at_most(world: World, t
 async def test_a_timeout_counts_while_a_client_makes_way(world: World) -> None:
     """An acquisition that makes way for others ends at its timeout."""
     async with world.client() as client:
-        await client.release_all()
+        await client._core.release_all()
         began = world.now
 
         with pytest.raises(AcquireTimeoutError):
@@ -211,11 +211,11 @@ async def test_try_acquire_makes_way_as_well(world: World) -> None:
     """While a client keeps away, a try sends no request and returns None."""
     async with world.client() as client:
         lock = client.lock("orders")
-        await client.release_all()
+        await client._core.release_all()
 
         assert await lock.try_acquire() is None
         assert world.journal == []
-        await asyncio.sleep(2 * client.exit_bound)
+        await asyncio.sleep(2 * client._core.exit_bound)
         lease = await lock.try_acquire()
         assert lease is not None
         await lease.release()

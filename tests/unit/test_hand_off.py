@@ -161,7 +161,7 @@ def test_a_receiver_cancelled_at_any_instant_leaves_nothing(
             assert [number for number in turns.done if number] == ([] if last else [1, 2])
             assert turns.overlaps == 0
             assert world.record().expired
-            assert client._renewals.held == []
+            assert client._core._renewals.held == []
             lease = await lock.try_acquire()
             assert lease is not None
             await lease.release()
@@ -277,7 +277,9 @@ async def test_a_token_from_the_future_is_not_handed_on(world: World) -> None:
     """A lease that did not wait for its token frees the lock without it (rules 11, 15)."""
     world.put(hudi_record(world.now + 5, expired=True))
     client = world.client()
-    lease = await Lock(client.engine("orders"), client.home, fencing=False).acquire()
+    engine = client._core.engine("orders")
+    engine.fencing = False
+    lease = await Lock(engine).acquire()
     receiving = asyncio.create_task(client.lock("orders").acquire())
     await asyncio.sleep(0.1)
 

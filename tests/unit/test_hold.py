@@ -121,8 +121,8 @@ def test_a_cancellation_from_outside_wins_over_a_loss(world: World, first: str) 
             error = LeaseLostError(key=KEY, owner="", fencing_token=0, reason="test")
             if first == "outside":
                 task.cancel()
-            lease._held._lose(error)
-            lease._held._tell()
+            lease._core._lose(error)
+            lease._core._tell()
             if first == "loss":
                 await asyncio.sleep(0)
                 task.cancel()
@@ -161,8 +161,8 @@ async def test_a_loss_in_the_instant_of_the_bodys_end(world: World) -> None:
             try:
                 async with client.lock(f"orders-{turns}").hold() as lease:
                     error = LeaseLostError(key=KEY, owner="", fencing_token=0, reason="test")
-                    lease._held._lose(error)
-                    lease._held._tell()
+                    lease._core._lose(error)
+                    lease._core._tell()
                     for _ in range(turns):
                         await asyncio.sleep(0)
                 outcomes.add("none")
@@ -278,14 +278,15 @@ async def test_a_loss_in_the_last_instant_of_hold_is_raised(world: World) -> Non
     """A body that ends while its lock is still held, but whose release comes too late, gets the loss."""
 
     async def body(client: LockClient) -> None:
-        async with client.lock("orders").hold() as lease:
-            release = lease._end
+        async with client.lock("orders").hold():
+            engine = client._core.engine("orders")
+            finish = engine.finish
 
-            async def too_late(held: HeldLock) -> bool:
+            async def too_late(held: HeldLock | None) -> bool:
                 clock_of(client).step(20.0)
-                return await release(held)
+                return await finish(held)
 
-            lease._end = too_late
+            engine.finish = too_late  # type: ignore[method-assign]
 
     async with world.client() as client:
         with pytest.raises(LeaseExpiredError):

@@ -133,7 +133,9 @@ def test_leaving_waits_two_seconds_at_most_for_the_store(
         began = await leave(world, client, fail)
         assert world.now - began <= BOUND + ROUNDING
         assert world.told()[-1] == "release_pending"
-        assert client._renewals.held == [] or not any(each.remaining() > 0 for each in client._renewals.held)
+        assert client._core._renewals.held == [] or not any(
+            each.remaining() > 0 for each in client._core._renewals.held
+        )
         await asyncio.sleep(10.0)
         recover(world, client)
         await asyncio.sleep(100.0)
@@ -234,7 +236,7 @@ async def test_an_exit_during_it_says_that_it_was_not_confirmed(world: World) ->
     lease = await client.lock("orders").acquire()
     refuse(world, client)
     await lease.release()
-    await client.release_all()
+    await client._core.release_all()
 
     assert world.told() == ["acquired", "release_pending", "release_unconfirmed"]
     assert "the process ended" in world.events[-1].detail
@@ -247,7 +249,7 @@ async def test_a_signal_that_is_survived_says_what_is_still_under_way(world: Wor
     client = world.client(LONG)
     _held = await client.lock("orders").acquire()
     refuse(world, client)
-    await client.release_all(loss="a signal")
+    await client._core.release_all(loss="a signal")
     recover(world, client)
     await asyncio.sleep(60.0)
 
@@ -275,7 +277,7 @@ def test_leaving_gives_a_paced_store_the_time_that_it_takes(
         if leave == "release":
             await lease.release()
         elif leave == "exit":
-            await client.release_all()
+            await client._core.release_all()
         else:
             await client.aclose()
 

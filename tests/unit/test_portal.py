@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from weakref import ReferenceType
 
-    from asynclock.client import Renewal
+    from asynclock._core.client import Renewal
 
 traced = ContextVar("traced", default="before")
 
@@ -111,7 +111,7 @@ async def test_a_request_may_be_dropped_from_anywhere(what: str) -> None:
             await asyncio.sleep(FOREVER)
 
     async with LockClient(url="memory://", backend=backend, renewal="loop") as client:
-        waiting = client._objects.read("orders.json") if what == "a read of a lock" else call()
+        waiting = client._core._objects.read("orders.json") if what == "a read of a lock" else call()
         copy_context().run(waiting.send, None)
         waiting.close()
 
@@ -135,7 +135,7 @@ def test_requests_of_two_loops_may_end_at_the_same_instant() -> None:
             LockClient(url="memory://", backend=open_backend("memory://"), renewal="loop") as client,
         ):
             with pytest.raises(BackendError, match="no answer within"):
-                await client._objects.request("get", "orders.json", call(), 0.01)
+                await client._core._objects.request("get", "orders.json", call(), 0.01)
 
     other = threading.Thread(target=asyncio.run, args=(ask(SlowToCancel),))
     other.start()

@@ -182,7 +182,7 @@ def _elsewhere(call: Callable[[], object]) -> None:
 
 def test_a_handler_shares_the_waiting_line_that_it_has_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where other names are forgotten in the same step."""
-    monkeypatch.setattr("asynclock.engine.KEPT", 2)
+    monkeypatch.setattr("asynclock._core.engine.KEPT", 2)
     numbers = iter(range(1_000_000))
     with sync.connect("memory://") as client:
 
@@ -197,7 +197,7 @@ def test_a_handler_shares_the_waiting_line_that_it_has_interrupted(monkeypatch: 
             for _ in range(2):
                 client.lock(f"order/{next(numbers)}")
             if len(found) == 2:
-                assert found[0].twin._engine is found[1].twin._engine
+                assert found[0]._core is found[1]._core
                 places.append(0)
 
         found: list[sync.Lock] = []

@@ -24,7 +24,7 @@ class Asking:
     """A task that asks once, and what is left of it at its end."""
 
     def __init__(self, world: World, call: Coroutine[object, object, object]) -> None:
-        self._store = world.client()._objects
+        self._store = world.client()._core._objects
         self._call = call
         self.answer: object = None
         self.cancelling = -1
@@ -126,9 +126,9 @@ async def test_a_task_that_is_being_cancelled_may_still_ask(world: World) -> Non
             task = asyncio.current_task()
             assert task is not None
             with pytest.raises(OutcomeUnknownError, match="no answer within 1 s"):
-                await world.client()._objects.request("put_if_match", KEY, asyncio.sleep(1000), LIMIT)
+                await world.client()._core._objects.request("put_if_match", KEY, asyncio.sleep(1000), LIMIT)
             with pytest.raises(OutcomeUnknownError, match="cancelled inside the SDK"):
-                await world.client()._objects.request("put_if_match", KEY, shared(), LIMIT)
+                await world.client()._core._objects.request("put_if_match", KEY, shared(), LIMIT)
             ended.append(task.cancelling())
 
     async def shared() -> None:
@@ -151,7 +151,7 @@ async def test_a_request_keeps_nothing_of_its_context() -> None:
     async def ask() -> ref[Trace]:
         trace = Trace()
         traced.set(trace)
-        await client._objects.request("put_if_match", KEY, asyncio.sleep(0), LIMIT)
+        await client._core._objects.request("put_if_match", KEY, asyncio.sleep(0), LIMIT)
         return ref(trace)
 
     async with connect("memory://", renewal="loop") as client:
@@ -173,7 +173,7 @@ async def test_a_request_that_is_not_answered_ends_in_time(
     began = world.now
 
     with pytest.raises(OutcomeUnknownError, match=f"no answer within {lasting:g} s"):
-        await client._objects.request("put_if_match", KEY, asyncio.sleep(1000), timeout)
+        await client._core._objects.request("put_if_match", KEY, asyncio.sleep(1000), timeout)
 
     assert world.now - began == pytest.approx(lasting, abs=0.001)
 

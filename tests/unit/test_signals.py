@@ -241,7 +241,7 @@ def test_an_attempt_that_was_given_up_is_not_adopted_again(world: World, after: 
         await asyncio.sleep(after)
         faulty(first).inject(Fault.LATE, operation="put_if_match", times=20)
         faulty(first).delay = (6.0, 6.0)
-        await first.release_all(loss=SIGNALLED)
+        await first._core.release_all(loss=SIGNALLED)
 
         leases: list[Lease] = []
 
@@ -268,7 +268,7 @@ async def test_an_acquisition_goes_on_after_a_signal_under_a_new_token(world: Wo
         assert world.record().nonce is not None
         given_up = world.record(KEY)
         await asyncio.sleep(1.0)
-        await client.release_all(loss=SIGNALLED)
+        await client._core.release_all(loss=SIGNALLED)
         lease = await acquiring
 
         assert lease.held
@@ -283,8 +283,8 @@ async def test_after_a_signal_nothing_is_acquired_for_a_while(world: World) -> N
         held = await other.lock("orders").acquire()
         acquiring = asyncio.create_task(client.lock("orders").acquire())
         await asyncio.sleep(0.5)
-        await client.release_all(loss="a signal")
-        until = world.now + 2 * client.exit_bound
+        await client._core.release_all(loss="a signal")
+        until = world.now + 2 * client._core.exit_bound
         await held.release()
 
         lease = await acquiring
@@ -298,7 +298,7 @@ async def test_after_a_signal_a_lock_that_is_new_to_the_client_is_not_acquired_e
     """While a process may be ending, no lock is taken, whatever its name (rule 18)."""
     async with world.client() as client:
         _held = await client.lock("stocks").acquire()
-        await client.release_all(loss="a signal")
+        await client._core.release_all(loss="a signal")
 
         assert await client.lock("orders").try_acquire() is None
 
@@ -315,7 +315,7 @@ async def test_a_lock_that_waits_to_be_handed_on_is_freed_when_the_process_ends(
         await giver.release()
         await asyncio.sleep(0.2)
 
-        await client.release_all(loss="a signal")
+        await client._core.release_all(loss="a signal")
 
         assert world.record().expired
         receiving.cancel()
@@ -336,7 +336,7 @@ async def test_a_receiver_that_waits_for_its_next_try_frees_the_lock_when_the_pr
         releasing = asyncio.create_task(giver.release())
         await asyncio.sleep(0.1)
 
-        await client.release_all(loss=SIGNALLED)
+        await client._core.release_all(loss=SIGNALLED)
 
         assert world.record().expired
         receiving.cancel()
@@ -358,7 +358,7 @@ async def test_an_acquisition_that_does_not_know_what_it_wrote_frees_it_when_the
         acquiring = asyncio.create_task(client.lock("orders").acquire())
         await asyncio.sleep(0.1)
 
-        await client.release_all(loss=SIGNALLED)
+        await client._core.release_all(loss=SIGNALLED)
 
         when_it_ended = world.record()
         await asyncio.sleep(1.0)

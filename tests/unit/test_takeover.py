@@ -53,7 +53,7 @@ async def test_a_holder_that_met_only_a_wrong_node_keeps_its_lock(world: World) 
             await other.lock("orders").acquire(timeout=0)
         assert lease.held
 
-        holder._renewals.close()  # nothing renews it any more
+        holder._core._renewals.close()  # nothing renews it any more
         limit = SETTINGS.validity + 2 * SETTINGS.poll_interval + 1.0
         successor = await other.lock("orders").acquire(timeout=limit)
         assert successor.held
@@ -111,7 +111,7 @@ async def test_what_a_client_forgets_makes_no_takeover_earlier(
     world: World, monkeypatch: pytest.MonkeyPatch, *, forgotten: bool
 ) -> None:
     """Other names in between end no observation; one that is forgotten all the same begins anew."""
-    monkeypatch.setattr("asynclock.engine.KEPT", 4)
+    monkeypatch.setattr("asynclock._core.engine.KEPT", 4)
     async with world.client(wall_error=3600.0) as client:
         world.put(our_record(valid_until=world.now - 100))
         lease, began = None, world.loop.time()
@@ -120,7 +120,7 @@ async def test_what_a_client_forgets_makes_no_takeover_earlier(
             for number in range(40):
                 client.lock(f"{world.loop.time()}/{number}")
             if forgotten:
-                client._engines._kept.clear()
+                client._core._engines._kept.clear()
             await asyncio.sleep(0.5)
 
         assert (lease is None) == forgotten

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-import asynclock.client
 from asynclock import AcquireTimeoutError
+from asynclock._core.engine import LockEngine
 from asynclock.protocol.waiting import WaitQueue
 from tests.unit.kit import KEY, SETTINGS, World, clock_of, in_virtual_time, our_record
 
 if TYPE_CHECKING:
-    from asynclock.engine import LockEngine
     from asynclock.protocol.held import HeldLock
 
 
@@ -168,16 +167,18 @@ async def test_a_second_acquire_by_the_same_task_waits(world: World) -> None:
 def test_two_threads_that_name_a_lock_at_once_share_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same name is the same queue, though both threads find it missing."""
     both_here = threading.Barrier(2, timeout=5)
-    make = asynclock.client.LockEngine
+    make = LockEngine
 
     def made_at_once(**parts: object) -> LockEngine:
         both_here.wait()
         return make(**parts)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(asynclock.client, "LockEngine", made_at_once)
+    monkeypatch.setattr("asynclock._core.client.LockEngine", made_at_once)
     client = asynclock.connect("memory://")
     engines: list[LockEngine] = []
-    threads = [threading.Thread(target=lambda: engines.append(client.engine("orders"))) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda: engines.append(client._core.engine("orders"))) for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -193,8 +194,8 @@ async def test_a_waiter_cancelled_as_its_turn_comes_passes_it_on(world: World) -
         lease = await client.lock("orders").acquire()
         waiting = asyncio.create_task(client.lock("orders").acquire())
         await asyncio.sleep(0.1)
-        (call,) = client._in_flight._acquisitions
-        lease._held.end.add_done_callback(lambda _: call.cancel())
+        (call,) = client._core._in_flight._acquisitions
+        lease._core.end.add_done_callback(lambda _: call.cancel())
         clock_of(client).step(20.0)
         assert not lease.held  # its end gives the waiter the turn
         clock_of(client).step(-20.0)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, NoReturn
 
+from asynclock._core.handles import checked_timeout
 from asynclock._log import log
 from asynclock.client import connect
 from asynclock.errors import (
@@ -31,7 +32,7 @@ from asynclock.hudi._core.audit_writer import TableHooks
 from asynclock.hudi._core.lock_options import LockOptions
 from asynclock.hudi._core.paths import AUDIT_FOLDER, LOCK_NAME, TablePath
 from asynclock.hudi._core.properties import read_table
-from asynclock.lock import Hold, Lock, checked_timeout
+from asynclock.lock import Hold, Lock
 from asynclock.status import LockStatus
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ class TableLock:
         client = opened.client
         try:
             status = await opened.lock.status()
-            properties, since = await client.run(lambda: self._look_around(client, status.owner))
+            properties, since = await client._core.run(lambda: self._look_around(client, status.owner))
         finally:
             if was_closed:
                 await self.aclose()
@@ -286,7 +287,7 @@ class TableLock:
         opened = self._open()
         if not self._seen:
             try:
-                await opened.client.run(lambda: read_table(opened.client.backend, self._table))
+                await opened.client._core.run(lambda: read_table(opened.client.backend, self._table))
             except BaseException:
                 await self.aclose()
                 raise
@@ -332,9 +333,9 @@ class OpenedTable:
         )
         self._events = events
         self._hooks = TableHooks(table, self.client.backend, timeout=options.settings.validity / 5)
-        self.lock: Lock = Lock(
-            self.client.engine(LOCK_NAME), self.client.home, fencing=fencing, hooks=self._hooks
-        )
+        engine = self.client._core.engine(LOCK_NAME)
+        engine.fencing, engine.hooks = fencing, self._hooks
+        self.lock: Lock = Lock(engine)
 
     def _on_event(self, event: Event) -> None:
         if self._events is not None:
@@ -345,7 +346,7 @@ class OpenedTable:
     async def finish_audit(self) -> None:
         """Wait until the last audit record is written."""
         if (writer := self._hooks.take_writer()) is not None:
-            await self.client.run(writer.stop)
+            await self.client._core.run(writer.stop)
 
     async def aclose(self) -> None:
         """Wait until the last audit record is written, and close the client."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock import sync
 from asynclock.errors import AcquireTimeoutError
+from asynclock.portal import run_on
 
 if TYPE_CHECKING:
     import threading
@@ -33,16 +34,21 @@ def acquire_until(
         AcquireTimeoutError: The time is out, or ``stop`` was set.
         LeaseLostError: The caller's own lease was lost.
     """
+    engine = lock._core
 
     async def acquire() -> sync.Lease:
-        acquiring = asyncio.ensure_future(lock.twin.acquire(timeout=timeout))
+        acquiring = asyncio.ensure_future(
+            run_on(engine.home(), lambda: engine.acquire(timeout=timeout), undo=engine.finish)
+        )
         try:
             while not (await asyncio.wait([acquiring], timeout=_STEP_SECONDS))[0]:
                 if own is not None:
                     own.check()
                 if stop is not None and stop.is_set():
                     raise AcquireTimeoutError(key=lock.key, timeout=0.0)
-            return sync.Lease(acquiring.result())
+            held = acquiring.result()
+            assert held is not None  # noqa: S101  only one try gives None
+            return sync.Lease(held, engine)
         finally:
             acquiring.cancel()
             await asyncio.wait([acquiring])

@@ -157,7 +157,7 @@ class Process:
         await client.aclose()
         self.world.tell(line.who, "closed")
         began, failures = line.closing
-        if first and failures == line.failures and self.world.now - began < 0.9 * client.exit_bound:
+        if first and failures == line.failures and self.world.now - began < 0.9 * client._core.exit_bound:
             self.judge.nothing_left(line.who)
         for claim in list(self.judge.claims):
             if claim.who == line.who and claim.held:
@@ -167,9 +167,9 @@ class Process:
     def signal(self, done: Callable[[], object] = lambda: None, *, loss: str | None = SIGNALLED) -> None:
         """Do what the handlers of the library do: release all, on the loop of each client."""
         for client, line in self.clients:
-            loop = client.loop
+            loop = client._core.loop
             if loop is not None and loop.is_running() and not line.silent:
-                released = asyncio.run_coroutine_threadsafe(client.release_all(loss=loss), loop)
+                released = asyncio.run_coroutine_threadsafe(client._core.release_all(loss=loss), loop)
                 released.add_done_callback(lambda _: done())
 
     def kill(self) -> None:
@@ -200,7 +200,7 @@ class Process:
         self.world.tell(self.name, "--- its user's loop is closed, atexit runs")
         self.user.close()
         self.signal(loss=None)
-        bound = min([2.0, *(client.exit_bound for client, _ in self.clients)])
+        bound = min([2.0, *(client._core.exit_bound for client, _ in self.clients)])
         self.world.at(self.world.now + bound, self.kill)
 
     def close_loop(self) -> None:
@@ -215,7 +215,7 @@ class Process:
         self.user.dead = self.thread.dead = True
         self.clients = []
         for client, line in lines:
-            client.abandon(FORKED)
+            client._core.abandon(FORKED)
             line.silent = True
             for claim in list(self.judge.claims):
                 if claim.who == line.who and claim.held:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Final, NoReturn
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from asynclock.backend import Absent
 from asynclock.errors import (
     AcquireTimeoutError,
     BackendError,
+    ConfigError,
     LeaseLostError,
     LockChangedError,
     PreconditionFailedError,
     RecordCorruptError,
 )
 from asynclock.names import by_name
+from asynclock.portal import start_on
 from asynclock.protocol.acquire import Acquisition
 from asynclock.protocol.decisions import Observation, judge, may_prune
 from asynclock.protocol.objects import Attempt, Landed, Open
@@ -26,10 +29,9 @@ from asynclock.record import LockRecord, is_no_lock
 from asynclock.status import corrupt_status, own_status, seen_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from weakref import ReferenceType
 
-    from asynclock.lease import Lease
     from asynclock.protocol.held import HeldLock
     from asynclock.protocol.objects import LockObjects
     from asynclock.protocol.renewal import Renewals
@@ -109,12 +111,41 @@ class Engines:
                 engine.stand_back(until)
 
 
+class LeaseHooks(Protocol):
+    """What else happens when a lease begins and ends. Both run on the client's loop."""
+
+    async def begin(self, held: HeldLock) -> None:
+        """Run once the lock is held, before the lease is handed out; an exception releases the lock."""
+        ...
+
+    async def end(self, release: Callable[[], Awaitable[bool]]) -> bool:
+        """Release the lock by awaiting ``release()``, and return its result."""
+        ...
+
+
 class LockEngine:
-    """One lock of one client: its waiters, what is known of its object, and the lock that is held."""
+    """One lock of one client: its waiters, what is known of its object, and the lock that is held.
 
-    _bodies: WeakKeyDictionary[object, ReferenceType[Lease]] | None = None
+    Attributes:
+        home: Returns the client's loop; the first use decides which that is.
+        fencing: Whether tokens are handed out (rule 11).
+        hooks: What else happens when a lease begins and ends, or None.
+    """
 
-    def __init__(self, *, name: str, url: str, objects: LockObjects, renewals: Renewals) -> None:
+    _bodies: WeakKeyDictionary[object, ReferenceType[HeldLock]] | None = None
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        url: str,
+        objects: LockObjects,
+        renewals: Renewals,
+        home: Callable[[], asyncio.AbstractEventLoop],
+    ) -> None:
+        self.home: Callable[[], asyncio.AbstractEventLoop] = home
+        self.fencing: bool = True
+        self.hooks: LeaseHooks | None = None
         self.name = name
         self.key: str = f"{name}.json"
         self.url = url
@@ -140,14 +171,33 @@ class LockEngine:
         return self.observes or self._refusals.count > 0 or self._fairness.away_for(now) > 0
 
     @property
-    def bodies(self) -> WeakKeyDictionary[object, ReferenceType[Lease]]:
+    def _entered(self) -> WeakKeyDictionary[object, ReferenceType[HeldLock]]:
         """By the task or thread that runs the body of a ``hold()``: the lease of that body."""
         # Made when it is needed, since it is large. setdefault: two threads at once must get the same.
         return self._bodies or vars(self).setdefault("_bodies", WeakKeyDictionary())
 
-    async def acquire(
-        self, *, timeout: float | None, once: bool = False, fencing: bool = True
-    ) -> HeldLock | None:
+    def refuse_nested(self, who: object) -> None:
+        """Refuse ``hold()`` in the body of another of the same lock.
+
+        Args:
+            who: The task or thread that would wait for itself.
+
+        Raises:
+            RuntimeError: It holds the lock already.
+        """
+        outer = self._entered.get(who)
+        held = None if outer is None else outer()
+        if held is not None and held.remaining() > 0:
+            raise RuntimeError(
+                f"hold() of {self.name!r} inside of hold() of the same lock would wait for itself; pass the "
+                "lease on to the code that needs it"
+            )
+
+    def note_body(self, who: object, held: HeldLock) -> None:
+        """Note that the task or thread ``who`` runs a body under ``held``."""
+        self._entered[who] = ref(held)
+
+    async def acquire(self, *, timeout: float | None, once: bool = False) -> HeldLock | None:
         """Wait for this call's turn, then acquire; None, with ``once`` only, if others hold the lock.
 
         Raises:
@@ -174,7 +224,7 @@ class LockEngine:
                     renewals=self._renewals,
                     until=until,
                     once=once or timeout == 0,
-                    fencing=fencing,
+                    fencing=self.fencing,
                     given=given,
                     asked_at=asked_at,
                 )
@@ -193,10 +243,18 @@ class LockEngine:
                     self._note_failure(asked_at, acquisition.failure)
                 else:
                     self._time_out(timeout, acquisition.error)
-                return held
         except (Exception, asyncio.CancelledError) as error:
             self._note_failure(asked_at, type(error).__name__, by_name(str(error), self.key))
             raise
+        return held if held is None or self.hooks is None else await self._begun(held, self.hooks)
+
+    async def _begun(self, held: HeldLock, hooks: LeaseHooks) -> HeldLock:
+        try:
+            await hooks.begin(held)
+        except BaseException:  # also a cancellation: the caller will never get the lease
+            await self.finish(held)
+            raise
+        return held
 
     def _note_failure(self, asked_at: float, reason: str, detail: str = "") -> None:
         duration = self._objects.clock.monotonic() - asked_at
@@ -246,8 +304,30 @@ class LockEngine:
         """Acquire nothing before loop time ``until``: the process may be ending."""
         self._fairness.stand_back(until)
 
-    async def finish(self, held: HeldLock) -> bool:
+    async def finish_lease(self, held: HeldLock) -> None:
+        """Finish the lease of a holder.
+
+        Raises:
+            LeaseLostError: It was lost before its end.
+        """
+        await self.finish(held)
+        if held.lost is not None:
+            held.check()
+
+    def finish_later(self, held: HeldLock) -> None:
+        """Finish a lease in the background; from any thread, and from finalizers."""
+        with suppress(RuntimeError, ConfigError):  # that loop is closed: the lock frees itself, or at exit
+            start_on(held.loop, lambda: self.finish(held))
+
+    async def finish(self, held: HeldLock | None) -> bool:
         """Hand the lock over to the next waiter, or free it; False if it was not held any more."""
+        if held is None:
+            return False
+        if self.hooks is not None:
+            return await self.hooks.end(lambda: self._finish(held))
+        return await self._finish(held)
+
+    async def _finish(self, held: HeldLock) -> bool:
         if not held.stop_believing():
             return False
         try:
