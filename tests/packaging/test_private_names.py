@@ -23,8 +23,6 @@ HOOKS: Final = {
         "task._log_destroy_pending",
         "task._log_traceback",
     },
-    # Of aiohttp; docs/backends says why.
-    "backends": {"session._retry_connection"},
     # PySpark has no public way to its JVM, to an exception of that, nor to the context that runs; py4j none
     # to what its own classes are made with.
     "spark": {
