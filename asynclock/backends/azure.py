@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 _JSON: Final = ContentSettings(content_type="application/json")
 _MISSING: Final = (404, "BlobNotFound")
 _WHOLE: Final = 200
-_PAGE: Final = 1000
-"""Blobs in a page of a listing, as on the other clouds; Azure would send 5,000."""
+_PAGE: Final = 100
+"""Blobs in a page of a listing. The SDK reads it on the event loop, 0.3 ms a blob; Azure would send 5,000."""
 
 
 class AzureBackend(CloudBackend[Any]):  # ContainerClient has parameters without a type
