@@ -707,7 +707,7 @@ MUTANTS: Final = (
     Mutant(
         "take a store for dateless until its first Date",
         OBJECTS,
-        "self.dateless = not $backend.sends_dates",
+        "self.dateless: bool = not $backend.sends_dates",
         "type(self).dateless = property(lambda objects: objects.time._carried is None)",
         Invariant.NOT_AHEAD,
         "undated",
@@ -915,7 +915,7 @@ MUTANTS: Final = (
     Mutant(
         "leave the round trip out of the shortest lease behind a Hudi writer",
         TIMING,
-        "self.longest_trip_for_future = self.validity - self.slack",
+        "self.longest_trip_for_future: float = self.validity - self.slack",
         "self.longest_trip_for_future = 2 * self.validity",
         Invariant.NOT_AHEAD,
         "hudi-short",
