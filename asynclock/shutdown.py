@@ -137,9 +137,13 @@ class _Handler:
             await asyncio.gather(*releases, return_exceptions=True)
             self._chain(number, None)
 
-        task = here.create_task(release_then_chain())
-        _kept.add(task)
-        task.add_done_callback(_kept.discard)
+        def start() -> None:
+            task = here.create_task(release_then_chain())
+            _kept.add(task)
+            task.add_done_callback(_kept.discard)
+
+        # Not create_task here: this runs inside the loop's select, which then goes on waiting.
+        here.call_soon_threadsafe(start)
 
     def _chain(self, number: int, frame: FrameType | None) -> None:
         if callable(self._previous):

@@ -15,7 +15,7 @@ import asynclock
 from asynclock import Lease, LeaseLostError, LeaseSettings
 from asynclock.testing.faulty import Fault
 from tests.unit.kit import FAST, KEY, STEADY, World, faulty, hudi_record, in_virtual_time, our_record
-from tests.unit.programs import SYNC_HELD, record, signalled
+from tests.unit.programs import SYNC_HELD, record, run, signalled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -60,6 +60,24 @@ asyncio.run(main())
 
     assert outcome == -number, errors
     assert record(tmp_path).expired
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_a_loop_that_waits_for_nothing_soon(tmp_path: Path, number: signal.Signals) -> None:
+    """No lease is held, so no timer of a renewal wakes the loop: the signal does."""
+    program = f"""
+async def main():
+    client = asynclock.connect(url, settings=settings, renewal="loop")
+    async with client.lock("orders"):
+        pass
+    asynclock.install_signal_handlers()
+    threading.Timer(0.5, os.kill, (os.getpid(), {number:d})).start()
+    await asyncio.sleep(300)
+asyncio.run(main())
+"""
+    outcome, _, errors = run(program, tmp_path)
+
+    assert outcome == -number, errors
 
 
 def test_a_signal_chains_to_the_handler_before(tmp_path: Path) -> None:
