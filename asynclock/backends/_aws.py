@@ -26,7 +26,8 @@ from yarl import URL
 
 from asynclock._text import printable
 from asynclock.backends._answers import FAILURE, CredentialsError
-from asynclock.backends._cloud import SharedFetch, apart_from_call, awaiting_credentials
+from asynclock.backends._cloud import apart_from_call
+from asynclock.backends._credentials import SharedCredentials
 from asynclock.backends._http import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
@@ -41,6 +42,7 @@ from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     import aiohttp
 
@@ -147,10 +149,12 @@ async def open_client(
         session.set_default_client_config(AioConfig(connector_args={"resolver": resolver}))
         if credentials is None:
             waiting(True)
-            chain = _Chain(session)
-            opened.push_async_callback(chain.aclose)
-            session.register_component("credential_provider", chain)
-            await chain.fetch_first()
+            session.register_component("credential_provider", _Chain(session))
+            found = await session.get_credentials()
+            if found is None:
+                raise botocore.exceptions.NoCredentialsError
+            opened.push_async_callback(found.aclose)
+            await found.get()  # here, because the first fetch reads models of the SDK, which blocks
             waiting(False)
         client = await opened.enter_async_context(
             session.create_client(
@@ -248,27 +252,12 @@ class _Chain:
     def __init__(self, session: Sdk) -> None:
         self._session = session
         self._chain = session.get_component("credential_provider")
-        self._found: SharedCredentials | None = None
 
-    async def load_credentials(self) -> SharedCredentials | None:
+    async def load_credentials(self) -> AwsCredentials | None:
         """Return credentials in the SDK's form; None: there are none."""
         with self._explained():
             found = await self._chain.load_credentials()
-        if found is not None:
-            self._found = SharedCredentials(found, self._explained)
-        return self._found
-
-    async def fetch_first(self) -> None:
-        """Fetch credentials. The first fetch reads models of the SDK, which blocks."""
-        credentials = await self._session.get_credentials()
-        if credentials is None:
-            raise botocore.exceptions.NoCredentialsError
-        await credentials.get_frozen_credentials()
-
-    async def aclose(self) -> None:
-        """Cancel a running refresh."""
-        if self._found is not None:
-            await self._found.aclose()
+        return None if found is None else AwsCredentials(found, self._explained)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -295,46 +284,28 @@ class _Chain:
             raise CredentialsError("credential_process printed no JSON object; run it by hand") from None
 
 
-class SharedCredentials:
-    """Credentials of the SDK that are refreshed in the background while the present ones are still valid.
-
-    botocore refreshes them within a request. A refresh that hangs or is cancelled would make that request
-    fail, and the next ones, although the present credentials are valid for some minutes more.
+class AwsCredentials(SharedCredentials[Sdk]):
+    """Credentials of the SDK that are refreshed beside the requests.
 
     Args:
         inner: The SDK's credentials, whose other attributes this object has too.
-        explained: Turns what a fetch raises into an error that says more; default: nothing.
+        explained: Turns what a fetch raises into an error that says more.
     """
 
-    def __init__(
-        self,
-        inner: Sdk,
-        explained: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
-    ) -> None:
+    get_frozen_credentials = SharedCredentials.get  # as the SDK asks for key id, secret and session token
+
+    def __init__(self, inner: Sdk, explained: Callable[[], AbstractContextManager[object]]) -> None:
+        super().__init__()
         self._inner = inner
         self._explained = explained
-        self._last: Sdk = None
-        self._refresh: SharedFetch[None] = SharedFetch(self._fetch)
+        self._needed = getattr(inner, "refresh_needed", None)  # None: they never end
 
     def __getattr__(self, name: str) -> Sdk:
         return getattr(self._inner, name)
 
-    async def get_frozen_credentials(self) -> Sdk:
-        """Return access key id, secret and session token that are valid now."""
-        needed = getattr(self._inner, "refresh_needed", None)
-        if needed is None or not needed():
-            await self._fetch()  # sends nothing
-        elif self._last is None or needed(refresh_in=0):
-            with awaiting_credentials():
-                await self._refresh.wait()
-        else:
-            self._refresh.start()
-        return self._last
-
-    async def _fetch(self) -> None:
+    async def _fetch(self) -> Sdk:
         with self._explained():
-            self._last = await self._inner.get_frozen_credentials()
+            return await self._inner.get_frozen_credentials()
 
-    async def aclose(self) -> None:
-        """Cancel a running refresh."""
-        await self._refresh.aclose()
+    def _over(self, _last: Sdk, *, soon: bool) -> bool:
+        return self._needed is not None and self._needed(refresh_in=None if soon else 0)

@@ -10,38 +10,32 @@ from typing import TYPE_CHECKING, Final
 from azure.core.exceptions import ClientAuthenticationError
 
 from asynclock.backends._answers import CredentialsError
-from asynclock.backends._cloud import SharedFetch, awaiting_credentials
+from asynclock.backends._credentials import SharedCredentials
 
 if TYPE_CHECKING:
     from asynclock.backends._azure_account import Sdk
 
 _FETCHED_BEFORE: Final = 300.0
 """Seconds before a token expires from which on the next one is fetched, as by the SDK."""
-_BETWEEN_FETCHES: Final = 10.0
-"""Seconds at least between two fetches while the present token is valid."""
 _SERVER: Final = 500
 _LATER: Final = frozenset({408, 429})
 _SAID: Final = 4096
 
 
-class SharedCredential:
-    """An async token credential for the SDK: one fetch serves all requests, beside them if there is time.
+class AzureToken(SharedCredentials["Sdk"]):
+    """An async token credential for the SDK whose token is renewed beside the requests.
 
-    In the last five minutes of a token, the SDK asks its credential for the next one within each request. If
-    that fails or hangs, so would every request, although the present token is still valid. Some credentials
-    keep no token at all: ``AzureCliCredential`` starts a process for each.
+    Some credentials keep no token at all: ``AzureCliCredential`` starts a process for each.
 
     Args:
         credential: An async credential. None: ``DefaultAzureCredential``, made by the first fetch.
     """
 
     def __init__(self, credential: Sdk | None) -> None:
+        super().__init__()
         self._credential = credential
         self._ours = credential is None
         self._scopes: tuple[str, ...] = ()
-        self._last: Sdk | None = None
-        self._next_fetch = 0.0  # earliest time of another
-        self._fetching: SharedFetch[Sdk] = SharedFetch(self._fetch)
 
     async def get_token(self, *scopes: str, **_: object) -> Sdk:
         """Return a token that has not expired. Raises what the credential raises.
@@ -50,18 +44,12 @@ class SharedCredential:
             scopes: What the token is for; the same in each call.
             _: Claims and tenant of a challenge, which are not passed on: a store does not choose the tenant.
         """
-        now, self._scopes = time.time(), scopes
-        if self._last is None or now >= self._last.expires_on:
-            with awaiting_credentials():
-                return await self._fetching.wait()
-        if now >= max(self._last.expires_on - _FETCHED_BEFORE, self._next_fetch):
-            self._next_fetch = now + _BETWEEN_FETCHES
-            self._fetching.start()
-        return self._last
+        self._scopes = scopes
+        return await self.get()
 
     async def aclose(self) -> None:
         """Cancel a running fetch, and close the credential if it was made here."""
-        await self._fetching.aclose()
+        await super().aclose()
         if self._ours and self._credential is not None:
             await self._credential.close()
 
@@ -69,7 +57,7 @@ class SharedCredential:
         credential: Sdk = self._credential or await asyncio.to_thread(_default_credential)
         self._credential = credential
         try:
-            self._last = await credential.get_token(*self._scopes)
+            return await credential.get_token(*self._scopes)
         except ClientAuthenticationError as error:
             status = error.status_code
             if status is not None and (status >= _SERVER or status in _LATER):
@@ -80,7 +68,9 @@ class SharedCredential:
                 f"the credential gave no token ({number[0] if number else type(error).__name__}); "
                 "check its settings, or sign in again"
             ) from None
-        return self._last
+
+    def _over(self, last: Sdk, *, soon: bool) -> bool:
+        return time.time() >= float(last.expires_on) - (_FETCHED_BEFORE if soon else 0)
 
 
 def _default_credential() -> Sdk:

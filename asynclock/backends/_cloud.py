@@ -143,17 +143,6 @@ current_call: Final[ContextVar[BackendCall | None]] = ContextVar("asynclock_call
 
 
 @contextlib.contextmanager
-def awaiting_credentials() -> Iterator[None]:
-    """Note, around the wait for credentials, that the running call waits for them, if there is one."""
-    call = current_call.get()
-    if call is not None:
-        call.waits_since = time.monotonic()
-    yield
-    if call is not None:
-        call.waits_since = None
-
-
-@contextlib.contextmanager
 def apart_from_call() -> Iterator[None]:
     """Send what is sent within as no part of the running call, for example a request for credentials."""
     outer = current_call.set(None)

@@ -17,7 +17,7 @@ from gcloud.aio.auth import Token
 
 from asynclock._text import printable
 from asynclock.backends._answers import CredentialsError
-from asynclock.backends._cloud import SharedFetch
+from asynclock.backends._credentials import SharedCredentials
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,15 +34,10 @@ _STALE: Final = 0.5
 
 
 class AccessTokens(Protocol):
-    """A source of access tokens: ``gcloud.aio.auth.Token``, or an object with the same two methods."""
+    """A source of access tokens: ``gcloud.aio.auth.Token``, or an object with the same method."""
 
     async def get(self) -> str | None:
         """Return a token that is valid now."""
-        ...
-
-    async def close(self) -> None:
-        """Free connections."""
-        ...
 
 
 def checked_token(given: object) -> AccessTokens | None:
@@ -64,17 +59,17 @@ def checked_token(given: object) -> AccessTokens | None:
     if isinstance(given, str):
         return _FixedToken(given)
     if isinstance(given, Token) and type(given).get is Token.get:
-        return SharedToken(given)
+        return GcsToken(given)
     if not inspect.iscoroutinefunction(getattr(given, "get", None)):
         raise ConfigError(setting="token", value="...", reason="must be a str or have async get()")
     return cast("AccessTokens", given)
 
 
-async def default_token(session: aiohttp.ClientSession) -> SharedToken:
+async def default_token(session: aiohttp.ClientSession) -> GcsToken:
     """Return a token made of the credentials that the SDK finds by itself."""
     with _explained():
         # In a thread, because it reads the file of credentials.
-        return SharedToken(await asyncio.to_thread(Token, session=session, scopes=_SCOPES))
+        return GcsToken(await asyncio.to_thread(Token, session=session, scopes=_SCOPES))
 
 
 @contextlib.contextmanager
@@ -102,58 +97,41 @@ def _explained() -> Iterator[None]:
         raise CredentialsError(f"{printable(error, limit=_SAID)}; check {_ACCOUNT_FILE}") from None
 
 
-class SharedToken:
-    """The SDK's token, shared: one fetch serves all requests, and runs in the background if there is time.
+class GcsToken(SharedCredentials[str]):
+    """The SDK's token, renewed beside the requests. The SDK's object itself is never closed.
 
     ``Token.get`` shares one fetch too, but if one waiting request is cancelled, the fetch fails for all.
-    And in the last minutes of a token it waits for the next one: if that fetch hangs, leases would be lost
-    that the present token could still renew.
 
     Args:
         inner: The SDK's token.
     """
 
     def __init__(self, inner: Token) -> None:
+        super().__init__()
         self._inner = inner
-        self._text: str | None = None
         self._stale_at = self._expires_at = 0.0
-        self._fetching: SharedFetch[str | None] = SharedFetch(self._fetch)
 
-    async def get(self) -> str | None:
-        """Return a token that is valid now."""
-        now = time.time()
-        if now >= self._expires_at:
-            return await self._fetching.wait()
-        if now >= self._stale_at:
-            self._fetching.start()
-        return self._text
-
-    async def close(self) -> None:
-        """Cancel a running fetch. The SDK's token itself is not closed."""
-        await self._fetching.aclose()
-
-    async def _fetch(self) -> str | None:
+    async def _fetch(self) -> str:
         now = time.time()
         with _explained():
             # Once: Token.acquire_access_token would try five times, for longer than a request may take.
             fetched = await self._inner.refresh(timeout=_FETCH)
-        self._text = fetched.value
         self._expires_at = now + fetched.expires_in
         self._stale_at = now + fetched.expires_in * _STALE
-        return self._text
+        return str(fetched.value)
+
+    def _over(self, _last: str, *, soon: bool) -> bool:
+        return time.time() >= (self._stale_at if soon else self._expires_at)
 
 
 class _FixedToken:
-    """An access token given as text; it is never refreshed."""
+    """An access token given as text, which is never refreshed. No ``repr`` shows it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     async def get(self) -> str:
         return self._text
-
-    async def close(self) -> None:
-        """Do nothing."""
 
 
 def _check_account_file(path: str | None) -> None:

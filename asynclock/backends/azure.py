@@ -22,7 +22,7 @@ from azure.storage.blob.aio import ContainerClient
 from asynclock.backend import MAX_BODY
 from asynclock.backends._answers import Fault, FaultError
 from asynclock.backends._azure_account import Account, find_account
-from asynclock.backends._azure_token import SharedCredential
+from asynclock.backends._azure_token import AzureToken
 from asynclock.backends._cloud import CloudBackend, Item
 from asynclock.backends._http import (
     check_certificates,
@@ -86,9 +86,9 @@ class AzureBackend(CloudBackend[Any]):  # ContainerClient has parameters without
         self._account = account
         self._ca_file = ca_file
         self._resolver = Resolver()
-        self._token: SharedCredential | None = None
+        self._token: AzureToken | None = None
         if account.credential is None or hasattr(account.credential, "get_token"):
-            self._token = SharedCredential(account.credential)
+            self._token = AzureToken(account.credential)
         self._key: object = None
 
     def _if_match(self, version: str) -> Mapping[str, Any]:

@@ -21,8 +21,9 @@ import orjson
 from gcloud.aio.storage import Storage
 
 from asynclock.backends._answers import Fault, FaultError, is_web_page
-from asynclock.backends._cloud import CloudBackend, Item, awaiting_credentials
-from asynclock.backends._gcs_token import SharedToken, checked_token, default_token
+from asynclock.backends._cloud import CloudBackend, Item
+from asynclock.backends._credentials import awaiting_credentials
+from asynclock.backends._gcs_token import GcsToken, checked_token, default_token
 from asynclock.backends._http import (
     check_certificates,
     check_endpoint,
@@ -185,8 +186,8 @@ class GcsBackend(CloudBackend[Any]):  # Storage has parameters without a type
         return self._endpoint, self._bucket
 
     async def _close(self, _client: Storage) -> None:
-        if isinstance(self._token, SharedToken):  # the caller closes any other source of tokens
-            await self._token.close()
+        if isinstance(self._token, GcsToken):  # the caller closes any other source of tokens
+            await self._token.aclose()
         await self._close_sessions()
         await self._resolver.close()
 

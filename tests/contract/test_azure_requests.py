@@ -17,7 +17,7 @@ from azure.storage.blob.aio import BlobClient
 
 from asynclock.backend import Absent, Stored, Written
 from asynclock.backends import _azure_token, open_backend
-from asynclock.backends._azure_token import SharedCredential
+from asynclock.backends._azure_token import AzureToken
 from asynclock.errors import (
     AccessDeniedError,
     BackendError,
@@ -202,7 +202,7 @@ class KeepsNothing:
 async def test_a_credential_without_a_cache_is_not_asked_by_every_request(lasts: float, asked: int) -> None:
     """It is asked again in the last five minutes of its token, and then not more often than every 10 s."""
     credential = KeepsNothing(lasts=lasts)
-    shared = SharedCredential(credential)
+    shared = AzureToken(credential)
 
     for _ in range(20):
         await shared.get_token("scope")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import re
 import time
 import uuid
@@ -28,8 +29,8 @@ from gcloud.aio.auth import Token
 from gcloud.aio.auth.token import TokenResponse
 
 from asynclock.backends import _gcs_token, open_backend
-from asynclock.backends._aws import SharedCredentials
-from asynclock.backends._gcs_token import SharedToken, checked_token
+from asynclock.backends._aws import AwsCredentials
+from asynclock.backends._gcs_token import GcsToken, checked_token
 from asynclock.backends._resolver import Resolver
 from asynclock.backends._session import new_session
 from asynclock.errors import UnsupportedBackendError
@@ -51,6 +52,7 @@ MODULES: Final = (
     "_azure_token",
     "_answers",
     "_cloud",
+    "_credentials",
     "_faults",
     "_http",
     "_resolver",
@@ -241,7 +243,7 @@ class Fetched:
 async def test_botocore_says_when_credentials_need_a_refresh() -> None:
     """A fetch that hangs is beside the requests; once it has ended, they have what it brought."""
     fetched = Fetched()
-    shared = SharedCredentials(fetched.of_the_sdk)
+    shared = AwsCredentials(fetched.of_the_sdk, contextlib.nullcontext)
     assert (await shared.get_frozen_credentials()).access_key == "key 1"
 
     fetched.go_on.clear()
@@ -299,7 +301,7 @@ async def test_gcloud_tells_how_long_a_token_is_valid(
     grants: Grants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One token serves until it ends; from half of its life on, the next one is fetched beside it."""
-    shared = SharedToken(grants)
+    shared = GcsToken(grants)
     assert [await shared.get() for _ in range(3)] == ["token 1"] * 3
     assert grants.granted == 1
 
@@ -317,20 +319,20 @@ async def test_gcloud_tells_how_long_a_token_is_valid(
     assert not waiting.done()
     grants.go_on.set()
     assert await waiting == "token 2"
-    await shared.close()
+    await shared.aclose()
 
 
 async def test_gcloud_lets_one_cancelled_caller_fail_the_others(grants: Grants) -> None:
     """The SDK's own sharing does so, and ours does not: while it does, ours is needed."""
-    for get, outcome in ((grants.get, asyncio.CancelledError), (SharedToken(grants).get, str)):
+    for get, outcome in ((grants.get, asyncio.CancelledError), (GcsToken(grants).get, str)):
         grants.go_on.clear()
         first, second = (asyncio.create_task(get()) for _ in range(2))
         await asyncio.sleep(0.01)
         first.cancel()
         await asyncio.sleep(0.01)
         grants.go_on.set()
-        (found,) = await asyncio.gather(second, return_exceptions=True)
-        assert isinstance(found, outcome)
+        outcomes: Any = await asyncio.gather(second, return_exceptions=True)
+        assert isinstance(outcomes[0], outcome)
 
 
 async def test_a_token_with_a_get_of_its_own_is_asked_as_it_is(grants: Grants) -> None:
@@ -341,8 +343,7 @@ async def test_a_token_with_a_get_of_its_own_is_asked_as_it_is(grants: Grants) -
             """Return a token of another kind."""
             return "from the vault"
 
-    assert isinstance(checked_token(grants), SharedToken)
-    found = checked_token(Vault())
+    assert isinstance(checked_token(grants), GcsToken)
+    vault: Any = checked_token(Vault())
 
-    assert found is not None
-    assert await found.get() == "from the vault"
+    assert await vault.get() == "from the vault"

@@ -17,7 +17,7 @@ import pytest
 from gcloud.aio.auth import Token
 
 import asynclock
-import asynclock.backends._azure_token
+import asynclock.backends._credentials
 from asynclock import LeaseSettings
 from asynclock.backends import open_backend
 from asynclock.errors import BackendUnavailableError
@@ -258,7 +258,7 @@ async def test_an_azure_lease_outlives_a_refresh_gone_wrong(
     entra.lasts = 240  # in the last five minutes the SDK fetches inside of every request
     # At most every half minute, which is longer than a test.
     machine.patch(azure.identity._internal.utils, "DEFAULT_TOKEN_REFRESH_RETRY_DELAY", 0)
-    machine.patch(asynclock.backends._azure_token, "_BETWEEN_FETCHES", 0.0)
+    machine.patch(asynclock.backends._credentials, "_BETWEEN_FETCHES", 0.0)
     async with chain(machine, azurite_tls, entra) as metadata:
         account = {"account_url": azurite_tls.options["account_url"]}
 

@@ -16,7 +16,7 @@ from asynclock._secrets import clean_message, clean_text
 from asynclock._text import printable
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
-from asynclock.backends._gcs_token import SharedToken
+from asynclock.backends._gcs_token import GcsToken
 from asynclock.backends._resolver import Resolver
 from asynclock.backends._session import new_session, session_for_credentials
 from asynclock.errors import (
@@ -317,7 +317,7 @@ async def test_a_token_service_is_read_up_to_a_limit(script: Script) -> None:
             return await answer.json()
 
     backend: Any = open_backend("gs://locks", token="given")  # noqa: S106  no secret
-    backend._token = SharedToken(Service())  # type: ignore[arg-type]
+    backend._token = GcsToken(Service())  # type: ignore[arg-type]
     with pytest.raises(BackendUnavailableError, match="the answer is too long"):
         await backend.get("a.json")
     await backend.aclose()
