@@ -19,13 +19,15 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 import boto3
 from python_dynamodb_lock.python_dynamodb_lock import DynamoDBLockClient
 from redis import Redis
 
 from asynclock.testing.proxy import TapProxy
-from benchmarks.measure import SCRATCH, Line, interleaved, ratio
+from benchmarks.measure import SCRATCH, Line, Samples, interleaved, ratio
+from benchmarks.peers.link import link
 from benchmarks.peers.servers import etcd, redis
 from tests.hudi.harness import Providers, compile_harness
 from tests.laboratory.servers import Server, running
@@ -37,6 +39,9 @@ LIFETIME = 10
 """Seconds: the shortest of Hudi's lock, and so that of all."""
 CYCLES = 50
 ROUNDS = 9
+LINK = 0.04
+FAR_CYCLES = 3
+FAR_ROUNDS = 5
 DEATHS = 2
 WATCHED = 2.5
 """Seconds after which a holder is killed or stopped: not those of a renewal, every 2 s, which a stop on
@@ -52,8 +57,8 @@ class Running(Protocol):
 
     pid: int
 
-    def cycle(self) -> float:
-        """Seconds of an acquire and release."""
+    def cycle(self, count: int = CYCLES) -> float:
+        """Mean seconds of an acquire and release, of so many."""
 
     def acquire(self) -> tuple[float, object]:
         """Wait for the lock; when it was had, and its token."""
@@ -86,10 +91,11 @@ class Peer:
 
 
 def lines() -> Iterator[Line]:
-    """Latency by turns; then, all locks at a time, requests, takeover and a stall."""
+    """Latency by turns, near and far; then, all locks at a time, requests, takeover and a stall."""
     with contextlib.ExitStack() as stack:
         bench = Bench(stack)
         yield from bench.latency()
+        yield from asyncio.run(bench.far())
         yield from bench.requests()
         yield from bench.takeover()
         yield from bench.stall()
@@ -145,6 +151,8 @@ class Bench:
         job = peer.job | {"lifetime": LIFETIME}
         if endpoint and "options" in job:
             job["options"] = self._s3.through(endpoint)
+        elif endpoint and "port" in job:
+            job["port"] = urlsplit(endpoint).port
         elif endpoint:
             job["endpoint"] = endpoint
         return self._stack.enter_context(contextlib.closing(Client(peer.library, job)))
@@ -155,19 +163,28 @@ class Bench:
         samples = interleaved({name: one.cycle for name, one in found.items()}, rounds=ROUNDS)
         for one in found.values():
             one.close()
-        for name, seconds in samples.items():
-            yield Line(
-                name=f"{name}: acquire and release", unit="ms", samples=[each * 1e3 for each in seconds]
-            )
-        for name, seconds in samples.items():
-            if name != OURS:
-                yield ratio(f"{name}: acquire and release over {OURS}", seconds, samples[OURS])
+        yield from _compared("acquire and release", samples)
         yield ratio(
             "asynclock, file, over filelock, both without fsync",
             samples["asynclock, file"],
             samples["filelock"],
             target=1.0,
         )
+
+    async def far(self) -> list[Line]:
+        """The same behind a link, for the locks that have a server."""
+        found: dict[str, Running] = {}
+        async with contextlib.AsyncExitStack() as links:
+            for peer in self.peers():
+                port = urlsplit(peer.endpoint).port or peer.job.get("port")
+                if port is not None:
+                    near = await links.enter_async_context(link(port, delay=LINK))
+                    found[peer.name] = await asyncio.to_thread(self.start, peer, f"http://127.0.0.1:{near}")
+            cycles = {name: partial(one.cycle, FAR_CYCLES) for name, one in found.items()}
+            samples = await asyncio.to_thread(interleaved, cycles, rounds=FAR_ROUNDS)
+            for one in found.values():
+                await asyncio.to_thread(one.close)
+        return list(_compared(f"acquire and release behind {LINK * 1e3:.0f} ms", samples))
 
     def requests(self) -> Iterator[Line]:
         """Requests of an acquisition, of a lifetime for which the lock is held, and of a release."""
@@ -255,6 +272,15 @@ class Bench:
         return at - went_on, rises
 
 
+def _compared(what: str, samples: Samples) -> Iterator[Line]:
+    """Lines of times, and of their ratios to ours."""
+    for name, seconds in samples.items():
+        yield Line(name=f"{name}: {what}", unit="ms", samples=[each * 1e3 for each in seconds])
+    for name, seconds in samples.items():
+        if name != OURS:
+            yield ratio(f"{name}: {what} over {OURS}", seconds, samples[OURS])
+
+
 class Client:
     """A Python library in a process of its own."""
 
@@ -267,9 +293,9 @@ class Client:
         )
         self.pid = self._process.pid
 
-    def cycle(self) -> float:
-        """Mean of some."""
-        return float(self._ask(f"cycles {CYCLES}")["seconds"])
+    def cycle(self, count: int = CYCLES) -> float:
+        """Ask it."""
+        return float(self._ask(f"cycles {count}")["seconds"])
 
     def acquire(self) -> tuple[float, object]:
         """Wait."""
@@ -309,11 +335,11 @@ class Hudi:
         self._jvm.provider("p", base)
         self.pid = self._jvm.process.pid
 
-    def cycle(self) -> float:
-        """Mean of some; the harness renews between the two, which does not count."""
+    def cycle(self, count: int = CYCLES) -> float:
+        """Ask it; the harness renews between the two, which does not count."""
         times = [
             [float(each) for each in cycle.split(",")]
-            for cycle in self._jvm.ask("cycles", "p", str(CYCLES)).split()
+            for cycle in self._jvm.ask("cycles", "p", str(count)).split()
         ]
         return statistics.fmean(acquire + release for acquire, _, release in times) / 1e3
 

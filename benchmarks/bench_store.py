@@ -4,45 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import time
 import uuid
 from contextlib import AsyncExitStack
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import asynclock
 from asynclock import LeaseSettings
 from asynclock.backends import open_backend
 from asynclock.testing.proxy import TapProxy
 from benchmarks.measure import Line, Samples, interleaved, microseconds, ratio
-from benchmarks.store_writers import writers
+from benchmarks.store_writers import HTTP, SDK, writers
 from tests.laboratory.servers import running
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from asynclock._core.client import Renewal
     from asynclock.backend import Backend
     from benchmarks.store_writers import Writer
     from tests.laboratory.servers import Server
 
-T = TypeVar("T")
 ROUNDS = 61
 PAIRS = 10
 FAR_ROUNDS = 11
 FAR_PAIRS = 2
 LINK = 0.04
-ELSEWHERE = "bare SDK on another thread's loop"
-HOP = "hop to another thread's loop and back"
-HOPS = 200
 MODES: tuple[Renewal, ...] = ("loop", "thread")
 SETTINGS = LeaseSettings(max_clock_skew=1.0)
 BACKEND = "asynclock backend"
-RAW = "raw aiohttp"
-OVER_RAW = {"s3": 1.3, "gcs": 1.2, "azure": 1.2}
-OVER_OBSTORE = {"s3": 1.1}
-CPU_OVER_RAW = {"s3": 1.3}
+LOOP = "asynclock loop"
+CPU = 1.15
+FAR = 1.05
 
 
 def lines() -> Iterator[Line]:
@@ -59,41 +53,19 @@ def near(server: Server, runner: asyncio.Runner) -> Iterator[Line]:
     stack = AsyncExitStack()
     try:
         pairs = runner.run(contenders(server, server.options, stack))
-        pairs[ELSEWHERE] = runner.run(elsewhere(server, stack))
         cpu: Samples = {name: [] for name in pairs}
-        measured = {name: timed(runner, pair, PAIRS, cpu[name]) for name, pair in pairs.items()}
-        wall = interleaved({**measured, HOP: lambda: runner.run(hop())}, rounds=ROUNDS)
+        wall = interleaved(
+            {name: timed(runner, pair, PAIRS, cpu[name]) for name, pair in pairs.items()}, rounds=ROUNDS
+        )
     finally:
         runner.run(stack.aclose())
-    hops = wall.pop(HOP)
     cpu = {name: spent[1:] for name, spent in cpu.items()}  # the first is the warm-up's
     for name in wall:
         yield microseconds(f"{server.name} per operation, {name}", wall[name])
         yield microseconds(f"{server.name} CPU per operation, {name}", cpu[name])
-    yield microseconds(f"{server.name} {HOP}", hops)
-    bare = "bare SDK"
-    yield above(f"{server.name} wall above the bare SDK, loop", wall["asynclock loop"], wall[bare])
-    yield above(f"{server.name} CPU above the bare SDK, loop", cpu["asynclock loop"], cpu[bare])
-    allowed = [seconds + 1.3 * hop for seconds, hop in zip(wall[bare], hops, strict=True)]
-    yield above(
-        f"{server.name} wall above the bare SDK and 1.3 hops, thread", wall["asynclock thread"], allowed
-    )
-    for name, target in ((RAW, OVER_RAW[server.name]), ("obstore", OVER_OBSTORE.get(server.name))):
-        if name in wall:
-            for ours in (BACKEND, "asynclock loop"):
-                yield ratio(f"{server.name} wall over {name}, {ours}", wall[ours], wall[name], target=target)
-    name = f"{server.name} CPU over {RAW}, {BACKEND}"
-    yield ratio(name, cpu[BACKEND], cpu[RAW], target=CPU_OVER_RAW.get(server.name))
-    # Beside it the hop as it is around a write: behind an empty call no core ever falls asleep.
-    yield above(
-        f"{server.name} wall above the {ELSEWHERE}, thread", wall["asynclock thread"], wall[ELSEWHERE]
-    )
-
-
-def above(name: str, ours: list[float], theirs: list[float]) -> Line:
-    """A line of differences per operation, at most 100 us."""
-    samples = [(one - other) * 1e6 for one, other in zip(ours, theirs, strict=True)]
-    return Line(name=name, unit="us", samples=samples, target=100.0)
+    for name, target in ((BACKEND, CPU), (LOOP, None)):
+        yield ratio(f"{server.name} CPU over the {SDK}, {name}", cpu[name], cpu[SDK], target=target)
+    yield ratio(f"{server.name} CPU of the {SDK} over {HTTP}", cpu[SDK], cpu[HTTP])
 
 
 def counted(server: Server, runner: asyncio.Runner) -> Iterator[Line]:
@@ -133,7 +105,7 @@ def far(server: Server, runner: asyncio.Runner) -> Iterator[Line]:
     async def opened() -> Mapping[str, Callable[[], Awaitable[None]]]:
         proxy = await stack.enter_async_context(TapProxy(server.endpoint, delay=LINK))
         found = await contenders(server, server.through(proxy.url), stack)
-        return {name: found[name] for name in ("asynclock loop", "asynclock thread", "bare SDK")}
+        return {name: found[name] for name in (LOOP, "asynclock thread", SDK)}
 
     pairs = runner.run(opened())
     try:
@@ -143,8 +115,8 @@ def far(server: Server, runner: asyncio.Runner) -> Iterator[Line]:
     finally:
         runner.run(stack.aclose())
     for mode in MODES:
-        name = f"{server.name} behind 40 ms over the bare SDK, {mode}"
-        yield ratio(name, wall[f"asynclock {mode}"], wall["bare SDK"], target=1.05)
+        name = f"{server.name} behind 40 ms over the {SDK}, {mode}"
+        yield ratio(name, wall[f"asynclock {mode}"], wall[SDK], target=FAR)
 
 
 async def contenders(
@@ -168,29 +140,6 @@ async def contenders(
     for pair in pairs.values():
         await pair()
     return pairs
-
-
-async def elsewhere(server: Server, stack: AsyncExitStack) -> Callable[[], Awaitable[None]]:
-    """Open the bare SDK on a loop of another thread: one hop a write."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    async def there(call: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, loop))
-
-    async def end() -> None:
-        await there(opened.aclose())
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-    opened = AsyncExitStack()
-    stack.push_async_callback(end)
-    sdk = (await there(writers(server, server.options, opened)))["bare SDK"]
-    return await write_pair(
-        lambda key, body, version: there(sdk(key, body, version)), f"elsewhere-{uuid.uuid4()}.json"
-    )
 
 
 def backend_writer(backend: Backend) -> Writer:
@@ -245,23 +194,3 @@ def timed(
         return took / pairs / 2
 
     return lambda: runner.run(run())
-
-
-async def hop() -> float:
-    """Seconds of an empty call on a loop of another thread, and back."""
-
-    async def nothing() -> None:
-        pass
-
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        began = time.perf_counter()
-        for _ in range(HOPS):
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(nothing(), loop))
-        return (time.perf_counter() - began) / HOPS
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()

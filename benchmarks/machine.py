@@ -18,7 +18,7 @@ from tests.laboratory.servers import FAKE_GCS, MINIO
 
 _PACKAGES: Final = (
     "aiobotocore", "aiohttp", "anyio", "azure-storage-blob", "filelock", "gcloud-aio-storage", "moto",
-    "obstore", "orjson", "pyspark", "python-dynamodb-lock", "redis",
+    "orjson", "pyspark", "python-dynamodb-lock", "redis",
 )  # fmt: skip
 _PROGRAMS: Final = ("redis-server", "etcd", "java")
 

@@ -3,7 +3,7 @@
 Started as ``python -m benchmarks.renewer JSON``. Prints ``ready`` once the leases have their places in the
 interval, starts at a line of stdin, and prints a line of JSON: CPU seconds for each write, a number for each
 interval; the seconds by which each write was late; and of leases the renewals in each hundredth of an
-interval, and the memory of a lease in bytes.
+interval, and the memory of a lease in bytes. To ``weigh`` tells that memory only, without a start.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from asynclock.backends import open_backend
 from asynclock.client import LockClient
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from asynclock import Lease
     from asynclock.backend import Written
     from benchmarks.store_writers import Writer
@@ -55,26 +57,41 @@ class Renewals:
         return await self._write(key, data, version)
 
 
-async def renew(job: dict[str, Any]) -> None:
-    """Hold leases that were acquired together."""
+async def hold(job: dict[str, Any]) -> tuple[LockClient, list[Lease], float]:
+    """Acquire leases together; return them with their client, and the memory of each in bytes."""
     interval = job["interval"]
     backend = open_backend(job["url"], **job["options"])
     settings = LeaseSettings(validity=10 * interval, renew_interval=interval)
     client = LockClient(url=job["url"], backend=backend, settings=settings, renewal="loop")
-    warmed = [await client.lock(f"warm-up/{number}").acquire() for number in range(WARM_UP)]
-    for lease in warmed:
+
+    async def acquired(names: Iterable[str]) -> list[Lease]:
+        left, leases = iter(names), []
+
+        async def acquire() -> None:
+            for name in left:
+                lease = await client.lock(name).acquire()
+                leases.append(lease)
+
+        await asyncio.gather(*(acquire() for _ in range(ACQUIRED_AT_ONCE)))
+        return leases
+
+    for lease in await acquired(f"warm-up/{number}" for number in range(WARM_UP)):
         await lease.release()
     before = memory()
-    numbers = iter(range(job["leases"]))
-    leases: list[Lease] = []
+    leases = await acquired(f"{number}" for number in range(job["leases"]))
+    return client, leases, (memory() - before) / len(leases)
 
-    async def acquire() -> None:
-        for number in numbers:
-            lease = await client.lock(f"{number}").acquire()
-            leases.append(lease)
 
-    await asyncio.gather(*(acquire() for _ in range(ACQUIRED_AT_ONCE)))
-    each = (memory() - before) / len(leases)
+async def weigh(job: dict[str, Any]) -> None:
+    """Tell how much memory the leases take."""
+    _, _, each = await hold(job)
+    tell({"memory": each})
+
+
+async def renew(job: dict[str, Any]) -> None:
+    """Hold leases, and count what their renewals take."""
+    interval = job["interval"]
+    client, leases, each = await hold(job)
     renewals = Renewals(client, interval)
     await asyncio.sleep(interval)
     await started()
@@ -116,11 +133,11 @@ async def write(job: dict[str, Any]) -> None:
 async def writer(job: dict[str, Any], stack: AsyncExitStack) -> Writer:
     """Return the bare SDK's write; on ``memory://``, which has none, that of the backend."""
     if job["server"] is not None:
-        from benchmarks.store_writers import writers  # noqa: PLC0415  not into the memory of the leases
+        from benchmarks.store_writers import SDK, writers  # noqa: PLC0415  not into the memory of the leases
         from tests.laboratory.servers import Server  # noqa: PLC0415
 
         server = Server(**job["server"])
-        return (await writers(server, server.options, stack))["bare SDK"]
+        return (await writers(server, server.options, stack))[SDK]
     backend = open_backend(job["url"], **job["options"])
 
     async def put(key: str, data: bytes, version: str | None) -> str:
@@ -156,4 +173,4 @@ def memory() -> int:
 
 if __name__ == "__main__":
     JOB = json.loads(sys.argv[1])
-    asyncio.run({"leases": renew, "bare": write}[JOB["how"]](JOB))
+    asyncio.run({"leases": renew, "weigh": weigh, "bare": write}[JOB["how"]](JOB))
