@@ -124,7 +124,7 @@ def test_a_silent_store_is_named() -> None:
         ran = run_at_store(["run", "s3://bucket/locks/nightly", "--wait", "4", *at(port), "--", "true"])
 
     assert ran.returncode == 69
-    assert "no answer from the store for 2 s" in ran.stderr
+    assert re.search(r"no answer from the store for \d s", ran.stderr)
     assert "no answer within" in ran.stderr.splitlines()[-1]
 
 

@@ -97,6 +97,30 @@ def test_a_stream_does_not_write_to_a_table_without_its_properties(pipeline: Pip
 
 
 @pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("damage", ["properties of something else", "no timeline"])
+def test_a_table_whose_own_files_are_damaged_is_refused(pipeline: Pipeline, look: str, damage: str) -> None:
+    """In one sentence, with what Hudi says of them."""
+    spec = pipeline.spec()
+    if damage == "no timeline":
+        shutil.rmtree(pipeline.folder / "table" / ".hoodie" / "timeline")
+    else:
+        properties_of(pipeline).write_text("color = blue\n")
+
+    with pytest.raises(ConfigError, match=r"Hudi cannot read its own files .*Nothing was written"):
+        LOOKS[look](spec, pipeline.spark)
+
+
+def test_a_stream_does_not_write_to_a_table_whose_own_files_are_damaged(pipeline: Pipeline) -> None:
+    """Nor does its driver try again and again."""
+    spec = pipeline.spec()
+    properties_of(pipeline).write_text("color = blue\n")
+    pipeline.deliver("a", {"k": "N2", "at": 1, "x": 1})
+
+    with pytest.raises(ConfigError, match=r"Hudi cannot read its own files .*Nothing was written"):
+        pipeline.run(spec, streams=["a"])
+
+
+@pytest.mark.parametrize("look", LOOKS)
 def test_another_path_under_the_same_checkpoints_is_refused(pipeline: Pipeline, look: str) -> None:
     """A mistyped path: what was read is in the other table."""
     wrong = pipeline.spec(OTHER, name="wrong.toml")

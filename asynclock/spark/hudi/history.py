@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from asynclock.spark.hudi.instants import METADATA_PREFIX, SAVEPOINT, Instant
 from asynclock.spark.hudi.order import is_utc
-from asynclock.spark.hudi.table import dumped, meta_client
+from asynclock.spark.hudi.table import active_timeline, dumped, meta_client
 from asynclock.spark.jvm import classes
 from asynclock.spark.retry import READ, retry
 
@@ -54,7 +54,7 @@ class History:
         return in_order(found)
 
     def _read(self) -> tuple[list[Instant], str]:
-        active: Any = self._meta.reloadActiveTimeline()
+        active: Any = active_timeline(self._meta)
         known = [" ".join(one) for one in self._known]
         lines = dumped(lambda file: self._java.active(self._meta, active, known, file))
         found = [_parsed(line, archived=False, utc=self._utc) for line in lines]

@@ -20,7 +20,7 @@ from asynclock.spark.hudi.columns import Stored, stored_columns, union
 from asynclock.spark.hudi.instants import CLUSTERING, DELETES, METADATA_PREFIX, WRITES, BatchCommit, Instant
 from asynclock.spark.hudi.order import is_utc, newest_instant, refuse_disorder
 from asynclock.spark.hudi.ranges import Ranges
-from asynclock.spark.hudi.table import dumped, meta_client
+from asynclock.spark.hudi.table import active_timeline, dumped, meta_client
 from asynclock.spark.jvm import classes, items
 from asynclock.spark.retry import READ, retry
 
@@ -73,7 +73,7 @@ class Timeline:
 
     def _all(self, meta: Any) -> list[BatchCommit]:  # noqa: ANN401  py4j objects have no types
         # The archived ones last: what is archived meanwhile is then seen twice instead of never.
-        active = meta.reloadActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+        active = active_timeline(meta).getCommitsTimeline().filterCompletedInstants()
         found = {
             requested: BatchCommit.parse(requested, completed, metadata)
             for source in (self._active(meta, active), self._archived(meta))
@@ -106,7 +106,7 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return None
-        active = meta.reloadActiveTimeline()
+        active = active_timeline(meta)
         completed = active.getDeltaCommitTimeline().filterCompletedInstants().getInstants()
         newest = None
         for instant in sorted(items(completed), key=lambda one: str(one.getCompletionTime()), reverse=True):
@@ -128,7 +128,7 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return {}
-        meta.reloadActiveTimeline()
+        active_timeline(meta)
         resolver = classes(self._spark).org.apache.hudi.common.table.TableSchemaResolver(meta)
         return stored_columns(resolver.getTableSchema(False).toString())
 
@@ -160,7 +160,7 @@ class Timeline:
         if meta is None:
             return []
         utc = is_utc(meta)
-        return [_instant(found, utc=utc) for found in items(meta.reloadActiveTimeline().getInstants())]
+        return [_instant(found, utc=utc) for found in items(active_timeline(meta).getInstants())]
 
     def pending(self, *, refreshed: bool = False) -> list[Instant]:
         """Return the instants that are requested or in flight now.
@@ -171,7 +171,7 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return []
-        active = meta.getActiveTimeline() if refreshed else meta.reloadActiveTimeline()
+        active = meta.getActiveTimeline() if refreshed else active_timeline(meta)
         pending = active.filterInflightsAndRequested()
         utc = is_utc(meta)
         return [_instant(found, utc=utc) for found in items(pending.getInstants())]
@@ -181,7 +181,7 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return []
-        found = meta.reloadActiveTimeline().getSavePointTimeline().filterCompletedInstants()
+        found = active_timeline(meta).getSavePointTimeline().filterCompletedInstants()
         return [instant.requestedTime() for instant in items(found.getInstants())]
 
     def newest_completion(self) -> str | None:
@@ -193,7 +193,7 @@ class Timeline:
         meta = self._meta_client()
         if meta is None:
             return []
-        active = meta.reloadActiveTimeline()
+        active = active_timeline(meta)
         found: list[tuple[str, str | None]] = []
         for instant in items(active.getRestoreTimeline().getInstants()):
             completed = instant.getCompletionTime()
@@ -207,7 +207,7 @@ class Timeline:
         if meta is None:
             return []
         cleaner = classes(self._spark).org.apache.hudi.common.util.CleanerUtils
-        cleans = meta.reloadActiveTimeline().getCleanerTimeline().filterCompletedInstants().getInstants()
+        cleans = active_timeline(meta).getCleanerTimeline().filterCompletedInstants().getInstants()
         done = ((clean.requestedTime(), cleaner.getCleanerMetadata(meta, clean)) for clean in items(cleans))
         return [
             requested
@@ -356,7 +356,7 @@ class Timeline:
             retry(lambda: self._read(meta), READ)
 
     def _read(self, meta: Any) -> None:  # noqa: ANN401  py4j objects have no types
-        active = meta.reloadActiveTimeline()
+        active = active_timeline(meta)
         self._forget_what_was_restored(active)
         writes = active.getCommitsTimeline()
         completed = writes.filterCompletedInstants()

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.instants import CLUSTERED, WRITES
-from asynclock.spark.hudi.table import meta_client
+from asynclock.spark.hudi.table import active_timeline, meta_client
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -103,7 +103,7 @@ def remove_late_files(spark: SparkSession, table: str) -> list[str]:
     meta = meta_client(spark, table)
     if meta is None:
         return []
-    active = meta.reloadActiveTimeline()
+    active = active_timeline(meta)
     rollbacks = active.getRollbackTimeline().filterCompletedInstants().getInstants()
     rolled_back: set[str] = set()
     for rollback in rollbacks:
