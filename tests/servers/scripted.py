@@ -224,7 +224,7 @@ class ScriptedStore:
             return self._error(429, "TooManyRequests")
         met = self._is_met(key, node, absent=absent, version=version)
         if quirk is Quirk.TWO_STEPS:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.2)
         if met or quirk is Quirk.WRITES_REFUSED:
             self._generation += 1
             made = self._version(body)
