@@ -20,7 +20,7 @@ MANY = {"leases": 10_000, "interval": 30.0, "intervals": 1}
 ON_S3 = {"leases": 1_000, "interval": 10.0, "intervals": 2}
 LATE = 1.0
 CPU = 1.15
-WEIGHED = {"leases": 2_000, "interval": 60.0}
+WEIGHED = {"leases": 1_000, "interval": 60.0}
 MEMORY = {"memory": 4.0, "azure": 6.0}
 CROWD = 2.5
 

@@ -57,8 +57,8 @@ class Renewals:
         return await self._write(key, data, version)
 
 
-async def hold(job: dict[str, Any]) -> tuple[LockClient, list[Lease], float]:
-    """Acquire leases together; return them with their client, and the memory of each in bytes."""
+async def hold(job: dict[str, Any]) -> tuple[LockClient, list[Lease], int]:
+    """Acquire leases together; return their client, them, and the bytes of memory before."""
     interval = job["interval"]
     backend = open_backend(job["url"], **job["options"])
     settings = LeaseSettings(validity=10 * interval, renew_interval=interval)
@@ -79,19 +79,22 @@ async def hold(job: dict[str, Any]) -> tuple[LockClient, list[Lease], float]:
         await lease.release()
     before = memory()
     leases = await acquired(f"{number}" for number in range(job["leases"]))
-    return client, leases, (memory() - before) / len(leases)
+    return client, leases, before
 
 
 async def weigh(job: dict[str, Any]) -> None:
-    """Tell how much memory the leases take."""
-    _, _, each = await hold(job)
-    tell({"memory": each})
+    """Tell how much memory the leases take once each was renewed."""
+    _client, leases, before = await hold(job)
+    for lease in leases:
+        await lease.confirm()
+    tell({"memory": (memory() - before) / len(leases)})
 
 
 async def renew(job: dict[str, Any]) -> None:
     """Hold leases, and count what their renewals take."""
     interval = job["interval"]
-    client, leases, each = await hold(job)
+    client, leases, before = await hold(job)
+    each = (memory() - before) / len(leases)
     renewals = Renewals(client, interval)
     await asyncio.sleep(interval)
     await started()
