@@ -41,7 +41,7 @@ def answers(endpoint: str) -> bool:
     address = urlsplit(endpoint)
     try:
         socket.create_connection((address.hostname or "", address.port or 0), timeout=5.0).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):  # reset: it closes just now
         return False
     return True
 
