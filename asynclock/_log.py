@@ -34,7 +34,7 @@ class Log:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: the thread of the parent does not run in a forked child."""
+        """Begin again: the thread of the parent does not run in a forked child."""
         self._waiting: deque[logging.LogRecord] = deque(maxlen=_MOST_WAITING)
         self._may_start = [True]
 

@@ -41,7 +41,7 @@ class Mutex:
 
     def _leave(self, place: Future[None]) -> None:
         self._places.remove(place)
-        # Whoever leaves wakes the first one, even if it has been woken: another may have left meanwhile.
+        # A leaving thread wakes the first one, even if it has been woken: another may have left meanwhile.
         with suppress(IndexError):
             _wake(self._places[0])
 

@@ -17,7 +17,7 @@ _NEEDED: Final = {
 def refuse_patched() -> None:
     """Return only if this process has real threads and sockets.
 
-    asynclock renews on a thread beside the caller's. Where threads are greenlets, it would run only while the
+    asynclock renews on a thread next to the caller's. If threads are greenlets, it would run only while the
     caller waits in the library that patched them, or never.
 
     Raises:

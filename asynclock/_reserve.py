@@ -24,7 +24,7 @@ class Reserve:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: the threads of the parent do not run in a forked child."""
+        """Begin again: the threads of the parent do not run in a forked child."""
         self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._preparing = threading.Lock()
         self._ready = False

@@ -20,8 +20,8 @@ class Stored:
         version: Opaque text: equal or not equal to another version of the same key, and an
             argument of ``put_if_match``, nothing else.
         last_modified: When the object was written, in epoch seconds by the store's clock, or None.
-        server_time: The response's ``Date`` in epoch seconds; None if it has none, or has an ``Age``
-            beside it, which says that a cache answered.
+        server_time: The response's ``Date`` in epoch seconds; None if it has none, or an ``Age`` says
+            that a cache answered.
     """
 
     body: bytes

@@ -145,7 +145,7 @@ class LockClient:
 
         Every caller returns only once nothing is held and the backend is closed, which takes at most
         ``min(2 s, validity / 5)`` (Cloud Storage: 1.5 s at least); what is not released by then frees itself
-        after its validity. It is a loss for whoever works under a lease of this client: bodies of ``hold()``
+        after its validity. It is a loss for all who work under a lease of this client: bodies of ``hold()``
         and ``async with`` are cancelled and raise ``LeaseLostError``, and ``on_lost`` is called. If the
         client's loop is closed, what it held is released through a new backend on the running loop.
 

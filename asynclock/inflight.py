@@ -88,7 +88,7 @@ class InFlight:
             at_most: As of ``uninterrupted``.
         """
         if (task := current_task()) in self._work:
-            yield  # it is inside of another body, or has no caller who could cancel it
+            yield  # it is inside another body, or has no caller who could cancel it
             return
         self._work[task] = None
         try:

@@ -38,7 +38,7 @@ T = TypeVar("T")
 class Lock(LockHandle):
     """A lock of a client. ``async with lock as lease`` is ``hold()`` without a timeout.
 
-    Not re-entrant: a second ``acquire`` by the same task waits, and ``hold()`` inside of ``hold()`` is
+    Not re-entrant: a second ``acquire`` by the same task waits, and ``hold()`` inside ``hold()`` is
     refused. Coroutines and threads of one client wait for a lock in a fair queue. A client that has had the
     lock for long makes way for other processes for two poll intervals.
 
@@ -58,7 +58,7 @@ class Lock(LockHandle):
         """Wait until this client holds the lock.
 
         Args:
-            timeout: Seconds; None waits for ever, 0 tries once.
+            timeout: Seconds; None waits without an end, 0 tries once.
             at_least: Seconds from now, at most 7 days, until which the lock stays held even if it is
                 released earlier, for work that is to be done once in a period. No process needs to stay
                 for that. A holder that crashes frees the lock after its validity, whatever this is.

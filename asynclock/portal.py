@@ -137,7 +137,7 @@ class uninterrupted:  # noqa: N801  read as a verb
     """Delay a cancellation of the running call (``cancel_once``) until the end of the body.
 
     Args:
-        at_most: Cut off the body so many seconds after the cancellation; None: never.
+        at_most: Cut off the body this many seconds after the cancellation; None: never.
     """
 
     __slots__ = ("_at_most", "_state")

@@ -1,6 +1,6 @@
 """Deletes the objects of locks that have been free for long (protocol rule 22).
 
-A deleted lock is created anew by its next acquisition, with a higher fencing token, since tokens are made
+The next acquisition creates a deleted lock again, with a higher fencing token, since tokens are made
 of the store's time. So only what a late write can no longer touch is deleted, and each object only in the
 version that was judged.
 """
@@ -49,8 +49,8 @@ async def prune(
 ) -> PruneReport:
     """Delete the objects of a client's locks that have been free for long.
 
-    A lock that was not released counts as free from when others could take it over. Locks of Hudi tables,
-    whoever has written them last, corrupt objects and whatever is no lock are never deleted.
+    A lock that was not released counts as free from when others could take it over. Locks of Hudi tables
+    (even if asynclock wrote them last), corrupt objects and objects that are not locks are never deleted.
 
     Args:
         client: The locks.

@@ -77,7 +77,7 @@ async def verify(backend: Backend, send: Send, *, place: str, key: str, url: str
         backend: The store.
         send: How it is asked.
         place: What tells the store from others; it is kept as a hash only.
-        key: Key of a lock's object; that of the trial is beside it, under a name that no lock can have.
+        key: Key of a lock's object; that of the trial is next to it, under a name that no lock can have.
         url: Where the locks are, for the error.
 
     Raises:

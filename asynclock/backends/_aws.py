@@ -243,7 +243,7 @@ def _text(value: str | bytes) -> str:
 
 
 class _Chain:
-    """The SDK's chain of credentials, as a component of its session, with each refresh beside the requests.
+    """The SDK's chain of credentials, as a component of its session, with each refresh next to the requests.
 
     Args:
         session: The SDK's session, which has its own chain still.
@@ -285,7 +285,7 @@ class _Chain:
 
 
 class AwsCredentials(SharedCredentials[Sdk]):
-    """Credentials of the SDK that are refreshed beside the requests.
+    """Credentials of the SDK that are refreshed next to the requests.
 
     Args:
         inner: The SDK's credentials, whose other attributes this object has too.

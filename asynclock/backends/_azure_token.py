@@ -23,7 +23,7 @@ _SAID: Final = 4096
 
 
 class AzureToken(SharedCredentials["Sdk"]):
-    """An async token credential for the SDK whose token is renewed beside the requests.
+    """An async token credential for the SDK whose token is renewed next to the requests.
 
     Some credentials keep no token at all: ``AzureCliCredential`` starts a process for each.
 

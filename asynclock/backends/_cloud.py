@@ -164,7 +164,7 @@ class BackendCall:
         url: Address that the request went to, which may contain a signature; empty: nowhere yet.
         status: HTTP status of the last answer; 0: none has come.
         headers: Of the last answer; empty: none has come.
-        body: What has come of its body, within limits.
+        body: The part of its body that has arrived, within limits.
         request_id: Id of the answer for the provider's support; None: there is none.
         date: The answer's ``Date`` in epoch seconds, or None.
         waits_since: By the monotonic clock, from when on credentials are waited for; None: they are not.

@@ -98,7 +98,7 @@ def _explained() -> Iterator[None]:
 
 
 class GcsToken(SharedCredentials[str]):
-    """The SDK's token, renewed beside the requests. The SDK's object itself is never closed.
+    """The SDK's token, renewed next to the requests. The SDK's object itself is never closed.
 
     ``Token.get`` shares one fetch too, but if one waiting request is cancelled, the fetch fails for all.
 

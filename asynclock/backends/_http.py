@@ -117,7 +117,7 @@ def refuse_web_page(headers: Mapping[str, str], body: bytes) -> None:
 
 
 def refuse_changed(headers: Mapping[str, str], body: bytes) -> None:
-    """Raise ``FaultError`` if a whole object has not the MD5 checksum that the store sends beside it."""
+    """Raise ``FaultError`` if a whole object has not the MD5 checksum that the store sends with it."""
     said = (
         headers.get("Content-MD5")
         or headers.get("x-ms-blob-content-md5")

@@ -1,4 +1,4 @@
-"""The tables of the three clouds: what their own error codes mean, beside what every status means.
+"""The tables of the three clouds: what their own error codes mean, in addition to what every status means.
 
 Sources: Amazon S3 API reference, "Error responses", and the codes of MinIO and Ceph; Cloud Storage JSON API,
 "HTTP status and error codes"; Azure Storage REST API, "Blob service error codes" and "Common error codes".

@@ -236,7 +236,7 @@ class LocalBackend:
     def _walk(self, prefix: str) -> Iterator[Entry]:
         """Yield the objects under ``prefix`` in the order of their keys, one folder at a time."""
         with self._errors("list", prefix):
-            # Checked first, because touching a share whose server is gone blocks for ever.
+            # Checked first, because touching a share whose server is gone blocks forever.
             below = shared_below(self._root)
             if below is not None:
                 raise self._share_refused("list", prefix, *below)
@@ -256,7 +256,7 @@ class LocalBackend:
         return self._root / key
 
     def _refuse_share_by_path(self, operation: str, key: str, folder: Path) -> None:
-        """Refuse a share by its path, before touching it: a share whose server is gone blocks for ever."""
+        """Refuse a share by its path, before touching it: a share whose server is gone blocks forever."""
         if folder not in self._checked_folders:
             kind = shared_kind(folder)
             if kind is not None:

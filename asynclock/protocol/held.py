@@ -61,7 +61,7 @@ class HeldLock:
         body_loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
         confirmed: The store has confirmed its release.
         updating: Held by one update of a ``FencedObject`` under it at a time.
-        in_use: Somebody works under it who is to be told of its end: a body, or an ``on_lost``.
+        in_use: A body runs under it, or an ``on_lost`` waits for its end.
     """
 
     def __init__(self, *, objects: LockObjects, key: str, landed: Attempt) -> None:

@@ -26,7 +26,7 @@ _EARLIEST: Final = 0.25
 class Renewals:
     """Renews every held lock of a client each ``renew_interval`` and ends belief at its deadline (rule 5).
 
-    Locks that are written together would be renewed together for ever. So in a crowd the next renewal of each
+    Locks that are written together would always be renewed together. So in a crowd the next renewal of each
     comes earlier, at random, and from then on each keeps its place.
     """
 

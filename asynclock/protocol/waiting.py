@@ -116,7 +116,7 @@ class Fairness:
                 self._woken.set()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds, or until this client has to keep away."""
+        """Wait for that many seconds, or until this client has to keep away."""
         self._woken = asyncio.Event()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -131,7 +131,7 @@ class Fairness:
         self._run_owner = owner
 
     def may_hand_over(self, now: float) -> bool:
-        """Whether the run may go on by a hand-over inside of the client."""
+        """Whether the run may go on by a hand-over within the client."""
         return now - self._run_began < self._timing.run_length
 
     def handed_over(self, now: float) -> None:

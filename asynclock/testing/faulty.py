@@ -224,7 +224,7 @@ class FaultyBackend:
         await self._inner.aclose()
 
     def spawn(self, stray: Coroutine[Any, Any, Any]) -> None:
-        """Run a late write beside its caller; simulations override where."""
+        """Run a late write in parallel with its caller; simulations override how."""
         task = asyncio.get_running_loop().create_task(stray)
         self._stray.add(task)
         task.add_done_callback(self._stray.discard)
