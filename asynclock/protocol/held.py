@@ -275,6 +275,8 @@ class HeldLock:
         if mine is not None and mine.sent is not self.head.sent:
             self._extend(mine, reason="read_back")
             return None
+        if mine is not None:
+            self.head = mine  # its record was written again under its nonce: the next renewal replaces that
         if seen.version == self.head.version:
             if isinstance(outcome, Refused):
                 self._refusals.note(base, Shown(seen.version, seen.record))
