@@ -189,7 +189,7 @@ class LockEngine:
         held = None if outer is None else outer()
         if held is not None and held.remaining() > 0:
             raise RuntimeError(
-                f"hold() of {self.name!r} inside of hold() of the same lock would wait for itself; pass the "
+                f"hold() of {self.name!r} inside hold() of the same lock would wait for itself; pass the "
                 "lease on to the code that needs it"
             )
 

@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Final
 import detangle
 
 from asynclock import FencedObject, LockClient, PreconditionFailedError
-from asynclock.backend import Absent, Stored, Written
+from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-
-    from asynclock.backend import Entry
 
 CLIENTS: Final = 3
 SETTINGS: Final = LeaseSettings(validity=10.0, safety_margin=2.0, max_clock_skew=1.0, poll_interval=0.5)
@@ -86,15 +84,17 @@ class Store:
 
     async def put(self, key: str, body: bytes) -> Written:
         """Write without a condition."""
-        raise NotImplementedError
+        return await self._put(key, body, found.version if (found := self._objects.get(key)) else None)
 
     async def delete(self, key: str) -> None:
         """Delete an object."""
-        raise NotImplementedError
+        self._objects.pop(key, None)
 
-    def list(self, prefix: str) -> AsyncIterator[Entry]:
+    async def list(self, prefix: str) -> AsyncIterator[Entry]:
         """List objects."""
-        raise NotImplementedError
+        for key, found in self._objects.items():
+            if key.startswith(prefix):
+                yield Entry(key, len(found.body), found.last_modified)
 
     async def aclose(self) -> None:
         """Do nothing."""
