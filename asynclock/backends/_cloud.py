@@ -101,6 +101,11 @@ class Pages:
         return token
 
 
+def closed(name: str) -> ConfigError:
+    """Return the error of a call to a backend that was closed."""
+    return ConfigError(setting="client", value=name, reason="it was closed; connect again")
+
+
 class SharedFetch(Generic[T]):
     """A fetch of credentials that all concurrent callers share. Cancelling one caller does not cancel it.
 
@@ -123,8 +128,19 @@ class SharedFetch(Generic[T]):
         return self._task
 
     async def wait(self) -> T:
-        """Return the value of the running fetch, or of a new one. Raises what the fetch raises."""
-        return await asyncio.shield(self.start())
+        """Return the value of the running fetch, or of a new one. Raises what the fetch raises.
+
+        Raises:
+            ConfigError: The backend was closed meanwhile.
+        """
+        fetching = self.start()
+        try:
+            return await asyncio.shield(fetching)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not fetching.cancelled() or task is None or task.cancelling():
+                raise  # of the caller
+            raise closed("store") from None
 
     async def aclose(self) -> None:
         """Cancel the running fetch, if any, and wait for its end."""
@@ -450,7 +466,7 @@ class CloudBackend(ABC, Generic[C]):
     async def _ready(self) -> C:
         if self._client is None:
             if self._closed:
-                raise ConfigError(setting="client", value=self.name, reason="it is closed; connect again")
+                raise closed(self.name)
             # One opening for all callers; one whose time is up leaves it to those that come next.
             self._client = await self._opening.wait()
         return self._client

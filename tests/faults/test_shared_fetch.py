@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from asynclock import ConfigError
 from asynclock.backends import _credentials
 from asynclock.backends._cloud import SharedFetch
 from asynclock.backends._credentials import SharedCredentials
@@ -61,6 +62,21 @@ async def test_closing_ends_a_running_fetch() -> None:
     await shared.aclose()
 
     assert task.cancelled()
+
+
+async def test_closing_is_told_to_those_who_wait() -> None:
+    """They were not cancelled; one that was is."""
+    shared = SharedFetch(lambda: asyncio.sleep(3600))
+    waiting, cancelled = (asyncio.create_task(shared.wait()) for _ in range(2))
+    await asyncio.sleep(0)
+
+    cancelled.cancel()
+    await shared.aclose()
+    outcomes = await asyncio.gather(waiting, cancelled, return_exceptions=True)
+
+    assert isinstance(outcomes[0], ConfigError)
+    assert "it was closed; connect again" in str(outcomes[0])
+    assert isinstance(outcomes[1], asyncio.CancelledError)
 
 
 class Credentials(SharedCredentials[str]):

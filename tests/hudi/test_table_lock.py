@@ -166,7 +166,7 @@ async def test_closed_while_waiting_it_stops_waiting_and_says_so(
     """The wait ends with an error at once, and the holder's file stays as it was."""
     assert await lock.try_lock()
     waiting = asyncio.create_task(other.try_lock(20))
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.2)  # it waits for the lock, or on a busy machine for its store to open
     await other.aclose()
 
     with pytest.raises(ConfigError, match="it was closed"):
