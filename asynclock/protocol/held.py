@@ -43,6 +43,7 @@ class Phase(Enum):
 _HELD: Final = Phase.HELD  # to look it up in an enum costs a tenth of a look at a lease
 _ENDED: Final = frozenset({Phase.RELEASED, Phase.LOST})
 CLOSED: Final = "the client was closed"
+_LONGER: Final = 1.01
 """Why a lease is lost that somebody works under while its client is closed (rule 25)."""
 
 
@@ -387,8 +388,9 @@ class HeldLock:
         freed = None
         try:
             if (renewal := self.renewal) is not None:
-                # Settle it first: one write of a lease at a time (rule 6).
-                await asyncio.wait([renewal], timeout=self._objects.timing.request_timeout)
+                # Settle it first: one write of a lease at a time (rule 6). If it was sent in this very
+                # instant, its own timeout must come first.
+                await asyncio.wait([renewal], timeout=_LONGER * self._objects.timing.request_timeout)
                 if renewal.done() and hand_over is not None and hand_over(self):
                     self._in_flight.note_freed(self)
                     return

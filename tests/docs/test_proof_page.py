@@ -25,6 +25,7 @@ LINES: Final = {
     "mutants": "mutants: 42 mutants, 42 killed, 0 survived",
     "soak-kill": "soak-kill: 200 kills, 80 of a holder, 0 double holds, 0 stuck",
     "soak-cut": "soak-cut: 300 cuts per store, 3 stores, 0 false losses, 0 double holds, 0 leaks",
+    "model": "model: 6 configurations, 1234567 states, 0 violations",
     "linearizable": "linearizable: 5 min, 2 stores, 1155 operations, 81 signals, 887 faults, 0 violations",
     "fuzz-data": "fuzz-data: 20000 files, 0 values changed, 0 rows lost, 0 hangs",
     "mutants-data": "mutants-data: 24 mutants, 24 found, 0 survived",
