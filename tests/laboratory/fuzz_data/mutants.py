@@ -188,12 +188,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the good rows of a damaged file are taken",
-        Change(_SPARK + "source.reading:settled", "return $rows if $files else parsed", "return parsed"),
+        Change(_SPARK + "source.reading:settled", "if files: *$left_out", "if False: *$left_out"),
     ),
     Mutant(
         "a damaged page ends the stream",
         Change(
-            _SPARK + "source.reading:Source._settled",
+            _SPARK + "source.reading:Source.settled",
             "self.parse($files, carefully=True)",
             "self.parse($files)",
         ),
