@@ -9,7 +9,13 @@ from typing import Final
 import pytest
 
 REFERENCE: Final = "import asyncio, anyio, orjson"
-PACKAGES: Final = {"asynclock", "asynclock.backends", "asynclock.protocol", "asynclock.sync"}
+PACKAGES: Final = {
+    "asynclock",
+    "asynclock._core",
+    "asynclock.backends",
+    "asynclock.protocol",
+    "asynclock.sync",
+}
 """The packages of asynclock whose modules may be loaded: no command, no Spark, no telemetry, no test kit."""
 AT_A_LOSS: Final = {"encodings.unicode_escape", "queue"}
 """What a loss needs: it must import nothing, since no file may be left to open."""
