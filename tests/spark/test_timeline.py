@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors.exceptions.captured import NumberFormatException
 
-from asynclock.spark.hudi import table
+from asynclock.spark.retry import retry
 from asynclock.spark.services.work import Cleaning
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Pipeline
@@ -113,6 +113,7 @@ def test_a_manifest_that_is_being_written_is_waited_for(
     history.mkdir(exist_ok=True)
     torn = history / "manifest_1.9a30a4c4-dea7-4c4d-9f1e-d6585672be63"
     torn.write_bytes(b"")
-    monkeypatch.setattr(table.time, "sleep", lambda _: torn.unlink(missing_ok=True))
+    assert retry.__kwdefaults__ is not None
+    monkeypatch.setitem(retry.__kwdefaults__, "sleep", lambda _: torn.unlink(missing_ok=True))
 
     assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0]
