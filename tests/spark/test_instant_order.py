@@ -325,8 +325,8 @@ def test_a_commit_behind_a_compaction_is_named(
     report = validate(spec, pipeline.spark)
 
     assert (good.ok, good.unseen_commits) == (True, ())
-    assert not report.ok
-    (unseen,) = report.unseen_commits
+    assert (report.ok, len(report.unseen_commits)) == (False, 1)
+    unseen = report.unseen_commits[0]
     assert (unseen.requested, unseen.completed, unseen.compaction) == (last[:17], earlier, compaction)
     assert (unseen.stream, unseen.batch, unseen.rows) == ("a", 2, 2)
     assert run_command(["pipeline", "validate", str(spec.path)]) == 1
