@@ -1,4 +1,4 @@
-"""Opens the backend of a URL: a table has those of asynclock, the entry-point group all others."""
+"""Opens the backend for a URL: asynclock's own from a table, all others through an entry-point group."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ BUILT_IN: Final = {
 
 
 def open_backend(url: str, **options: object) -> Backend:
-    """Return the backend for a URL. Nothing is sent or written; a backend connects when it is first used.
+    """Return the backend for a URL. It sends and writes nothing until its first use.
 
     Args:
         url: For example ``s3://bucket/prefix``.
-        options: Options of that backend; see ``docs/backends``. Default: what its environment says.
+        options: Options of that backend; see ``docs/backends``. Their defaults come from its environment.
 
     Raises:
         ConfigError: No backend has the URL's scheme, or the URL or an option is wrong.
@@ -53,7 +53,7 @@ def _built_in(scheme: str) -> Callable[..., Any]:
         found: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), factory)
     except ImportError as error:
         raise BackendNotInstalledError(scheme=scheme, extra=module) from error
-    except AttributeError as error:  # as far as it has come
+    except AttributeError as error:  # the import has not come that far
         raise RuntimeError(
             f"a signal handler opened {scheme}:// within its import; connect before you set a handler"
         ) from error
@@ -61,7 +61,7 @@ def _built_in(scheme: str) -> Callable[..., Any]:
 
 
 def _installed(scheme: str, url: str) -> Callable[..., Any]:
-    from importlib.metadata import entry_points  # noqa: PLC0415  it brings parsers of archives and mail along
+    from importlib.metadata import entry_points  # noqa: PLC0415  it also imports parsers for archives and mail
 
     found = {point.name: point for point in entry_points(group=GROUP)}
     if scheme not in found:

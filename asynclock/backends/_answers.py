@@ -1,12 +1,12 @@
-"""What each answer of a store, and each fault on the way to it, means: one table for each store, as data.
+"""The meaning of each answer of a store and of each fault on the way to it: one table for each store.
 
-Nothing here depends on a transport or an SDK: an answer is a status, an error code and headers, a fault is
+Nothing here depends on a transport or an SDK. An answer is a status, an error code and headers. A fault is
 found in the chain of causes of any exception. Each row says which error it becomes, whether the same call may
 succeed later (``transient``), what may have been written, and what the user can do.
 
-A row of an error code decides before one of the status: S3 reports a lost race with status 200, 409, 412 or
-500, and always with a code. A read writes nothing, so its outcome is never unknown: what leaves a write open
-makes a read unavailable.
+The row of an error code takes precedence over that of the status: S3 reports a lost race with status 200,
+409, 412 or 500, and always with a code. A read writes nothing, so its outcome is never unknown. An answer
+that leaves the outcome of a write open means "unavailable" for a read.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ FAILURE: Final = 300
 _CODE_SHOWN: Final = 64
 _ID_SHOWN: Final = 128
 _CLOCKS_DIFFER: Final = 60.0
-"""Seconds between this machine's clock and the store's from which on a refusal of access names them."""
+"""If the clocks of machine and store differ by this many seconds, a refusal of access says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one answer or one fault means.
+    """The meaning of one answer or one fault.
 
     Attributes:
-        kind: The error it becomes; of an error code, None: as its status says.
+        kind: The error it becomes. None, for an error code: the error of the status.
         hint: What the user can do; empty: nothing but wait.
         transient: Whether the same call may succeed later; None: as the error's class says.
         written: What may have been written by a write; None: as the error's class says.
@@ -59,12 +59,12 @@ class Row:
 
 
 class AnsweredError(Exception):
-    """An answer that is no success. It never leaves the backends.
+    """An answer that is not a success. It never leaves the backends.
 
     Attributes:
         status: Its HTTP status.
         code: The provider's error code; empty: there was none.
-        more: What the answer says besides, for the text of the error: no secret.
+        more: Anything else that the answer says, for the text of the error; no secret.
         fault: What the answer really is, if not the store's; None: a refusal of the store.
     """
 
@@ -74,11 +74,11 @@ class AnsweredError(Exception):
 
 
 class FaultError(Exception):
-    """An answer that cannot be used although its status is a success. It never leaves the backends.
+    """An answer that is unusable although its status is a success. It never leaves the backends.
 
     Attributes:
         fault: What is wrong with it.
-        more: What came, for the text of the error: no secret.
+        more: What arrived, for the text of the error; no secret.
     """
 
     def __init__(self, fault: Fault, more: str = "") -> None:
@@ -87,7 +87,7 @@ class FaultError(Exception):
 
 
 class CredentialsError(Exception):
-    """There are no credentials, and waiting brings none. It never leaves the backends.
+    """There are no credentials, and waiting will not help. It never leaves the backends.
 
     Attributes:
         sentence: Why, without secrets.
@@ -106,20 +106,19 @@ _DENIED: Final = AccessDeniedError
 STATUSES: Final[Mapping[int, Row]] = {
     400: Row(_NEVER, "it does not understand the request; check endpoint and bucket"),
     401: Row(_DENIED),
-    402: Row(_DENIED, "somebody has to pay first; see the account's billing"),
+    402: Row(_DENIED, "payment is required; see the account's billing"),
     403: Row(_DENIED),
     404: Row(_NEVER, "nothing is there; check endpoint and bucket"),
     405: Row(_NEVER),
-    407: Row(
-        _DENIED, "the proxy wants a user and a password; with trust_env=True those of HTTPS_PROXY are sent"
-    ),
+    407: Row(_DENIED, "the proxy asks for a user and a password; trust_env=True sends those in HTTPS_PROXY"),
     408: Row(_UNKNOWN),
     409: Row(_UNKNOWN),
     410: Row(_NEVER),
     411: Row(_NEVER),
     412: Row(PreconditionFailedError),
     413: Row(
-        _NEVER, "a lock has some hundred bytes; raise the limit of the proxy or gateway before the store"
+        _NEVER,
+        "a lock has a few hundred bytes; raise the limit of the proxy or gateway in front of the store",
     ),
     414: Row(_NEVER),
     415: Row(_NEVER),
@@ -128,7 +127,7 @@ STATUSES: Final[Mapping[int, Row]] = {
     425: Row(_LATER),
     426: Row(_NEVER),
     428: Row(_NEVER),
-    429: Row(_LATER, "it takes fewer writes a second of one object; set min_write_interval=1"),
+    429: Row(_LATER, "it accepts fewer writes per second to one object; set min_write_interval=1"),
     431: Row(_NEVER),
     451: Row(_DENIED, "a law or a rule of the network forbids it"),
     460: Row(_UNKNOWN),  # the client has gone, says AWS's load balancer
@@ -139,12 +138,14 @@ STATUSES: Final[Mapping[int, Row]] = {
     511: Row(_DENIED, "the network wants a sign-in first"),
 }
 REDIRECT: Final = Row(_NEVER, "a redirect is not followed; check region and endpoint")
-OTHER_4XX: Final = Row(_NEVER, "no store answers so, perhaps a proxy or a gateway does", written="unknown")
+OTHER_4XX: Final = Row(
+    _NEVER, "stores do not answer like this; perhaps a proxy or a gateway did", written="unknown"
+)
 OTHER: Final = Row(_UNKNOWN)
 
 
 class Fault(Enum):
-    """What may go wrong without an answer of the store; the value is how an error says it."""
+    """Faults that leave no answer of the store; the value is the text in an error."""
 
     # Connecting: nothing was sent.
     REFUSED = "connection refused"
@@ -174,23 +175,23 @@ class Fault(Enum):
     NO_HTTP = "the answer is not HTTP"
     TOO_LONG = "the answer is too long"
     LOST = "no answer"
-    # An answer that is not what was asked for.
+    # An answer to something else than the request.
     PARTIAL = "the answer may be a part of the object"
     CHANGED = "the object was changed on the way here"
-    COMPRESSED = "the answer is compressed, which nobody asked for"
+    COMPRESSED = "the answer is compressed, but no request asked for that"
     WEB_PAGE = "the answer is a web page, not the store's"
     NO_VERSION = "the answer has no version of the object"
-    NO_LISTING = "the answer is no listing"
+    NO_LISTING = "the answer is not a listing"
     ENDLESS = "the listing has no end"
 
 
-_ON_THE_WAY: Final = "something before the store sent or changed it: a proxy, a gateway, a sign-in"
+_ON_THE_WAY: Final = "something in front of the store sent or changed it: a proxy, a gateway, a sign-in"
 FAULTS: Final[Mapping[Fault, Row]] = {
     Fault.REFUSED: Row(_LATER, "check endpoint; is the store running?"),
     Fault.UNREACHABLE: Row(_LATER),
     Fault.NO_HOST: Row(_LATER, "check the name (endpoint, region, account) and this machine's name servers"),
     Fault.NO_HOST_BUT_A_PROXY: Row(
-        _LATER, "the environment names a proxy, which is used with trust_env=True only", transient=False
+        _LATER, "the environment names a proxy, which is only used with trust_env=True", transient=False
     ),
     Fault.NO_NAME_SERVER: Row(_LATER),
     Fault.CONNECT_TIMEOUT: Row(_LATER, "check endpoint, its port, and what may block it"),
@@ -236,12 +237,12 @@ FAULTS: Final[Mapping[Fault, Row]] = {
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the answers of one store mean.
+    """The meaning of the answers of one store.
 
     Attributes:
         request_id: The header that names a request for the provider's support.
         codes: Rows by error code; the key ``KMS.*`` is for each code of that family.
-        statuses: Rows by status, where they differ from those of all stores.
+        statuses: Rows by status that differ from the rows of all stores.
     """
 
     request_id: str
@@ -249,10 +250,10 @@ class Answers:
     statuses: Mapping[int, Row]
 
     def row(self, status: int | None, code: str) -> Row:
-        """Return what an answer means; its kind is never None.
+        """Return the meaning of an answer; its kind is never None.
 
         Args:
-            status: Its HTTP status; None: an SDK refused by itself, and ``code`` says why.
+            status: Its HTTP status; None: the SDK itself refused, and ``code`` says why.
             code: The provider's error code; empty: there was none.
         """
         by_status = self._by_status(status or 0)
@@ -281,7 +282,7 @@ class Answers:
 def refusal(
     url: str, status: int, code: str, *, headers: Mapping[str, str], body: bytes, region: str | None = None
 ) -> AnsweredError:
-    """Return the error for an answer that is no success.
+    """Return the error for an answer that is not a success.
 
     Args:
         url: Where the request went.
@@ -303,13 +304,13 @@ def refusal(
 
 
 def said(status: int | None, code: str, row: Row, more: str = "") -> str:
-    """Return how an error says an answer: status, code and hint."""
+    """Return the text of an answer in an error: status, code and hint."""
     told = f"{status or ''} {printable(code, limit=_CODE_SHOWN)}".strip() + more
     return f"{told}: {row.hint}" if row.hint else told
 
 
 def clocks_differ(date: float | None) -> str:
-    """Return a remark if the store's ``Date`` is far from this machine's clock, else an empty string."""
+    """Return a note if the store's ``Date`` is far from this machine's clock, else an empty string."""
     if date is None or abs(ahead := date - time.time()) < _CLOCKS_DIFFER:
         return ""
     return f"; this machine's clock is {abs(ahead):.0f} s {'behind' if ahead > 0 else 'ahead of'} the store's"
@@ -322,7 +323,7 @@ def is_web_page(body: bytes) -> bool:
 
 
 def _asks_for_tls(body: bytes) -> bool:
-    """Whether a server says that its port expects TLS; nginx, Go and Apache do, each in its words."""
+    """Whether a server says that its port expects TLS; nginx, Go and Apache say so in different words."""
     start = body[:2048].lower()
     return b"plain http" in start or b"http request to an https server" in start
 

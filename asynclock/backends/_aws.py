@@ -1,9 +1,10 @@
 """The client of the AWS SDK: its credentials and certificates, and the one request that each call sends.
 
-aiobotocore finds credentials and the bucket's address, signs, and reads answers, by public interfaces only:
-``create_client``, the session's component ``credential_provider``, and the client's events. The event
-``before-send`` lets a handler fulfil a request. The SDK's own transport would send a write again after a lost
-connection, and the SDK a refused one to another region.
+aiobotocore finds credentials and the bucket's address, signs requests and reads answers. Only its public
+interfaces are used: ``create_client``, the session's component ``credential_provider``, and the client's
+events. A handler of the event ``before-send`` can answer a request itself. This one does, because the SDK's
+own transport would send a write again after a lost connection, and the SDK would send a refused write to
+another region.
 
 Source: Botocore, "Botocore Events" and "Config reference"; aiobotocore, "AioConfig".
 """
@@ -50,15 +51,15 @@ Sdk: TypeAlias = Any
 """An object of the SDK, which has no types."""
 _OURS: Final = frozenset({"GetObject", "PutObject", "ListObjectsV2", "DeleteObject"})
 _PROCESS: Final = "custom-process"
-"""By what the SDK names the provider of ``credential_process``."""
+"""The SDK's name for the provider of ``credential_process``."""
 
 
 class AwsClient:
-    """A client of the SDK whose requests are sent by a session of this package, on the present event loop.
+    """A client of the SDK that sends through this package's own session, on the running event loop.
 
     Args:
         sdk: The client; closed with this object, like the rest.
-        opened: What has to be closed with it.
+        opened: Closed together with the client.
         tls: The certificates to trust; None: the address is plain http.
         proxy: Address of the proxy to use, or None.
         resolver: Looks up hosts.
@@ -89,7 +90,7 @@ class AwsClient:
         await self._opened.aclose()
 
     async def _send(self, request: Sdk, event_name: str, **_: object) -> Sdk:
-        """Send a request that the SDK has composed, in place of its own transport."""
+        """Send a request that the SDK composed, instead of the SDK's own transport."""
         if event_name.rpartition(".")[2] in _OURS:
             answer = await self._exchange(request)
         else:
@@ -122,13 +123,13 @@ async def open_client(
     trust_env: bool,
     waiting: Callable[[bool], object],
 ) -> AwsClient:
-    """Return a client for S3. Nothing is sent to a bucket; credentials are fetched, if their kind needs it.
+    """Return a client for S3. It sends nothing to a bucket, but may fetch credentials.
 
     Args:
         region: None: the one that the SDK finds in its configuration, else ``us-east-1``.
         endpoint_url: Address of the service; None: the one that the SDK finds, else Amazon's.
-        path_style: Whether the bucket is in the path of a request, else in the host; None: in the path if
-            ``endpoint_url`` is given, else as the SDK finds it in its configuration.
+        path_style: True puts the bucket in the path of a request, False in the host. None: in the path if
+            ``endpoint_url`` is given, else as the SDK's configuration says.
         credentials: Access key id, secret and session token; None: those that the SDK finds by itself.
         ca_file: File of the certificates to trust; None: the one that the SDK finds, else its own.
         allow_http: Whether plain http is allowed to other machines than this one.
@@ -145,7 +146,7 @@ async def open_client(
     async def make() -> tuple[Sdk, ssl.SSLContext | None]:
         session = get_session()
         session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
-        # As the default, so that the SDK's clients which fetch credentials have it too.
+        # As the default, so that the SDK's clients that fetch credentials use it too.
         session.set_default_client_config(AioConfig(connector_args={"resolver": resolver}))
         if credentials is None:
             waiting(True)
@@ -168,14 +169,14 @@ async def open_client(
             )
         )
         url = client.meta.endpoint_url
-        # Where the endpoint came from the environment, it is known only now.
+        # An endpoint from the environment is only known now.
         check_endpoint("endpoint_url", url, allow_http=allow_http)
         return client, _certificates(session, ca_file) if url.lower().startswith("https:") else None
 
     opened = AsyncExitStack()
     opened.push_async_callback(resolver.close)
     try:
-        # Apart, because the SDK blocks for 0.1 to 0.3 s while it reads models and configuration.
+        # On another thread, because the SDK blocks for 0.1 to 0.3 s while it reads models and configuration.
         client, tls = await run_apart("asynclock-s3", make)
     except BaseException:
         await resolver.close()
@@ -185,7 +186,7 @@ async def open_client(
 
 
 def _config(path_style: bool | None) -> AioConfig:  # noqa: FBT001  as an option
-    # Signed, a damaged body is refused, also over TLS.
+    # A signed payload lets the store refuse a damaged body, even over TLS.
     s3: dict[str, object] = {"payload_signing_enabled": True}
     if path_style is not None:
         s3["addressing_style"] = "path" if path_style else "virtual"
@@ -212,12 +213,12 @@ def _certificates(session: Sdk, ca_file: str | None) -> ssl.SSLContext:
 
 @cache
 def _loader(path: str | None) -> Sdk:
-    """Return the loader of the SDK's models, one for all clients, because loading them takes 0.1 s."""
+    """Return the loader of the SDK's models. All clients share it, because loading takes 0.1 s."""
     return botocore.loaders.create_loader(path)
 
 
 def _without_expect(params: Mapping[str, Sdk], **_: object) -> None:
-    """Send the body at once. To wait for ``100 Continue`` costs a round trip, and losers their connection."""
+    """Send the body at once. Waiting for ``100 Continue`` costs a round trip, and losers their connection."""
     params["headers"].pop("Expect", None)
 
 
@@ -231,7 +232,7 @@ def _refuse(response: tuple[Sdk, dict[str, Sdk]] | None, operation: Sdk, **_: ob
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return headers as the SDK reads them. It would stumble over a time that cannot be read."""
+    """Return headers that the SDK can read, without an unreadable time, which would make it fail."""
     lower = {name.lower(): value for name, value in headers.items()}
     if http_date(lower.get("last-modified", "")) is None:
         lower.pop("last-modified", None)
@@ -243,10 +244,10 @@ def _text(value: str | bytes) -> str:
 
 
 class _Chain:
-    """The SDK's chain of credentials, as a component of its session, with each refresh next to the requests.
+    """The SDK's chain of credentials as a component of its session, refreshed in parallel with the requests.
 
     Args:
-        session: The SDK's session, which has its own chain still.
+        session: The SDK's session, which still has its own chain.
     """
 
     def __init__(self, session: Sdk) -> None:
@@ -261,7 +262,7 @@ class _Chain:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Raise ``CredentialsError`` where ``credential_process`` or a file gives no credentials."""
+        """Raise ``CredentialsError`` if ``credential_process`` or a file gives no credentials."""
         try:
             yield
         except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
@@ -273,7 +274,7 @@ class _Chain:
         except botocore.exceptions.CredentialRetrievalError as error:
             if error.kwargs.get("provider") != _PROCESS:
                 raise
-            # Not what it printed, which may contain a secret.
+            # Do not quote its output, which may contain a secret.
             raise CredentialsError(
                 "credential_process ended with an error, or printed no credentials of version 1; "
                 "run it by hand"
@@ -285,14 +286,14 @@ class _Chain:
 
 
 class AwsCredentials(SharedCredentials[Sdk]):
-    """Credentials of the SDK that are refreshed next to the requests.
+    """Credentials of the SDK, refreshed in parallel with the requests.
 
     Args:
-        inner: The SDK's credentials, whose other attributes this object has too.
-        explained: Turns what a fetch raises into an error that says more.
+        inner: The SDK's credentials. Other attributes are read from it.
+        explained: Turns an exception of a fetch into an error that says more.
     """
 
-    get_frozen_credentials = SharedCredentials.get  # as the SDK asks for key id, secret and session token
+    get_frozen_credentials = SharedCredentials.get  # the SDK calls this for key id, secret and token
 
     def __init__(self, inner: Sdk, explained: Callable[[], AbstractContextManager[object]]) -> None:
         super().__init__()

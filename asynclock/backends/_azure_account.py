@@ -1,4 +1,4 @@
-"""Finds the Azure account that a URL, the options or the environment name, and the credential for it."""
+"""Finds the Azure account and its credential from the URL, the options or the environment."""
 
 from __future__ import annotations
 
@@ -89,15 +89,15 @@ def _check_credential(credential: Sdk) -> None:
         raise ConfigError(
             setting="credential",
             value="...",
-            reason="must be an account key or an async token credential, as those of azure.identity.aio",
+            reason="must be an account key or an async token credential such as those of azure.identity.aio",
         )
 
 
 def _host_address(host: str) -> str | None:
     """Return the address of the Blob service for a host like ``account.dfs.core.windows.net``; None if empty.
 
-    Only hosts of Azure's clouds are accepted: the host receives the credential, and a URL often comes from
-    somebody else, who may choose an account but must not choose who receives the credential.
+    Only hosts of Azure's clouds are accepted, because the host receives the credential. A URL often comes
+    from somebody else. They may choose an account, but not who receives the credential.
     """
     if not host:
         return None

@@ -1,4 +1,4 @@
-"""The token credential of the Azure backend: one that loses no lease while its token is renewed."""
+"""The token credential of the Azure backend. No lease is lost while it fetches the next token."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from asynclock.backends._azure_account import Sdk
 
 _FETCHED_BEFORE: Final = 300.0
-"""Seconds before a token expires from which on the next one is fetched, as by the SDK."""
+"""The next token is fetched this many seconds before the last one expires, as the SDK does."""
 _SERVER: Final = 500
 _LATER: Final = frozenset({408, 429})
 _SAID: Final = 4096
 
 
 class AzureToken(SharedCredentials["Sdk"]):
-    """An async token credential for the SDK whose token is renewed next to the requests.
+    """An async token credential for the SDK. It renews its token in parallel with the requests.
 
-    Some credentials keep no token at all: ``AzureCliCredential`` starts a process for each.
+    Some credentials cache no token: ``AzureCliCredential`` starts a process for each one.
 
     Args:
-        credential: An async credential. None: ``DefaultAzureCredential``, made by the first fetch.
+        credential: An async credential. None: the first fetch makes a ``DefaultAzureCredential``.
     """
 
     def __init__(self, credential: Sdk | None) -> None:
@@ -38,11 +38,11 @@ class AzureToken(SharedCredentials["Sdk"]):
         self._scopes: tuple[str, ...] = ()
 
     async def get_token(self, *scopes: str, **_: object) -> Sdk:
-        """Return a token that has not expired. Raises what the credential raises.
+        """Return a token that has not expired. Errors of the credential propagate.
 
         Args:
-            scopes: What the token is for; the same in each call.
-            _: Claims and tenant of a challenge, which are not passed on: a store does not choose the tenant.
+            scopes: The token's scopes, the same in each call.
+            _: Claims and tenant of a challenge. They are not passed on: a store must not choose the tenant.
         """
         self._scopes = scopes
         return await self.get()
@@ -62,7 +62,7 @@ class AzureToken(SharedCredentials["Sdk"]):
             status = error.status_code
             if status is not None and (status >= _SERVER or status in _LATER):
                 raise
-            # Not what it says, which may contain a secret; Entra's number of an error contains none.
+            # Do not quote the message, which may contain a secret. Entra's error number contains none.
             number = re.search(r"AADSTS[0-9]{4,8}", str(error.message)[:_SAID])
             raise CredentialsError(
                 f"the credential gave no token ({number[0] if number else type(error).__name__}); "

@@ -1,13 +1,13 @@
-"""What the three cloud backends share: a call, how it was answered, and what its errors say.
+"""The parts that the three cloud backends share: a call, its answer, and the text of its errors.
 
 The SDKs find credentials, sign requests and read answers. They send through the session of ``_session``:
 its middleware sends each request once, reads the answer within limits and notes status, headers and body in
-the running ``BackendCall``. Backends therefore need nothing of an SDK that its documentation does not show,
-and the table of answers (``_answers``, ``_tables``) decides for all of them.
+the running ``BackendCall``. So a backend needs only the documented part of an SDK, and one table of answers
+(``_answers``, ``_tables``) decides for all SDKs.
 
-Exceptions of the SDKs never leave a backend, and neither do their texts, which quote headers, presigned
-queries and signatures. The errors of this package contain the HTTP status, the provider's error code and
-a text of this package, nothing else.
+SDK exceptions never leave a backend. Neither do their texts, which quote headers, presigned queries and
+signatures. An error of this package contains only the HTTP status, the provider's error code and its own
+text.
 """
 
 from __future__ import annotations
@@ -68,21 +68,21 @@ C = TypeVar("C")
 T = TypeVar("T")
 _READS: Final = frozenset({"get", "list"})
 _WAITED: Final = 0.5
-"""Seconds without credentials from which on a call that was cancelled tells of it."""
+"""A call cancelled after this many seconds without credentials logs that it waited for them."""
 _TAGS: Final = 250_000
-"""In a page of a listing: three times those of 1,000 entries. Each takes a hundred bytes of memory."""
+"""Most tags in a page of a listing: three times those of 1,000 entries. Each takes 100 bytes of memory."""
 _UNREADABLE: Final = {
     "list": Fault.NO_LISTING,
     "put": Fault.NO_VERSION,
     "put_if_absent": Fault.NO_VERSION,
     "put_if_match": Fault.NO_VERSION,
 }
-"""What an answer is whose status is a success, and which cannot be read, by operation."""
+"""The fault, by operation, if an answer has a status of success but cannot be read."""
 _NO_NAME: Final = frozenset({Fault.NO_HOST, Fault.NO_NAME_SERVER})
 
 
 class Pages:
-    """Keeps a listing from going on forever: no page is asked for twice, and there are 10,000 at most."""
+    """Keeps a listing finite: no page is requested twice, and 10,000 pages is the limit."""
 
     _MOST: Final = 10_000
 
@@ -93,7 +93,7 @@ class Pages:
         """Return the token of the next page.
 
         Raises:
-            FaultError: That page was there already, or there are too many.
+            FaultError: This page was requested already, or there are too many.
         """
         if (mark := hash(token)) in self._asked or len(self._asked) >= self._MOST:
             raise FaultError(Fault.ENDLESS, f"after {len(self._asked) + 1} pages")
@@ -102,12 +102,12 @@ class Pages:
 
 
 def closed(name: str) -> ConfigError:
-    """Return the error of a call to a backend that was closed."""
+    """Return the error for a call to a closed backend."""
     return ConfigError(setting="client", value=name, reason="it was closed; connect again")
 
 
 class SharedFetch(Generic[T]):
-    """A fetch of credentials that all concurrent callers share. Cancelling one caller does not cancel it.
+    """A fetch that all concurrent callers share. Cancelling one caller does not cancel it.
 
     Args:
         fetch: Gets a new value.
@@ -123,7 +123,8 @@ class SharedFetch(Generic[T]):
         """Return the running fetch, or start one."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._bounded())
-            # Retrieve its error: asyncio would log one that nobody waits for, and the next call fails anyway.
+            # Retrieve its error: asyncio logs an error that nobody retrieves, and the next call reports it
+            # anyway.
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self._task
 
@@ -139,7 +140,7 @@ class SharedFetch(Generic[T]):
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not fetching.cancelled() or task is None or task.cancelling():
-                raise  # of the caller
+                raise  # the caller itself was cancelled
             raise closed("store") from None
 
     async def aclose(self) -> None:
@@ -149,18 +150,18 @@ class SharedFetch(Generic[T]):
             await asyncio.wait([self._task])
 
     async def _bounded(self) -> T:
-        current_call.set(None)  # of this task only: what it sends is no request of the call that waits
+        current_call.set(None)  # in this task only: its requests do not belong to the waiting call
         async with asyncio.timeout(self._limit):
             return await self._fetch()
 
 
 current_call: Final[ContextVar[BackendCall | None]] = ContextVar("asynclock_call", default=None)
-"""The call whose requests are sent now; None: a request of nobody's, for example for credentials."""
+"""The call that the next request belongs to; None: to no call, for example a request for credentials."""
 
 
 @contextlib.contextmanager
 def apart_from_call() -> Iterator[None]:
-    """Send what is sent within as no part of the running call, for example a request for credentials."""
+    """Keep requests in the block, for example for credentials, apart from the running call."""
     outer = current_call.set(None)
     try:
         yield
@@ -170,20 +171,21 @@ def apart_from_call() -> Iterator[None]:
 
 
 class BackendCall:
-    """One call of a backend. What is raised in its ``with`` block becomes an error of this package.
+    """One call of a backend. Exceptions in its ``with`` block become errors of this package.
 
     Attributes:
         operation: Name of the method that was called.
-        sent: Whether its request was handed to the transport; from then on it may be written.
-        fault: What the transport has found out about a request without an answer; None: nothing.
-        where: Host and port that the request went to; empty: nowhere yet.
-        url: Address that the request went to, which may contain a signature; empty: nowhere yet.
+        sent: Whether the transport has the request; from then on the store may write it.
+        fault: What the transport found out about a request without an answer; None: nothing.
+        where: Host and port that the request went to; empty: not sent yet.
+        url: Address that the request went to, perhaps with a signature; empty: not sent yet.
         status: HTTP status of the last answer; 0: none has come.
         headers: Of the last answer; empty: none has come.
         body: The part of its body that has arrived, within limits.
         request_id: Id of the answer for the provider's support; None: there is none.
         date: The answer's ``Date`` in epoch seconds, or None.
-        waits_since: By the monotonic clock, from when on credentials are waited for; None: they are not.
+        waits_since: When the call began to wait for credentials, by the monotonic clock; None: it does not
+            wait.
     """
 
     __slots__ = (
@@ -219,14 +221,14 @@ class BackendCall:
 
     @property
     def reads(self) -> bool:
-        """Whether it writes nothing, whatever becomes of it."""
+        """Whether the call writes nothing, whatever its outcome."""
         return self.operation in _READS
 
     async def take(self, answer: aiohttp.ClientResponse) -> bytes:
-        """Note an answer and return its body, cut off where it is longer than this call needs.
+        """Note an answer and return its body, truncated to the length that this call needs.
 
         Raises:
-            FaultError: Its status is a success, but it is not what was asked for; see ``_http``.
+            FaultError: The status is a success, but the answer is not what was requested; see ``_http``.
         """
         self.status = 0  # until all of it is here
         self.headers = answer.headers
@@ -301,8 +303,8 @@ class Item(NamedTuple):
 class CloudBackend(ABC, Generic[C]):
     """A bucket behind an SDK. The SDK's client is made by the first call, on the event loop of that call.
 
-    A subclass calls the SDK, once in each of ``_read``, ``_write``, ``_page`` and ``_remove``. A condition is
-    what the SDK's own methods take for it.
+    A subclass calls the SDK once in each of ``_read``, ``_write``, ``_page`` and ``_remove``. Conditions are
+    arguments of the SDK's own methods.
 
     Args:
         prefix: Put before every key.
@@ -324,7 +326,7 @@ class CloudBackend(ABC, Generic[C]):
     sends_dates = True
     versions_may_repeat = False
     verify = True
-    """Whether a store at an address that is not the provider's is tried out before the first lock."""
+    """Whether a store at an address other than the provider's is probed before the first lock."""
     own_hosts: str
     """Pattern of the provider's own hosts."""
 
@@ -340,7 +342,7 @@ class CloudBackend(ABC, Generic[C]):
 
     @property
     def opening(self) -> bool:
-        """Whether its client is still to be made, which takes a busy machine long; nothing was sent then."""
+        """Whether the client is still to be made, so nothing was sent. On a busy machine that takes long."""
         return self._client is None and not self._closed
 
     async def aclose(self) -> None:
@@ -433,17 +435,17 @@ class CloudBackend(ABC, Generic[C]):
     def _read_failure(self, error: Exception) -> tuple[int | None, str]:  # noqa: ARG002  for subclasses
         """Return the HTTP status and the error code in an exception of the SDK; (None, ""): it has none.
 
-        Of an answer of the store, only the code counts: ``BackendCall`` has the status. Without an answer of
-        the store, it is about the service that hands out credentials, or the SDK has none to send.
+        If the store answered, only the code counts, because ``BackendCall`` has the status. Otherwise both
+        come from the service that hands out credentials, or the SDK has no credentials to send.
         """
         return None, ""
 
     def _code(self, call: BackendCall, error: Exception) -> str:  # noqa: ARG002  for subclasses
-        """Return the error code of an answer of the store; default: the one that the SDK has read."""
+        """Return the error code of the store's answer; default: the one that the SDK read."""
         return self._read_failure(error)[1]
 
     def _region(self, call: BackendCall, error: Exception) -> str | None:  # noqa: ARG002  for subclasses
-        """Return where the bucket is, if a refusal says that it is elsewhere."""
+        """Return the bucket's region if a refusal says that it is another one."""
         return None
 
     @abstractmethod
@@ -451,7 +453,7 @@ class CloudBackend(ABC, Generic[C]):
         """Return the address that requests go to, and the bucket."""
 
     async def place(self) -> str | None:
-        """Return what tells this bucket from others; None at an address of the provider itself.
+        """Return a text that identifies this bucket; None at an address of the provider itself.
 
         Raises:
             BackendError: The SDK could not be set up.
@@ -467,7 +469,7 @@ class CloudBackend(ABC, Generic[C]):
         if self._client is None:
             if self._closed:
                 raise closed(self.name)
-            # One opening for all callers; one whose time is up leaves it to those that come next.
+            # All callers share one opening. If one of them gives up, it goes on for the others.
             self._client = await self._opening.wait()
         return self._client
 
@@ -476,10 +478,11 @@ class CloudBackend(ABC, Generic[C]):
         return client
 
     def note_cancelled(self, waits_since: float | None) -> None:
-        """Log that a call was cancelled while credentials did not come for it; once for each backend.
+        """Log, once for each backend, that a call was cancelled while it waited for credentials.
 
         Args:
-            waits_since: By the monotonic clock, from when on the call waited for credentials, if it did.
+            waits_since: When the call began to wait for credentials, by the monotonic clock; None: it did
+                not.
         """
         since = self._opening_waits_since if waits_since is None else waits_since
         if since is not None and time.monotonic() - since >= _WAITED and not self._warned:
@@ -487,13 +490,13 @@ class CloudBackend(ABC, Generic[C]):
             log.warning("%s: no credentials in time, nothing was sent", self.name)
 
     def explain(self, call: BackendCall, error: Exception) -> tuple[Row, str]:
-        """Return what an exception of a call means, and how an error says it."""
+        """Return the meaning of an exception of a call, and the text of its error."""
         if isinstance(error, CredentialsError):
             return Row(AccessDeniedError), f"no credentials: {error.sentence}"
         if (answered := self._answered(call, error)) is not None:
             return self._refused(call, answered)
         if 0 < call.status < FAILURE and not isinstance(error, FaultError):
-            # The body is here, so this is an SDK, or its caller, that finds something else in it.
+            # The whole body arrived, so the SDK or its caller found something unexpected in it.
             error = FaultError(_UNREADABLE.get(call.operation, Fault.LOST), "it cannot be read")
         status, code = (None, "") if call.sent else self._without_answer(error)
         if status is not None or code:
@@ -517,7 +520,7 @@ class CloudBackend(ABC, Generic[C]):
         return row, f"{detail}; {row.hint}" if row.hint else detail
 
     def _answered(self, call: BackendCall, error: Exception) -> AnsweredError | None:
-        """Return the refusal of the store that an exception is about; None: it is about something else."""
+        """Return the store's refusal behind an exception; None: the exception has another cause."""
         if call.sent and isinstance(error, AnsweredError):
             return error
         if call.status == 0 or isinstance(error, FaultError):
@@ -550,7 +553,7 @@ class CloudBackend(ABC, Generic[C]):
 
 
 def _without_credentials(status: int | None, code: str, row: Row) -> tuple[Row, str]:
-    """Return what an answer of a service that hands out credentials means, or that the SDK has none."""
+    """Return the meaning of an answer of the credentials service, or of an SDK without credentials."""
     kind = row.kind or OutcomeUnknownError
     if status is None:
         return row, f"no credentials: {said(status, code, row)}"

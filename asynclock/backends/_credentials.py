@@ -1,4 +1,4 @@
-"""The cache of credentials that end, for all three clouds: renewals go on while the next ones are fetched."""
+"""A cache of credentials that expire, for all three clouds. It fetches the next ones in the background."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _BETWEEN_FETCHES: Final = 10.0
-"""Seconds at least between two fetches while the present credentials are valid."""
+"""Least seconds between two fetches while the present credentials are valid."""
 
 
 @contextlib.contextmanager
 def awaiting_credentials() -> Iterator[None]:
-    """Note, around the wait for credentials, that the running call waits for them, if there is one."""
+    """Mark the running call, if there is one, as waiting for credentials during the block."""
     call = current_call.get()
     if call is not None:
         call.waits_since = time.monotonic()
@@ -31,8 +31,8 @@ def awaiting_credentials() -> Iterator[None]:
 class SharedCredentials(ABC, Generic[T]):
     """Credentials that all requests share. The next ones are fetched in the background while these are valid.
 
-    The SDKs fetch them within a request. A fetch that hangs, fails or is cancelled would make that request
-    fail, and the next ones, although the present credentials are valid for some minutes more.
+    The SDKs fetch them within a request. If that fetch hangs, fails or is cancelled, the request and the next
+    ones fail too, although the present credentials are valid for some minutes more.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class SharedCredentials(ABC, Generic[T]):
         self._fetching: SharedFetch[T] = SharedFetch(self._fetch_next)
 
     async def get(self) -> T:
-        """Return credentials that are valid now. Raises what the fetch raises, if there are none."""
+        """Return credentials that are valid now. If there are none, errors of the fetch propagate."""
         if self._last is None or self._over(self._last, soon=False):
             with awaiting_credentials():
                 return await self._fetching.wait()
@@ -59,7 +59,7 @@ class SharedCredentials(ABC, Generic[T]):
 
     @abstractmethod
     def _over(self, last: T, *, soon: bool) -> bool:
-        """Return whether these are not valid any more, or with ``soon``: whether to fetch the next ones."""
+        """Return whether these credentials have expired; with ``soon``: whether to fetch the next ones."""
 
     async def _fetch_next(self) -> T:
         self._last = fetched = await self._fetch()

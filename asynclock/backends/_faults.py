@@ -1,4 +1,4 @@
-"""Finds what went wrong on the way to a store, in the exception of any transport or SDK."""
+"""Finds out what went wrong on the way to a store, from the exception of any transport or SDK."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _DEPTH: Final = 20
-"""Causes that are looked at; they may form a circle."""
+"""Number of causes to look at; they may form a circle."""
 _SERVER: Final = 500
 _OFTEN: Final = 429
 _UNREACHABLE: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN})
 _RESET: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
-# As OpenSSL's X509_V_ERR_… number them.
+# The numbers of OpenSSL's X509_V_ERR_….
 _CERTIFICATES: Final = {
     9: Fault.NOT_YET_VALID,
     10: Fault.EXPIRED,
@@ -31,7 +31,7 @@ _CERTIFICATES: Final = {
     62: Fault.WRONG_NAME,
     64: Fault.WRONG_NAME,
 }
-# Words in the reasons of OpenSSL, the first that fits.
+# Words in OpenSSL's reasons; the first match counts.
 _TLS: Final = (
     ("WRONG_VERSION_NUMBER", Fault.PLAIN_HTTP),
     ("HTTP_REQUEST", Fault.PLAIN_HTTP),
@@ -68,7 +68,7 @@ class Found(NamedTuple):
 
 
 def find_fault(error: BaseException) -> Found:
-    """Return what went wrong, by the exception of a request that has no answer."""
+    """Return what went wrong with a request that got no answer."""
     import aiohttp  # noqa: PLC0415  installed with the SDKs only
 
     where, connecting = "", False
@@ -125,7 +125,7 @@ def _connecting(error: BaseException) -> Fault | None:
 
 
 def _said(error: BaseException) -> str:
-    """Return what OpenSSL or the operating system says of an error that a fault does not say already."""
+    """Return the words of OpenSSL or the operating system, if they add something to the fault."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return printable(error.verify_message)
     if isinstance(error, ssl.SSLError):

@@ -2,12 +2,12 @@
 
 Symbolic links are never followed, and opening a file never blocks.
 
-A user who may write in the folder takes part in its locks and has to be trusted: the operating system
-lets such a user delete and replace every file there. A user who may not write there must not be able to
-disturb. The operating system grants a ``flock`` to every user who can open the file, even for reading
-only. Therefore the side file that writers lock can be opened by those users only who may write in the
-folder, whatever the umask. And the objects can be read by all users who may write in the folder, whatever
-the umask, because a user who cannot read a lock can neither tell whether it is free nor take it over.
+A user who may write in the folder takes part in its locks and must be trusted: the operating system lets such
+a user delete and replace every file there. A user who may not write there must not be able to interfere. The
+operating system grants a ``flock`` to every user who can open the file, even just for reading. So only users
+who may write in the folder can open the side file that writers lock, whatever the umask. All of them can read
+the objects, whatever the umask: a user who cannot read a lock can neither tell whether it is free nor take it
+over.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from typing import Self
 
 FLOCK_PATIENCE: Final = 1.0
-"""Seconds to wait for another writer of the same object. A write takes less unless its process stops."""
+"""Seconds to wait for another writer of the same object. A write takes less unless its process is stopped."""
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TIME_STEPS: Final = (10**3, 10**7, 10**9, 2 * 10**9)
-"""Steps of time stamps in nanoseconds, at most: on NTFS; on exFAT; on ext3 and HFS+; on FAT."""
+"""Largest steps of time stamps in nanoseconds: on NTFS; on exFAT; on ext3 and HFS+; on FAT."""
 _KINDS: Final = {
     stat.S_IFBLK: "a device",
     stat.S_IFCHR: "a device",
@@ -42,7 +42,7 @@ _KINDS: Final = {
 
 
 class IrregularFileError(OSError):
-    """There is a folder, link, FIFO, socket or device instead of a regular file. It was left as it is."""
+    """There is a folder, link, FIFO, socket or device instead of a regular file. It was not changed."""
 
 
 class Folder:
@@ -89,12 +89,12 @@ class Folder:
     def temporary(self, name: str, body: bytes, *, fsync: bool) -> Iterator[int]:
         """Write a new file that all users who may write in the folder can read, and yield its descriptor.
 
-        The caller renames the file in the ``with`` block; after an error there the file is removed.
+        The caller renames the file in the ``with`` block. If the block fails, the file is removed.
 
         Args:
             name: Name of the new file.
             body: Its bytes.
-            fsync: Whether the bytes are on the disk before the block begins.
+            fsync: Whether to put the bytes on the disk before the block begins.
         """
         descriptor = self._create(name, 0o644)
         try:
@@ -112,7 +112,7 @@ class Folder:
             os.close(descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, and replace the file that has the new name, if any.
+        """Rename a file. A file that already has the new name is replaced.
 
         Raises:
             PermissionError: Another user owns that file, and the folder has the sticky bit.
@@ -123,13 +123,13 @@ class Folder:
             if self._status.st_mode & stat.S_ISVTX:
                 reason = (
                     "in a folder with the sticky bit only the owner of a file may replace it; to share locks "
-                    "between users, take a folder without that bit"
+                    "between users, use a folder without that bit"
                 )
                 raise PermissionError(error.errno, reason, str(self._path / new)) from error
             raise
 
     def remove(self, name: str) -> None:
-        """Remove a file; one that is missing is no error."""
+        """Remove a file. A missing one is not an error."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._descriptor)
 
@@ -146,7 +146,7 @@ class Folder:
         """Hold the operating system's lock on a side file. The kernel frees it when the process dies.
 
         Args:
-            name: Name of the side file, which is made if it is missing.
+            name: Name of the side file. It is made if it is missing.
 
         Raises:
             BlockingIOError: Another process held the lock for ``FLOCK_PATIENCE`` seconds.
@@ -186,8 +186,8 @@ class Folder:
         return descriptor, status
 
     def _make_side_file(self, name: str) -> None:
-        # Made under another name and linked once it has its mode: a process that opens it earlier might find
-        # the mode too narrow, or get in because the mode is too wide.
+        # Made under another name and linked once its mode is set: otherwise a process might find the mode too
+        # narrow, or get in because it is too wide.
         draft = f"{name}.{os.getpid():x}-{os.urandom(6).hex()}.tmp"
         descriptor = self._create(draft, 0o600)
         try:
@@ -206,7 +206,8 @@ class Folder:
         except OSError as error:
             if error.errno not in {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}:
                 raise
-            # A file system without hard links, such as FAT: it has no file modes to set beforehand either.
+            # A file system without hard links, such as FAT. It has no file modes either, so none must be set
+            # first.
             os.close(self._create(name, 0o600))
 
     def _create(self, name: str, mode: int) -> int:
@@ -223,8 +224,8 @@ class Folder:
         Args:
             descriptor: The file. It also gets the owner and group of the folder, if this process may do that.
             status: Its ``stat``.
-            bits: The permissions, written as those of a file's owner (``S_IRUSR``, ``S_IWUSR``).
-            mode: The mode to which these permissions are added. Default: the file's present mode.
+            bits: The permissions, as bits of the owner (``S_IRUSR``, ``S_IWUSR``).
+            mode: The mode that these permissions are added to. Default: the file's present mode.
         """
         folder = self._status
         mode = stat.S_IMODE(status.st_mode) if mode is None else mode
@@ -263,8 +264,8 @@ def open_regular(path: Path | str, *, folder: int | None = None) -> tuple[int, o
         if kind == stat.S_IFREG:
             return descriptor, status
         os.close(descriptor)
-    found = _KINDS.get(kind, "no regular file")
-    raise IrregularFileError(errno.EINVAL, f"{found} stands in the place of a file; remove it", path)
+    found = _KINDS.get(kind, "something else")
+    raise IrregularFileError(errno.EINVAL, f"{found} is in the place of a file; remove it", path)
 
 
 def read_regular(path: Path | str, limit: int, *, folder: int | None = None) -> tuple[bytes, os.stat_result]:
@@ -282,7 +283,7 @@ def read_regular(path: Path | str, limit: int, *, folder: int | None = None) -> 
 def make_folder(path: Path, root: Path) -> None:
     """Make a folder and its parents. Below ``root``, a new folder gets the group and mode of its parent.
 
-    This happens only if the parent can be written by its group or by everybody; else the umask decides.
+    Only if its group or everybody may write in the parent; otherwise the umask decides.
     """
     if path == root or root not in path.parents:
         path.mkdir(parents=True, exist_ok=True)
@@ -304,13 +305,13 @@ def make_folder(path: Path, root: Path) -> None:
 def set_modified(descriptor: int, now: int, after: int) -> os.stat_result:
     """Set a file's time of last modification to the present or a little later, and return its ``stat``.
 
-    A file system that rounds time stamps down would make a lease look older than it is. There the time is
-    set to the next one that the file system can store, at most 2 s ahead.
+    A file system that rounds time stamps down would make a lease look older than it is. On such a file system
+    this sets the next time that can be stored, at most 2 s ahead.
 
     Args:
         descriptor: The file.
         now: The present, in epoch nanoseconds.
-        after: Where the file system stores nanoseconds, the new time is later than this.
+        after: If the file system stores nanoseconds, the new time is later than this.
 
     Raises:
         OSError: The file system cannot store the present time.

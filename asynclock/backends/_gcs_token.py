@@ -1,4 +1,4 @@
-"""Access tokens for Cloud Storage: where they come from, and how concurrent requests share a fetch."""
+"""Access tokens for Cloud Storage: their sources, and one fetch that concurrent requests share."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _ACCOUNT_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 _SCOPES: Final = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _FETCH: Final = 10
-"""Seconds for one fetch of a token, as in the SDK."""
+"""Time limit for one fetch of a token in seconds, as in the SDK."""
 _SAID: Final = 200
 _METADATA: Final = "metadata.google.internal"
 _STALE: Final = 0.5
-"""After this share of a token's lifetime the next one is fetched, as in the SDK."""
+"""The next token is fetched after this share of the lifetime, as in the SDK."""
 
 
 class AccessTokens(Protocol):
@@ -41,7 +41,7 @@ class AccessTokens(Protocol):
 
 
 def checked_token(given: object) -> AccessTokens | None:
-    """Return the option ``token`` as a source of access tokens.
+    """Return a source of access tokens for the option ``token``.
 
     Args:
         given: An access token as text, or an object with ``async get()``. None: the SDK looks for
@@ -66,7 +66,7 @@ def checked_token(given: object) -> AccessTokens | None:
 
 
 async def default_token(session: aiohttp.ClientSession) -> GcsToken:
-    """Return a token made of the credentials that the SDK finds by itself."""
+    """Return a token from the credentials that the SDK finds itself."""
     with _explained():
         # In a thread, because it reads the file of credentials.
         return GcsToken(await asyncio.to_thread(Token, session=session, scopes=_SCOPES))
@@ -74,7 +74,7 @@ async def default_token(session: aiohttp.ClientSession) -> GcsToken:
 
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
-    """Raise ``CredentialsError`` where the SDK cannot use the credentials that it found."""
+    """Raise ``CredentialsError`` if the SDK cannot use the credentials that it found."""
     try:
         yield
     except (FileNotFoundError, PermissionError):
@@ -83,7 +83,7 @@ def _explained() -> Iterator[None]:
         if error.host != _METADATA:
             raise
         raise CredentialsError(
-            f"none were found: no {_ACCOUNT_FILE}, no sign-in by gcloud, and this is no machine of Google"
+            f"none were found: no {_ACCOUNT_FILE}, no sign-in by gcloud, and this is not a machine of Google"
         ) from None
     except jwt.exceptions.PyJWTError:
         raise CredentialsError(f"the private key cannot be used; check {_ACCOUNT_FILE}") from None
@@ -93,12 +93,12 @@ def _explained() -> Iterator[None]:
     except ValueError as error:
         if type(error) is not ValueError or "invalid literal" in str(error):  # quotes what it was given
             raise
-        # A sentence of the SDK, for example of a kind of credentials that it does not know.
+        # A sentence of the SDK, for example about a kind of credentials that it does not know.
         raise CredentialsError(f"{printable(error, limit=_SAID)}; check {_ACCOUNT_FILE}") from None
 
 
 class GcsToken(SharedCredentials[str]):
-    """The SDK's token, renewed next to the requests. The SDK's object itself is never closed.
+    """The SDK's token, renewed in parallel with the requests. The SDK's own object is never closed.
 
     ``Token.get`` shares one fetch too, but if one waiting request is cancelled, the fetch fails for all.
 
@@ -114,7 +114,8 @@ class GcsToken(SharedCredentials[str]):
     async def _fetch(self) -> str:
         now = time.time()
         with _explained():
-            # Once: Token.acquire_access_token would try five times, for longer than a request may take.
+            # A single try: Token.acquire_access_token would try five times, which takes longer than a request
+            # may.
             fetched = await self._inner.refresh(timeout=_FETCH)
         self._expires_at = now + fetched.expires_in
         self._stale_at = now + fetched.expires_in * _STALE
@@ -125,7 +126,7 @@ class GcsToken(SharedCredentials[str]):
 
 
 class _FixedToken:
-    """An access token given as text, which is never refreshed. No ``repr`` shows it."""
+    """A fixed access token given as text. It is never refreshed, and no ``repr`` shows it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -137,8 +138,8 @@ class _FixedToken:
 def _check_account_file(path: str | None) -> None:
     """Refuse a file of credentials that is not JSON.
 
-    The SDK would ignore it without a word and ask the metadata server of Google's machines instead, which
-    nowhere else answers.
+    The SDK would silently ignore it and ask the metadata server instead, which only exists on Google's
+    machines.
     """
     if not path or not Path(path).is_file():
         return
@@ -149,4 +150,4 @@ def _check_account_file(path: str | None) -> None:
     except orjson.JSONDecodeError:
         account = None
     if not isinstance(account, dict):
-        raise ConfigError(setting=_ACCOUNT_FILE, value=path, reason="it is no JSON file of credentials")
+        raise ConfigError(setting=_ACCOUNT_FILE, value=path, reason="it is not a JSON file of credentials")

@@ -1,4 +1,4 @@
-"""HTTP as the three clouds have it: which answers can be used, within which limits, and which addresses."""
+"""HTTP of the three clouds: usable answers, their limits, and allowed addresses."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     import aiohttp
 
 CONNECT_TIMEOUT: Final = 10.0
-"""Seconds for a connection to be made. A lock ends its requests earlier if its lease is short."""
+"""Seconds to connect. A lock ends its requests earlier if its lease is short."""
 READ_TIMEOUT: Final = 30.0
 """Seconds of silence after which a request ends. A lock ends its requests earlier if its lease is short."""
 TOTAL_TIMEOUT: Final = 60.0
-"""Seconds after which a request ends whatever comes, so that an answer that trickles ends too."""
+"""Seconds after which a request ends in any case, even if its answer still trickles in."""
 MAX_ANSWER: Final = 8 << 20
-"""Bytes of the longest answer: a page of a listing, which has 1,000 keys at most."""
+"""Bytes of the longest answer: a page of a listing with at most 1,000 keys."""
 _WHOLE: Final = 200
 _RANGE: Final = 206
 _PLAIN: Final = frozenset({"", "identity", "aws-chunked"})
-"""Values of ``Content-Encoding`` whose body is as it was written."""
+"""Values of ``Content-Encoding`` that leave the body as it was written."""
 
 
 @lru_cache(maxsize=64)
 def http_date(text: str) -> float | None:
-    """Return an HTTP date as epoch seconds, or None if the text is no date."""
+    """Return an HTTP date as epoch seconds, or None if the text is not a date."""
     try:
         parsed = parsedate_tz(text)
         return None if parsed is None else float(mktime_tz(parsed))
@@ -52,7 +52,8 @@ def server_time(headers: Mapping[str, str]) -> float | None:
     """Return the ``Date`` of an answer in epoch seconds.
 
     Returns:
-        None if the answer has no Date, or has an ``Age``: then a cache sent it, with the Date of its copy.
+        None if the answer has no Date, or has an ``Age``: then a cache sent it, and the Date is that of its
+        copy.
     """
     text = headers.get("date") or headers.get("Date")
     if text is None or "age" in headers or "Age" in headers:
@@ -63,7 +64,8 @@ def server_time(headers: Mapping[str, str]) -> float | None:
 def environment_proxy(url: str) -> str | None:
     """Return the proxy that the environment names for an address, perhaps with a user and password, or None.
 
-    In place of aiohttp's ``trust_env``, which also sends what ``~/.netrc`` has for the host of the store.
+    Replaces aiohttp's ``trust_env``, which would also send the credentials in ``~/.netrc`` for the store's
+    host.
     """
     parts = urlsplit(url)
     proxy = getproxies().get(parts.scheme)
@@ -73,11 +75,11 @@ def environment_proxy(url: str) -> str | None:
 
 
 async def read_object(answer: aiohttp.ClientResponse) -> bytes:
-    """Return the first ``MAX_BODY`` + 1 bytes at most of an object that was read.
+    """Return at most the first ``MAX_BODY`` + 1 bytes of an object.
 
     Raises:
-        FaultError: It may be a part of it, or something else: the status is not 200, and it has not the range
-            0 to ``MAX_BODY``, nothing says where the body ends, it is compressed, it is a web page.
+        FaultError: This may be a part of the object or something else. The status is not 200 and the range
+            not 0 to ``MAX_BODY``, or nothing says where the body ends, or it is compressed or a web page.
     """
     headers = answer.headers
     framed = "Content-Length" in headers or "Transfer-Encoding" in headers
@@ -95,7 +97,7 @@ async def read_object(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def _length_of_range(headers: Mapping[str, str]) -> int | None:
-    """Return how many bytes a range has that is the object or its first ``MAX_BODY`` + 1 bytes, else None."""
+    """Return the length of a range that is the object or its first ``MAX_BODY`` + 1 bytes, else None."""
     found = re.fullmatch(r"bytes 0-(\d{1,18})/(\d{1,18})", headers.get("Content-Range", ""))
     if found is None:
         return None
@@ -104,7 +106,7 @@ def _length_of_range(headers: Mapping[str, str]) -> int | None:
 
 
 def refuse_compressed(headers: Mapping[str, str]) -> None:
-    """Raise ``FaultError`` if a body is compressed: nothing asks for that, so it is not the store's."""
+    """Raise ``FaultError`` if a body is compressed. No request asks for that, so it is not the store's."""
     encoding = headers.get("Content-Encoding", "").strip().lower()
     if encoding not in _PLAIN:
         raise FaultError(Fault.COMPRESSED, printable(encoding, limit=32))
@@ -117,7 +119,7 @@ def refuse_web_page(headers: Mapping[str, str], body: bytes) -> None:
 
 
 def refuse_changed(headers: Mapping[str, str], body: bytes) -> None:
-    """Raise ``FaultError`` if a whole object has not the MD5 checksum that the store sends with it."""
+    """Raise ``FaultError`` if a whole object does not match the MD5 checksum that the store sent."""
     said = (
         headers.get("Content-MD5")
         or headers.get("x-ms-blob-content-md5")
@@ -126,23 +128,23 @@ def refuse_changed(headers: Mapping[str, str], body: bytes) -> None:
         )
     )
     if said and len(body) <= MAX_BODY and said != md5_of(body):
-        raise FaultError(Fault.CHANGED, f"{len(body)} bytes came, their checksum is another")
+        raise FaultError(Fault.CHANGED, f"{len(body)} bytes came with another checksum")
 
 
 def md5_of(data: bytes) -> str:
-    """Return a checksum as the headers of the clouds have it."""
+    """Return the MD5 checksum in the form of the clouds' headers."""
     return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
 
 
 def version_in(text: str | None, name: str) -> str:
-    """Return the version in an answer, which is text that can be sent back.
+    """Return the version in an answer, checked so that it can be sent back.
 
     Args:
         text: Value of the header or field; None: there is none.
         name: Of the header or field.
 
     Raises:
-        FaultError: There is none, or it is no printable ASCII.
+        FaultError: There is none, or it is not printable ASCII.
     """
     if not text:
         raise FaultError(Fault.NO_VERSION, f"no {name}")
@@ -152,7 +154,7 @@ def version_in(text: str | None, name: str) -> str:
 
 
 async def read_capped(answer: aiohttp.ClientResponse, limit: int = MAX_BODY + 1) -> bytes:
-    """Return the first ``limit`` bytes of a body at most; the connection of a longer one is closed."""
+    """Return at most the first ``limit`` bytes of a body. A longer one closes the connection."""
     chunks: list[bytes] = []
     left = limit
     while left > 0:
@@ -180,17 +182,17 @@ async def read_page(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def check_certificates(ca_file: str) -> None:
-    """Refuse a ``ca_file`` that cannot be read, or is no PEM file of certificates, with a ``ConfigError``."""
+    """Raise ``ConfigError`` if ``ca_file`` cannot be read or is not a PEM file of certificates."""
     if not Path(ca_file).is_file():
         raise ConfigError(setting="ca_file", value=ca_file, reason="there is no such file")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_file)
     except OSError:
-        raise ConfigError(setting="ca_file", value=ca_file, reason="it is no PEM certificate") from None
+        raise ConfigError(setting="ca_file", value=ca_file, reason="it is not a PEM certificate") from None
 
 
 def trusting(ca_file: str | None) -> ssl.SSLContext | None:
-    """Return a context that trusts these certificates besides those of the machine; None: no others."""
+    """Return a context that trusts these certificates and the machine's; None: only the machine's."""
     if ca_file is None:
         return None
     context = ssl.create_default_context()
@@ -199,7 +201,7 @@ def trusting(ca_file: str | None) -> ssl.SSLContext | None:
 
 
 def is_loopback(host: str | None) -> bool:
-    """Return whether a host name or address means this machine. Decided without looking the name up."""
+    """Return whether a host name or address means this machine, without looking the name up."""
     if host is None:
         return False
     try:
@@ -228,11 +230,11 @@ def check_endpoint(setting: str, value: str, *, allow_http: bool, with_path: boo
         # The value is not shown: an address may contain a password or a token.
         raise ConfigError(setting=setting, value="...", reason=reason)
 
-    if re.search(_BLANK, value):  # the parser would leave it out, even within the scheme
+    if re.search(_BLANK, value):  # the parser would drop it, even within the scheme
         refuse("must have no blanks or control characters")
     try:
         parts = urlsplit(value)
-        parts.port  # noqa: B018  raises where the port is no number
+        parts.port  # noqa: B018  raises if the port is not a number
     except ValueError:
         parts = None  # refused below: this error may quote a secret, so it must not become the context
     if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -240,7 +242,7 @@ def check_endpoint(setting: str, value: str, *, allow_http: bool, with_path: boo
     if "@" in parts.netloc or parts.query or parts.fragment:
         refuse("must contain no user, password, ? or #; give credentials by their options")
     if parts.path.strip("/") and not with_path:
-        refuse("must have no path; the bucket and prefix belong into the URL")
+        refuse("must have no path; the bucket and prefix belong in the URL")
     if parts.scheme == "http" and not (allow_http or is_loopback(parts.hostname)):
         refuse("is plain http and not this machine; use https, or allow_http=True to accept the risk")
     return f"{parts.scheme}{value[len(parts.scheme) :]}".rstrip("/")

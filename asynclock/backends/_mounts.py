@@ -1,4 +1,4 @@
-"""Tells local file systems from network and shared ones, by the kernel's table of mounts."""
+"""Tells local file systems from network and shared ones with the kernel's table of mounts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _SHARED: Final = frozenset({
     "gpfs", "hostfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs", "pvfs2",
     "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "wekafs",
 })  # fmt: skip
-"""File systems shared with other machines or with a virtual machine's host: other kernels write there too."""
+"""File systems shared with other machines or with a virtual machine's host, so other kernels write to
+them."""
 _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 
 
@@ -27,7 +28,7 @@ def shared_kind(path: Path) -> str | None:
         mounts to look in.
     """
     mounts = list(_mounts())
-    # The path without its links resolved comes first: resolving links on a share whose server is gone blocks.
+    # Try the unresolved path first: resolving links on a share whose server is gone blocks.
     for plain in (os.path.abspath, os.path.realpath):
         kind = _kind(plain(path), mounts)
         if _is_shared(kind):

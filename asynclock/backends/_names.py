@@ -1,13 +1,13 @@
-"""How the providers name buckets, containers and accounts.
+"""The providers' rules for names of buckets, containers and accounts.
 
 A name that the provider does not allow is refused before anything is sent. It may be a mistake
-(``s3://../x``), or a secret typed in the place of a bucket, which would then appear in errors and be sent
-to a name server as part of a host name.
+(``s3://../x``), or a secret typed instead of a bucket. Such a secret would appear in errors, and reach a name
+server as part of a host name.
 
-Source: Amazon S3, "General purpose bucket naming rules" (the names that these rules reserve are allowed
-here: they belong to access points, which a client uses like buckets); Google Cloud Storage, "Bucket name
-requirements"; Azure, "Naming and referencing containers, blobs, and metadata", "Storage account name",
-and the endpoints of "Azure Government" and "Azure in China".
+Source: Amazon S3, "General purpose bucket naming rules" (the reserved names are allowed here: they belong to
+access points, which a client uses like buckets); Google Cloud Storage, "Bucket name requirements"; Azure,
+"Naming and referencing containers, blobs, and metadata", "Storage account name", and the endpoints of "Azure
+Government" and "Azure in China".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# Patterns are compiled when they are first used, not by each import; ``re`` keeps them.
+# Patterns are compiled on first use, not on import; ``re`` caches them.
 _ADDRESS: Final = r"(?!\d+\.\d+\.\d+\.\d+$)"
 _S3: Final = rf"(?!.*\.\.){_ADDRESS}[a-z0-9][a-z0-9.-]{{1,61}}[a-z0-9]"
 _GCS: Final = rf"(?=.{{3,222}}$){_ADDRESS}(?![._-])[a-z0-9_-]{{1,63}}(\.[a-z0-9_-]{{1,63}})*(?<![._-])"

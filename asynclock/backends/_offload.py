@@ -1,9 +1,9 @@
-"""Runs blocking calls on a few daemon threads, until the process has ended.
+"""Runs blocking calls on a few daemon threads until the process ends.
 
-Why not an executor of ``concurrent.futures``: it refuses work once the interpreter has begun to shut
-down, which is when held locks are released, and a call that hangs in it keeps the process from ending.
-Why not ``anyio.to_thread``: its threads end with the task that started them, and every request to a
-backend runs in a task of its own.
+Why not an executor of ``concurrent.futures``: it refuses work once the interpreter shuts down, and that is
+when held locks are released. A call that hangs in it also keeps the process from ending. Why not
+``anyio.to_thread``: its threads end with the task that started them, and every request to a backend runs in a
+task of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Workers:
 
     Args:
         name: Prefix of the threads' names.
-        count: How many threads there are at most; further calls wait in a queue.
+        count: Largest number of threads; further calls wait in a queue.
     """
 
     def __init__(self, name: str, count: int) -> None:
@@ -41,7 +41,7 @@ class Workers:
         self._lock = threading.Lock()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Return ``call()``. If the caller is cancelled, the call runs on and its result is dropped."""
+        """Return ``call()``. If the caller is cancelled, the call keeps running and its result is dropped."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
@@ -108,13 +108,13 @@ class Workers:
 
 
 async def run_apart(name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return what a coroutine returns that may block; it runs on an event loop and a thread of its own.
+    """Run a coroutine that may block, on its own thread and event loop, and return its result.
 
-    Not in the executor of the caller's loop: a loop that ends waits for it, and the work may hang.
+    Not in the executor of the caller's loop: a closing loop waits for its executor, and the work may hang.
 
     Args:
         name: Prefix of the thread's name.
-        work: Makes the coroutine. If the caller is cancelled, it runs on and its result is dropped.
+        work: Makes the coroutine. If the caller is cancelled, it keeps running and its result is dropped.
     """
     workers = Workers(name, 1)
     try:
@@ -124,10 +124,10 @@ async def run_apart(name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 class LoopExecutor(ThreadPoolExecutor):
-    """The default executor of asynclock's own event loop; it takes work until the process has ended.
+    """The default executor of asynclock's own event loop. It accepts work until the process ends.
 
-    The SDKs use ``loop.run_in_executor(None, ...)`` to look up names, to read proxy settings and to fetch
-    credentials, and need it when locks are released at exit. It inherits from ``ThreadPoolExecutor``
+    The SDKs call ``loop.run_in_executor(None, ...)`` to look up names, read proxy settings and fetch
+    credentials. They still need it when locks are released at exit. It inherits from ``ThreadPoolExecutor``
     because asyncio accepts no other class; the inherited threads are never started.
     """
 

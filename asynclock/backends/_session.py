@@ -1,9 +1,9 @@
-"""The aiohttp session that the SDKs send through: each request once, no redirects, a limit for every answer.
+"""The aiohttp session that the SDKs use: one attempt per request, no redirects, a limit for every answer.
 
-aiohttp repeats a GET, PUT or DELETE once after a lost connection, whatever the retry settings of an SDK. If
-the first copy of a conditional PUT was written, the second one is refused because of it, and the caller
-believes that somebody else has written. aiohttp repeats after its own errors only, so the middleware of this
-session raises another one.
+After a lost connection aiohttp repeats a GET, PUT or DELETE once, whatever the retry settings of the SDK. If
+the first copy of a conditional PUT was written, the store refuses the second because of the first, and the
+caller believes that somebody else wrote. aiohttp only repeats after its own errors, so the middleware of this
+session raises a different one.
 
 Source: aiohttp, "Client Middleware"; aiohttp#10790 (there is no public switch).
 """
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 _CONNECTIONS: Final = 100
 _KEEP_ALIVE: Final = 12.0
-"""Seconds; S3 closes an idle connection after 20 s, and a request on a connection that it closes fails."""
+"""Seconds. S3 closes an idle connection after 20 s, and a request on a closing connection fails."""
 _CREDENTIALS: Final = 1 << 20
 """Bytes of the longest answer with credentials."""
 _ASKED: Final = 1.0
 """Seconds for a port to show what it speaks."""
 _REDIRECTS: Final = range(300, 400)
 _REPEATED: Final = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
-"""After these aiohttp sends a request again, but not where no connection was made."""
+"""aiohttp sends a request again after these errors, unless no connection was made."""
 _LOST: Final = frozenset({Fault.CLOSED, Fault.RESET, Fault.NO_HTTP})
 _NO_HANDSHAKE: Final = frozenset({Fault.CONNECT_LOST, Fault.CONNECT_TIMEOUT})
 _OLD: Final = frozenset({"SSLv3", "TLSv1", "TLSv1.1"})
 
 
 class AnswerLostError(aiohttp.ClientError):
-    """A request has no answer; its cause says why. aiohttp repeats a request after its own errors only."""
+    """A request has no answer; the cause says why. aiohttp only repeats a request after its own errors."""
 
 
 def new_session(
@@ -60,8 +60,8 @@ def new_session(
         resolver: Looks up hosts. It is not closed with the session.
         tls: The certificates to trust; None: those of the machine.
         proxy: Address of the proxy to use, or None.
-        follows_nothing: Whether the sender asks aiohttp to follow no redirect, and reads one by itself.
-            Default False: a redirect raises ``AnsweredError``, since aiohttp would follow it.
+        follows_nothing: True if the sender tells aiohttp not to follow redirects and reads them itself.
+            Default False: a redirect raises ``AnsweredError``, because aiohttp would follow it.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
@@ -76,11 +76,11 @@ def new_session(
 
 
 def session_for_credentials(session: aiohttp.ClientSession, *, trust_env: bool) -> aiohttp.ClientSession:
-    """Return a session over the same connections, for an SDK that fetches credentials; close it first.
+    """Return a session on the same connections, for an SDK that fetches credentials; close it first.
 
     Args:
         session: Made by ``new_session``.
-        trust_env: Whether it looks for a proxy in the environment by itself.
+        trust_env: Whether the new session looks for a proxy in the environment itself.
     """
     return aiohttp.ClientSession(
         connector=session.connector,
@@ -93,7 +93,7 @@ def session_for_credentials(session: aiohttp.ClientSession, *, trust_env: bool) 
 
 
 class _Once:
-    """A client middleware of aiohttp, through which every request of a session is sent."""
+    """A client middleware of aiohttp that sends every request of a session."""
 
     def __init__(self, *, diagnoses: bool, follows_nothing: bool) -> None:
         self._diagnoses = diagnoses
@@ -134,9 +134,9 @@ class _Once:
         return answer
 
     async def _diagnose(self, address: URL, fault: Fault) -> Fault | None:
-        """Return what keeps a store from ever answering, if the port shows it, where no answer has come yet.
+        """Return why this port can never answer, if it shows that, until a first answer has come.
 
-        Asked from the second failure on: one connection may be lost anyhow.
+        It probes the port from the second failure on, because any one connection may get lost.
         """
         host, port, plain = address.host or "", address.port or 0, address.scheme == "http"
         if fault not in (_LOST if plain else _NO_HANDSHAKE):
@@ -152,7 +152,7 @@ class _Once:
 
 
 class _Read:
-    """The body of an answer for the SDK, in place of the stream that it was read from."""
+    """The body of an answer for the SDK, instead of the stream it was read from."""
 
     def __init__(self, body: bytes) -> None:
         self._left = body
@@ -168,10 +168,10 @@ class _Read:
         return not self._left
 
     def exception(self) -> None:
-        """Return None: it is here, whatever becomes of the connection."""
+        """Return None: the body is complete, whatever happens to the connection."""
 
     def set_exception(self, *_: object) -> None:
-        """Do nothing, as ``exception`` says."""
+        """Do nothing, because the body is complete."""
 
 
 def _refuse_redirect(answer: aiohttp.ClientResponse, body: bytes) -> None:
@@ -187,12 +187,12 @@ async def _take_credentials(answer: aiohttp.ClientResponse) -> bytes:
 
 
 async def _tls_version(host: str, port: int) -> str | None:
-    """Return the version of TLS that a port speaks with somebody who takes any; None: it speaks none."""
+    """Return the TLS version that a port chooses if the client accepts any; None: it speaks no TLS."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_ciphers("ALL:@SECLEVEL=0")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of old versions: nothing is sent by them
+        warnings.simplefilter("ignore", DeprecationWarning)  # about old versions: nothing is sent over them
         context.minimum_version = ssl.TLSVersion.TLSv1
     try:
         async with asyncio.timeout(_ASKED):
@@ -205,7 +205,7 @@ async def _tls_version(host: str, port: int) -> str | None:
 
 
 async def _speaks_http(host: str, port: int) -> bool:
-    """Whether a port answers plain http, and not only to say that it expects TLS."""
+    """Whether a port answers plain http with more than a note that it expects TLS."""
     try:
         async with asyncio.timeout(_ASKED):
             reader, writer = await asyncio.open_connection(host, port)

@@ -1,4 +1,4 @@
-"""The tables of the three clouds: what their own error codes mean, in addition to what every status means.
+"""The tables of the three clouds: the meaning of their own error codes, in addition to that of each status.
 
 Sources: Amazon S3 API reference, "Error responses", and the codes of MinIO and Ceph; Cloud Storage JSON API,
 "HTTP status and error codes"; Azure Storage REST API, "Blob service error codes" and "Common error codes".
@@ -54,8 +54,8 @@ S3: Final = Answers(
         "InvalidClientTokenId": Row(_DENIED, "the access key is unknown"),
         "ExpiredToken": Row(_DENIED, "the session token has expired"),
         "ExpiredTokenException": Row(_DENIED, "the session token has expired"),
-        "InvalidToken": Row(_DENIED, "the session token is wrong or of another store; renew it"),
-        "InvalidTokenId": Row(_DENIED, "the session token is wrong or of another store; renew it"),
+        "InvalidToken": Row(_DENIED, "the session token is wrong or from another store; renew it"),
+        "InvalidTokenId": Row(_DENIED, "the session token is wrong or from another store; renew it"),
         "TokenRefreshRequired": Row(_DENIED, "the session token has to be renewed"),
         "RequestTimeTooSkewed": _CLOCK,
         "RequestExpired": _CLOCK,
@@ -76,7 +76,7 @@ S3: Final = Answers(
         "KMS.DependencyTimeoutException": Row(_UNKNOWN, "KMS did not answer the store"),
         "KMS.KMSInternalException": Row(_UNKNOWN, "KMS failed"),
         "KMS.*": Row(_NEVER, f"{_KMS}kms:GenerateDataKey and kms:Decrypt"),
-        # Exceptions of the SDK, which sends nothing then.
+        # Exceptions of the SDK, raised before it sends anything.
         "NoCredentialsError": Row(
             _DENIED, "none were found; set access_key_id and secret_access_key, or a profile"
         ),
@@ -96,13 +96,13 @@ S3: Final = Answers(
         403: Row(
             _DENIED,
             "needs s3:GetObject and s3:PutObject, and s3:ListBucket so that a missing object answers 404; "
-            "requester_pays where the bucket asks for it",
+            "requester_pays if the bucket asks for it",
         ),
-        404: Row(_NEVER, "no store answers so without a code; check endpoint_url and path_style"),
+        404: Row(_NEVER, "stores do not answer like this without a code; check endpoint_url and path_style"),
     },
 )
 
-_TOO_FAST: Final = Row(_LATER, "more than one write a second of one object; set min_write_interval=1")
+_TOO_FAST: Final = Row(_LATER, "more than one write per second to one object; set min_write_interval=1")
 
 GCS: Final = Answers(
     request_id="x-guploader-uploadid",
@@ -111,8 +111,8 @@ GCS: Final = Answers(
         "rateLimitExceeded": _TOO_FAST,
         "userRateLimitExceeded": _SLOWER,
         "usageLimits": _SLOWER,
-        "retentionPolicyNotMet": Row(_NEVER, "the bucket retains objects; a lock needs to be overwritten"),
-        "objectUnderActiveHold": Row(_NEVER, "the object is under a hold; a lock needs to be overwritten"),
+        "retentionPolicyNotMet": Row(_NEVER, "the bucket retains objects; a lock must be overwritten"),
+        "objectUnderActiveHold": Row(_NEVER, "the object is under a hold; a lock must be overwritten"),
         "accountDisabled": _SUSPENDED,
         "userProjectAccountProblem": Row(_DENIED, "the project cannot be billed; see its billing account"),
         "userProjectMissing": Row(_DENIED, "the requester pays; set user_project"),
@@ -133,7 +133,7 @@ GCS: Final = Answers(
 )
 
 _LEASED: Final = Row(_NEVER, "somebody holds an Azure lease on the blob; break it")
-_RETAINED: Final = Row(_NEVER, "the container retains blobs; a lock needs to be overwritten")
+_RETAINED: Final = Row(_NEVER, "the container retains blobs; a lock must be overwritten")
 _ROLE: Final = "needs Storage Blob Data Contributor on the container, or a signature with rcwl"
 _NO_NAME: Final = Row(_NEVER, "this cannot be the name of a container")
 
@@ -154,7 +154,9 @@ AZURE: Final = Answers(
         "BlobImmutableDueToLegalHold": _RETAINED,
         "UnauthorizedBlobOverwrite": Row(_NEVER, "the permission to create does not cover overwriting"),
         "BlobArchived": Row(_NEVER, "the blob is in the archive tier; exempt the prefix from lifecycle"),
-        "BlobBeingRehydrated": Row(_NEVER, "the blob comes back from the archive tier; wait, or delete it"),
+        "BlobBeingRehydrated": Row(
+            _NEVER, "the blob is being restored from the archive tier; wait, or delete it"
+        ),
         "InvalidBlobType": Row(_NEVER, "a blob of another kind is in its place; delete that one"),
         "ResourceTypeMismatch": Row(_NEVER, "a folder is in its place; delete that one"),
         "OutOfRangeInput": _NO_NAME,

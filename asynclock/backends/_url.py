@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from urllib.parse import SplitResult
 
-# Compiled when they are first used, not by each import; ``re`` keeps them.
+# Compiled on first use, not on import; ``re`` caches them.
 _CONTROL: Final = r"[\x00-\x20\x7f\\]"
 _LIKE: Final = "must be like s3://bucket/prefix, file:///folder or memory://name"
 _CREDENTIALS: Final = (
-    "must contain no user or password; give credentials as options (an '@' stands only between an Azure "
+    "must contain no user or password; give credentials as options (an '@' is only allowed between an Azure "
     "container, 3 to 63 characters a-z 0-9 -, and its account)"
 )
 _URL: Final = r"(?s)(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)(?P<path>.*)"
@@ -55,7 +55,7 @@ def split_url(url: str) -> SplitResult:
 
 
 def _shown(given: object) -> object:
-    """Return what an error may show of a value that is no string: an object's repr may contain a secret."""
+    """Return the part of a value that an error may show: an object's repr may contain a secret."""
     if isinstance(given, os.PathLike):
         return os.fspath(given)
     return given if given is None or isinstance(given, bytes) else type(given).__name__
@@ -64,9 +64,9 @@ def _shown(given: object) -> object:
 def refuse_credentials(setting: str, url: str) -> None:
     """Refuse a URL that contains a user or a password, or something that may be part of one.
 
-    Because of the slash in the secret of ``s3://KEY:SEC/RET@bucket``, a URL parser sees the host
-    ``KEY:SEC`` and a path. Therefore every "@" is refused, except the one between an Azure container and
-    its account, and those in the path of a ``file://`` URL.
+    The slash in the secret of ``s3://KEY:SEC/RET@bucket`` makes a URL parser see the host ``KEY:SEC`` and a
+    path. So every "@" is refused, except the one between an Azure container and its account, and those in the
+    path of a ``file://`` URL.
 
     Args:
         setting: Named in the error.
@@ -113,7 +113,7 @@ def bucket_of(url: SplitResult, provider: str) -> str:
 
     Args:
         url: The URL.
-        provider: Whose rules for bucket names apply: ``s3`` or ``gs``.
+        provider: The provider whose rules for bucket names apply: ``s3`` or ``gs``.
 
     Raises:
         ConfigError: The URL names no bucket, or breaks the provider's rules for names.
@@ -154,7 +154,7 @@ def take_options(options: dict[str, object], **allowed: type) -> dict[str, Any]:
 
 
 def known_options(name: str, known: Iterable[str]) -> str:
-    """Return the options that exist, and which of them a wrong ``name`` may mean, for an error."""
+    """Return the existing options for an error, with a suggestion for the wrong ``name``."""
     from difflib import get_close_matches  # noqa: PLC0415  for an error only
 
     options = sorted(known)

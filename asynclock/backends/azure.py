@@ -51,7 +51,8 @@ _JSON: Final = ContentSettings(content_type="application/json")
 _MISSING: Final = (404, "BlobNotFound")
 _WHOLE: Final = 200
 _PAGE: Final = 100
-"""Blobs in a page of a listing. The SDK reads it on the event loop, 0.3 ms a blob; Azure would send 5,000."""
+"""Blobs per page of a listing. The SDK reads a page on the event loop, 0.3 ms a blob; Azure's default is
+5,000."""
 
 
 class AzureBackend(CloudBackend[Any]):  # ContainerClient has parameters without a type
@@ -98,10 +99,10 @@ class AzureBackend(CloudBackend[Any]):  # ContainerClient has parameters without
         try:
             found = await client.get_blob_client(name).download_blob()
             body = await found.read(MAX_BODY + 1)
-        except Exception as error:  # the SDK fails at some refusals in ways of its own
+        except Exception as error:  # some refusals make the SDK itself fail
             if (call.status, self._code(call, error)) == _MISSING:
                 return None
-            # It asks for the first bytes. A server may answer with all of them, which it does not expect.
+            # The SDK asks for a range. It fails if a server answers with the whole blob.
             if call.status != _WHOLE or not isinstance(error, ValueError):
                 raise
             body = call.body
@@ -135,7 +136,7 @@ class AzureBackend(CloudBackend[Any]):  # ContainerClient has parameters without
         client = await super()._ready()
         credential = self._account.credential
         if isinstance(credential, AzureNamedKeyCredential) and credential.named_key != self._key:
-            # The key was replaced in its object, of which a client of the SDK makes a copy.
+            # The user replaced the key in its object. A client of the SDK keeps a copy of the old one.
             client = self._client = self._connect(self._session)
         return client
 
@@ -205,11 +206,10 @@ def open_azure(url: str, **options: object) -> AzureBackend:
             key or an async token credential; default ``DefaultAzureCredential``), ``ca_file``
             (certificates to trust besides those of the machine), ``allow_http``,
             ``trust_env`` (default False: proxies of the environment are not used),
-            ``min_write_interval`` (seconds; default 0), ``verify`` (default True: a store at another
-            address than Azure's is tried out before the first lock). Where the options and the URL name
-            no account, the environment does: ``AZURE_STORAGE_CONNECTION_STRING``, or
-            ``AZURE_STORAGE_ACCOUNT``. Where no
-            option is a credential: ``AZURE_STORAGE_KEY`` or ``AZURE_STORAGE_SAS_TOKEN``.
+            ``min_write_interval`` (seconds; default 0), ``verify`` (default True: a store at an address other
+            than Azure's is probed before the first lock). If neither the options nor the URL name an account,
+            ``AZURE_STORAGE_CONNECTION_STRING`` or ``AZURE_STORAGE_ACCOUNT`` does. If no option is a
+            credential, ``AZURE_STORAGE_KEY`` or ``AZURE_STORAGE_SAS_TOKEN`` is used.
 
     Raises:
         ConfigError: The URL or an option is wrong, or nothing names the account.

@@ -1,11 +1,11 @@
 """``gs://``: Google Cloud Storage, through gcloud-aio-storage.
 
-The SDK drops the headers of an answer, which have the generation of an object that was read and the Date that
-a lock needs: they are noted by the session that the SDK sends through (``_session``). What an answer means
-is in the table ``asynclock.backends._tables.GCS``, which ``docs/backends/answers.md`` shows.
+A lock needs two headers of an answer: the generation of the object and the Date. The SDK drops them, so the
+session that sends its requests (``_session``) notes them. The table ``asynclock.backends._tables.GCS`` says
+what each answer means; ``docs/backends/answers.md`` shows it.
 
-Objects are written with ``Cache-Control: no-store``, because Google may otherwise answer reads of a public
-object from a cache.
+Objects are written with ``Cache-Control: no-store``. Without it, Google may answer reads of a public object
+from a cache.
 
 Source: Cloud Storage JSON API, "Objects: insert"; "Request preconditions".
 """
@@ -48,7 +48,7 @@ _EMULATOR: Final = "STORAGE_EMULATOR_HOST"
 _WRITE_INTERVAL: Final = 1.0
 """Seconds between two writes of one object: Cloud Storage accepts one a second and answers 429 to more."""
 _DIGITS: Final = 20
-"""Of the longest generation, which is a number of 64 bits."""
+"""Digits of the longest generation, a 64-bit number."""
 _NOT_FOUND: Final = 404
 
 
@@ -60,9 +60,9 @@ class GcsBackend(CloudBackend[Any]):  # Storage has parameters without a type
         prefix: Put before every key; default empty.
         min_write_interval: Seconds that a lock leaves between two writes of one object; default 1.
         endpoint_url: Address of the service, without a trailing slash; default Google's.
-        token: Where access tokens come from. Default: from the credentials that the SDK finds by itself;
-            no token at all for a plain http endpoint, which is an emulator.
-        user_project: The project to bill where the bucket's owner does not pay for requests; default none.
+        token: Source of access tokens. Default: the credentials that the SDK finds itself. A plain http
+            endpoint is an emulator and needs no token.
+        user_project: The project to bill if the requester pays; default none.
         ca_file: Certificates to trust besides those of the machine; default none.
         trust_env: Whether to use the proxies that the environment names; default False.
     """
@@ -100,7 +100,7 @@ class GcsBackend(CloudBackend[Any]):  # Storage has parameters without a type
                 backend=self.name,
                 operation="put_if_match",
                 key=key,
-                detail="the version is no generation",
+                detail="the version is not a generation",
                 written="no",
             )
         return await super().put_if_match(key, body, version)
@@ -171,7 +171,7 @@ class GcsBackend(CloudBackend[Any]):  # Storage has parameters without a type
         anonymous = self._token is None and self._endpoint.startswith("http://")
         try:
             if self._token is None and not anonymous:
-                # The SDK passes no proxy on: it needs a session that looks for one by itself.
+                # The SDK does not pass on a proxy: it needs a session that looks for one itself.
                 own = session_for_credentials(session, trust_env=self._trust_env)
                 self._sessions.insert(0, own)
                 self._token = await default_token(own)
@@ -196,7 +196,7 @@ class GcsBackend(CloudBackend[Any]):  # Storage has parameters without a type
             await self._sessions.pop(0).close()
 
     def _read_failure(self, error: Exception) -> tuple[int | None, str]:
-        # Of a token service; with a cause, aiohttp could not read the answer, and the status is its own.
+        # Of a token service. With a cause, aiohttp could not read the answer and made up the status.
         if isinstance(error, aiohttp.ClientResponseError) and error.__cause__ is None:
             return error.status, ""
         return super()._read_failure(error)
@@ -209,13 +209,13 @@ class GcsBackend(CloudBackend[Any]):  # Storage has parameters without a type
 
 
 class _Asked:
-    """The token for the SDK; the running call tells if it waits for it in vain."""
+    """The token for the SDK. The running call notes that it waits for one."""
 
     def __init__(self, source: AccessTokens | None) -> None:
         self._source = source
 
     async def get(self) -> str | None:
-        """Return an access token; None: an emulator, to which none is sent."""
+        """Return an access token; None: an emulator, which needs none."""
         if self._source is None:
             return None
         with awaiting_credentials():
@@ -228,13 +228,12 @@ def open_gcs(url: str, **options: object) -> GcsBackend:
     Args:
         url: ``gs://bucket/prefix``.
         options: ``endpoint_url`` (default: ``STORAGE_EMULATOR_HOST``, else Google), ``token`` (an
-            access token, or an object with ``async get()``; default: the credentials that the SDK
-            finds by itself), ``ca_file`` (certificates to trust besides those of the machine),
-            ``user_project`` or ``project`` (billed where the requester pays),
-            ``allow_http`` (default False), ``trust_env`` (default False: proxies of the environment
-            are not used), ``min_write_interval`` (seconds; default 1, as Cloud Storage asks),
-            ``verify`` (default True: a store at another address than Google's is tried out before the
-            first lock).
+            access token, or an object with ``async get()``; default: the credentials that the SDK finds
+            itself), ``ca_file`` (certificates to trust besides those of the machine), ``user_project`` or
+            ``project`` (billed if the requester pays), ``allow_http`` (default False), ``trust_env`` (default
+            False: proxies of the environment are not used), ``min_write_interval`` (seconds; default 1, the
+            rate that Cloud Storage accepts), ``verify`` (default True: a store at an address other than
+            Google's is probed before the first lock).
 
     Raises:
         ConfigError: The URL or an option is wrong.

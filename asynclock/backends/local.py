@@ -2,13 +2,13 @@
 
 A write makes a complete temporary file, syncs it to the disk and renames it over the object. A process
 that is killed at any instant therefore leaves the old bytes or the new ones, never a part of them. The
-condition of a write is checked, and the rename is made, while the process holds the operating system's
-``flock`` on a hidden side file; the kernel frees that lock when the process dies. Network and shared file
-systems are refused, because their locks and renames do not give these guarantees.
+process checks the condition of a write and renames the file while it holds the operating system's ``flock``
+on a hidden side file. The kernel frees that lock when the process dies. Network and shared file systems are
+refused, because their locks and renames do not give these guarantees.
 
-A version is made of the file's time of modification, its inode and a hash of its bytes. On a file system
-that stores nanoseconds, no two writes get the same version. On one that rounds time stamps, two writes of
-the same bytes may; two lock records never have the same bytes.
+A version combines the file's time of modification, its inode and a hash of its bytes. On a file system that
+stores nanoseconds, no two writes get the same version. On one that rounds time stamps, two writes of the same
+bytes may get the same one, but two lock records never have the same bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _THREADS: Final = 4
 _LISTED_AT_ONCE: Final = 256
 _MOST_FOLDERS: Final = 4096
 _ORPHAN_AGE: Final = 60.0
-"""Temporary files of processes that no longer run are removed once they are this many seconds old."""
+"""Temporary files of dead processes are removed once they are this many seconds old."""
 _TEMPORARY: Final = re.compile(r"\..+\.([0-9a-f]+)-[0-9a-f]{12}\.tmp")
 _SIDE_FILE: Final = re.compile(r"\.(.+)\.lock", re.DOTALL)
 _NANO: Final = 1_000_000_000
@@ -64,13 +64,13 @@ _ERRORS: Final[dict[int, type[BackendError]]] = {
     errno.EAGAIN: BackendUnavailableError,
     errno.ENOENT: BackendUnavailableError,
 }
-"""What an error of the operating system becomes. All of these say that nothing was written: the rename, the
-only step that changes an object, was not made or has failed."""
+"""The error for each error of the operating system. All of these say that nothing was written: the rename,
+the only step that changes an object, did not happen or failed."""
 _DETAILS: Final = {
-    errno.EAGAIN: "another process has been stopped in the middle of a write",
+    errno.EAGAIN: "another process was stopped in the middle of a write",
     errno.EBUSY: "the lock file is mounted by itself and cannot be replaced; mount its folder",
     errno.ENAMETOOLONG: "File name too long; use a shorter name, or split it with '/'",
-    errno.ENOENT: "the folder was removed meanwhile",
+    errno.ENOENT: "the folder was removed in the meantime",
 }
 
 
@@ -79,7 +79,7 @@ class LocalBackend:
 
     Args:
         root: The folder.
-        fsync: Whether a write is on the disk before it is confirmed; default True. With False, a power
+        fsync: Whether to put a write on the disk before confirming it; default True. With False, a power
             failure may undo the last writes; a crash of the process cannot.
         min_write_interval: Seconds that a lock leaves between two writes of one object; default 0.
     """
@@ -130,7 +130,7 @@ class LocalBackend:
                 yield entry
 
     async def aclose(self) -> None:
-        """End the backend's threads once the calls that are under way have run."""
+        """End the backend's threads once the running calls are done."""
         self._workers.close()
 
     def _get(self, key: str) -> Stored | Absent:
@@ -158,7 +158,7 @@ class LocalBackend:
             return Written(written, time.time())
 
     def _folder(self, operation: str, key: str) -> Folder:
-        """Open the folder of an object for a write; make it unless the write can only replace the object."""
+        """Open the folder of an object for a write. Make it if the write may create the object."""
         path = self._path(key).parent
         self._refuse_share_by_path(operation, key, path)
         try:
@@ -204,7 +204,7 @@ class LocalBackend:
         return _version(body, status), status.st_mtime_ns
 
     def _sweep(self, path: Path, folder: Folder) -> None:
-        """Remove the temporary files of killed writers from a folder, once for each folder."""
+        """Remove the temporary files of killed writers, once for each folder."""
         if path in self._swept_folders:
             return
         _remember(path, self._swept_folders)
@@ -236,7 +236,7 @@ class LocalBackend:
     def _walk(self, prefix: str) -> Iterator[Entry]:
         """Yield the objects under ``prefix`` in the order of their keys, one folder at a time."""
         with self._errors("list", prefix):
-            # Checked first, because touching a share whose server is gone blocks forever.
+            # Check first: touching a share whose server is gone blocks forever.
             below = shared_below(self._root)
             if below is not None:
                 raise self._share_refused("list", prefix, *below)
@@ -256,7 +256,7 @@ class LocalBackend:
         return self._root / key
 
     def _refuse_share_by_path(self, operation: str, key: str, folder: Path) -> None:
-        """Refuse a share by its path, before touching it: a share whose server is gone blocks forever."""
+        """Refuse a share by its path before touching it: a share whose server is gone blocks forever."""
         if folder not in self._checked_folders:
             kind = shared_kind(folder)
             if kind is not None:
@@ -264,7 +264,7 @@ class LocalBackend:
             _remember(folder, self._checked_folders)
 
     def _refuse_share_by_device(self, operation: str, key: str, path: Path, device: int) -> None:
-        """Refuse a share by the file system that was opened, so that one mounted meanwhile is noticed too."""
+        """Refuse a share by the file system that was opened, to catch one mounted in the meantime."""
         if device in self._local_devices:
             return
         kind = shared_kind(path)
@@ -277,8 +277,8 @@ class LocalBackend:
             backend=self.name,
             operation=operation,
             key=key,
-            detail=f"{path} is on a network file system or a shared folder ({kind}), which other machines may"
-            " write at the same time; use a local disk or a store",
+            detail=f"{path} is on a network file system or a shared folder ({kind}), which other machines can"
+            " write to at the same time; use a local disk or a store",
         )
 
     @contextlib.contextmanager
@@ -323,25 +323,25 @@ def open_local(url: str, **options: object) -> LocalBackend:
 
 
 def _translated(error: OSError, operation: str) -> tuple[type[BackendError], str]:
-    """Return the class and the text of the backend error for an error of the operating system."""
+    """Return class and text of the backend error for an error of the operating system."""
     if isinstance(error, IrregularFileError):
         return UnsupportedBackendError, f"{error.filename}: {error.strerror}"
     if error.errno == errno.ENOENT and operation == "put_if_match":
         return PreconditionFailedError, _DETAILS[errno.ENOENT]
-    # Any other error: a disk that fails may have carried out the write.
+    # For any other error: a failing disk may have written nevertheless.
     unclear = BackendUnavailableError if operation in {"get", "list"} else OutcomeUnknownError
     number = error.errno or 0
     return _ERRORS.get(number, unclear), _DETAILS.get(number, str(error))
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a file is a side file or a temporary file, and no object."""
+    """Whether a file is a side file or a temporary file, not an object."""
     return name.startswith(".") and (name.endswith(".lock") or _TEMPORARY.fullmatch(name) is not None)
 
 
 def _remember(path: Path, paths: set[Path]) -> None:
     if len(paths) >= _MOST_FOLDERS:
-        paths.clear()  # each is then looked at once more
+        paths.clear()  # each is then checked once more
     paths.add(path)
 
 
@@ -360,11 +360,11 @@ def _entries(folder: Path, above: str, prefix: str) -> Iterator[Entry]:
 
 
 def _names(folder: Path) -> set[str]:
-    """Return the names of what is in a folder all the time: objects, and folders with a slash at the end.
+    """Return the names of objects and folders in a folder, those of folders with a slash at the end.
 
-    While another process replaces a file by a rename, a scan that takes more than one read of the kernel may
-    miss its name: POSIX promises only names that are neither added nor removed meanwhile. Those of side files
-    are like that. So each side file names an object, too.
+    If another process renames a file during a scan of several reads, the scan may miss its name: POSIX only
+    promises the names that are neither added nor removed during the scan. The names of side files stay, so
+    each side file also counts as the name of its object.
     """
     found: set[str] = set()
     for name, is_folder in _scan(folder):

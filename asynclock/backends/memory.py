@@ -117,7 +117,7 @@ class MemoryBackend:
         now = time.time()
         self._store.writes += 1
         version = str(self._store.writes)
-        # Copied: what orjson returns keeps 4 KiB.
+        # Copied, because bytes from orjson occupy 4 KiB.
         self._store.objects[self._prefix + key] = _Object(bytes(memoryview(body)), version, now)
         return Written(version, now)
 

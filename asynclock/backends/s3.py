@@ -1,7 +1,7 @@
-"""``s3://`` and ``s3a://``: S3 and stores that speak it, through aiobotocore's client.
+"""``s3://`` and ``s3a://``: S3 and compatible stores, through aiobotocore's client.
 
-What an answer means is in the table ``asynclock.backends._tables.S3``, which ``docs/backends/answers.md``
-shows.
+The table ``asynclock.backends._tables.S3`` says what each answer means; ``docs/backends/answers.md`` shows
+it.
 
 Source: Amazon S3 user guide, "Add preconditions to S3 operations with conditional requests".
 """
@@ -34,9 +34,9 @@ _SSE: Final = frozenset({"AES256", "aws:kms", "aws:kms:dsse"})
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _CUSTOMER_KEY_BYTES: Final = 32
 _DIRECTORIES: Final = ("--x-s3", "--xa-s3")
-"""How the names of directory buckets (S3 Express), and of their access points, end."""
+"""Endings of the names of directory buckets (S3 Express) and of their access points."""
 _SESSIONS: Final = (3, 9)
-"""The release of aiobotocore from which a session with a directory bucket that fails is made again."""
+"""The first release of aiobotocore that renews a failed session with a directory bucket."""
 _ELSEWHERE: Final = frozenset({code for code, row in S3.codes.items() if row is REGION})
 _MISSING: Final = 404
 
@@ -63,8 +63,8 @@ class S3Backend(CloudBackend[AwsClient]):
         at_rest: More parameters of each write: encryption by the store.
 
     Attributes:
-        versions_may_repeat: True, because an ETag is a hash of the body. Locks are safe with it: no two
-            lock records have the same bytes.
+        versions_may_repeat: True, because an ETag is a hash of the body. Locks are safe: no two lock records
+            have the same bytes.
     """
 
     name = "s3"
@@ -102,13 +102,13 @@ class S3Backend(CloudBackend[AwsClient]):
             if _is_missing(call, error):
                 return None
             raise
-        async with found["Body"]:  # what it enters is another object in older releases
+        async with found["Body"]:  # older releases enter another object
             return await found["Body"].read(MAX_BODY + 1), version_in(call.headers.get("ETag"), "ETag")
 
     async def _write(
         self, call: BackendCall, client: AwsClient, name: str, body: bytes, condition: Parameters
     ) -> str:
-        # A bucket that retains objects asks for it; a directory bucket does not know it.
+        # A bucket with object lock requires the checksum; a directory bucket does not support it.
         checksum = {} if self._bucket.endswith(_DIRECTORIES) else {"ContentMD5": md5_of(body)}
         await client.sdk.put_object(**self._write_with, **checksum, **condition, Key=name, Body=body)
         return version_in(call.headers.get("ETag"), "ETag")
@@ -156,13 +156,13 @@ class S3Backend(CloudBackend[AwsClient]):
 
 
 def _code(error: botocore.exceptions.ClientError) -> str:
-    """Return the error code of a refusal, or an empty string; the SDK then puts the status in its place."""
+    """Return the error code of a refusal. It is empty if there is none; the SDK then returns the status."""
     code = str(error.response.get("Error", {}).get("Code") or "")
     return "" if code.isdigit() else code
 
 
 def _is_missing(call: BackendCall, error: botocore.exceptions.ClientError) -> bool:
-    """Return whether a refused read says that there is no object; an empty 404 does, a web page does not."""
+    """Return whether a refused read means that there is no object: an empty 404 does, a web page does not."""
     code = _code(error)
     return call.status == _MISSING and (code == "NoSuchKey" or not (code or is_web_page(call.body)))
 
@@ -172,14 +172,13 @@ def open_s3(url: str, **options: object) -> S3Backend:
 
     Args:
         url: ``s3://bucket/prefix`` or ``s3a://bucket/prefix``.
-        options: ``region``, ``endpoint_url``, ``path_style`` (default: where an endpoint is
-            given), ``access_key_id`` with ``secret_access_key`` and ``session_token`` (default:
-            the credentials that the SDK finds by itself), ``sse`` (``AES256``, ``aws:kms``,
-            ``aws:kms:dsse``), ``sse_kms_key_id``, ``sse_customer_key`` (32 bytes),
-            ``requester_pays``, ``ca_file``, ``allow_http``,
-            ``trust_env`` (default False: proxies of the environment are not used),
-            ``min_write_interval`` (seconds; default 0), ``verify`` (default True: a store at another
-            address than Amazon's is tried out before the first lock).
+        options: ``region``, ``endpoint_url``, ``path_style`` (default: True if an endpoint is given),
+            ``access_key_id`` with ``secret_access_key`` and ``session_token`` (default: the credentials that
+            the SDK finds itself), ``sse`` (``AES256``, ``aws:kms``, ``aws:kms:dsse``), ``sse_kms_key_id``,
+            ``sse_customer_key`` (32 bytes), ``requester_pays``, ``ca_file``, ``allow_http``, ``trust_env``
+            (default False: proxies of the environment are not used), ``min_write_interval`` (seconds; default
+            0), ``verify`` (default True: a store at an address other than Amazon's is probed before the first
+            lock).
 
     Raises:
         ConfigError: The URL or an option is wrong.
@@ -207,8 +206,8 @@ def open_s3(url: str, **options: object) -> S3Backend:
     if endpoint is not None:
         endpoint = check_endpoint("endpoint_url", endpoint, allow_http=allow_http)
     elif os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() != "true":
-        # The SDK uses the first variable that is set. Its files may name another endpoint, which is checked
-        # once the SDK has read them.
+        # The SDK uses the first variable that is set. Its files may name another endpoint; that one is
+        # checked once the SDK has read them.
         for name in [name for name in _ENDPOINTS if os.environ.get(name)][:1]:
             check_endpoint(name, os.environ[name], allow_http=allow_http)
     ca_file = taken.get("ca_file")
@@ -246,7 +245,7 @@ def _check_release() -> None:
         raise ConfigError(
             setting="aiobotocore",
             value=installed,
-            reason="before 3.9 one session with a directory bucket that fails or is cancelled is its last; "
+            reason="before 3.9, a session with a directory bucket that fails or is cancelled stays broken; "
             "install 3.9 or later",
         )
 

@@ -287,7 +287,7 @@ NAMESPACE: Final = b'<EnumerationResults xmlns="http://example.org/"><Blobs>'
 )
 async def test_what_is_no_listing_is_refused(azurite: Server, body: bytes) -> None:
     """A gateway's page is no empty container."""
-    with pytest.raises(BackendUnavailableError, match="the answer is no listing"):
+    with pytest.raises(BackendUnavailableError, match="the answer is not a listing"):
         await _listed(azurite, body)
 
 

@@ -80,7 +80,7 @@ class Blocking:
         ("s3://bucket", {"sse_kms_key_id": "key"}, "needs sse='aws:kms'"),
         ("s3://bucket", {"sse_customer_key": b"short"}, "must be 32 bytes"),
         ("s3://bucket", {"ca_file": "/nowhere.pem"}, "no such file"),
-        ("s3://bucket", {"ca_file": __file__}, "no PEM certificate"),
+        ("s3://bucket", {"ca_file": __file__}, "not a PEM certificate"),
         ("s3://bucket", {"verify_tls": False}, "no such option"),
         ("s3://bucket", {"path_style": "yes"}, "must be of type bool"),
         ("s3://bucket", {"min_write_interval": -1.0}, "must be 0 to 60 s"),
@@ -221,7 +221,7 @@ def test_a_file_of_google_that_is_no_json_is_refused(
     path.write_text(content)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
 
-    with pytest.raises(ConfigError, match="no JSON file of credentials") as caught:
+    with pytest.raises(ConfigError, match="not a JSON file of credentials") as caught:
         asynclock.connect("gs://bucket")
     assert CANARY not in f"{caught.value} {caught.value!r}"
 

@@ -383,7 +383,9 @@ async def test_a_store_that_wants_fewer_writes_of_one_object_names_the_option(mi
         report = await probe(f"{minio.url}/paced", **minio.through(proxy.url))
 
     assert not report.safe
-    assert "429: it takes fewer writes a second of one object; set min_write_interval=1" in report.reasons[0]
+    assert (
+        "429: it accepts fewer writes per second to one object; set min_write_interval=1" in report.reasons[0]
+    )
 
 
 async def test_an_unreachable_store_is_not_safe() -> None:

@@ -514,7 +514,7 @@ async def test_what_is_no_listing_of_s3_is_refused(body: bytes) -> None:
     async with serving() as script:
         script.say(200, "", body)
         backend = open_backend("s3://locks", **options_of("s3", f"http://127.0.0.1:{script.port}"))
-        with pytest.raises(BackendUnavailableError, match="the answer is no listing"):
+        with pytest.raises(BackendUnavailableError, match="the answer is not a listing"):
             [entry async for entry in backend.list("")]
         await backend.aclose()
 
