@@ -1,7 +1,7 @@
-"""The blocking facade: the same names without ``await``, for PySpark drivers, threads and scripts.
+"""The blocking API: the same names without ``await``, for PySpark drivers, threads and scripts.
 
-Everything runs on asynclock's loop thread, so leases are renewed while the caller blocks. In a
-thread with a running event loop every call raises ``RuntimeError``, which names the async call.
+Everything runs on asynclock's loop thread, so leases are renewed while the caller blocks. In a thread with a
+running event loop, every call raises a ``RuntimeError`` that names the async call.
 """
 
 from typing import TYPE_CHECKING
@@ -48,7 +48,7 @@ _LATER = ("BackendOptions", "ProbeReport")
 
 
 def __getattr__(name: str) -> object:
-    """Load what few programs need when it is first named, as ``asynclock`` does."""
+    """Import rarely used names on first use, as ``asynclock`` does."""
     if name not in _LATER:
         raise AttributeError(f"module 'asynclock.sync' has no attribute {name!r}")
     return getattr(asynclock, name)

@@ -1,4 +1,4 @@
-"""The blocking handles, over the same core as the async ones."""
+"""The blocking handles. They use the same core as the async ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ENDS: Final = frozenset({"Lease.release", "LockClient.aclose"})
-"""What is tried all the same once threads are patched: the host may have begun before."""
+"""Calls that are allowed even if threads were patched later: the host may have started before that."""
 
 
 def block(
@@ -44,12 +44,12 @@ def block(
     start: Callable[[], Coroutine[Any, Any, T]],
     undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
 ) -> T:
-    """Run a coroutine on the host's loop and wait for its end.
+    """Run a coroutine on the host's loop, wait for its end and return its result.
 
     Args:
         name: Name of the caller, for errors.
         start: Makes the coroutine.
-        undo: Undoes a result that arrives after an interrupt, when no caller is left to take it.
+        undo: Undoes a result that arrives after an interrupt, when the caller is gone.
 
     Raises:
         RuntimeError: This thread runs an event loop, which waiting would block.
@@ -57,16 +57,16 @@ def block(
     """
     refuse_loop(name, "await")
     if name not in _ENDS:
-        refuse_patched()  # perhaps since the client was made
+        refuse_patched()  # perhaps patched after the client was made
     return block_on(Host.get().loop, start, undo)
 
 
 def refuse_loop(name: str, word: str) -> None:
-    """Refuse to block a running event loop.
+    """Raise an error if this thread runs an event loop, which the call would block.
 
     Args:
         name: Name of the caller.
-        word: What stands before the async call: ``await`` or ``async with``.
+        word: Keyword of the async call: ``await`` or ``async with``.
 
     Raises:
         RuntimeError: This thread runs an event loop.
@@ -84,7 +84,7 @@ def refuse_loop(name: str, word: str) -> None:
 async def _release(lease: Lease | None) -> None:
     if lease is not None and lease.held:
         held, engine = lease._core, lease._engine
-        held.keep(0.0)  # nobody had it
+        held.keep(0.0)  # no caller had it
         await engine.finish_lease(held)
 
 
@@ -98,16 +98,18 @@ def connect(
     holder: str | None = None,
     **backend_options: Unpack[BackendOptions],
 ) -> LockClient:
-    """Return a client of the locks under ``url``; no I/O. For the arguments see ``asynclock.connect``.
+    """Return a client of the locks under ``url``; no I/O. See ``asynclock.connect`` for the arguments.
 
     Raises:
         ConfigError: The URL, an option or a setting is wrong, gevent or eventlet has monkey-patched threads
-            or sockets, or ``renewal`` is not ``"thread"``: a thread that blocks has no loop to renew on.
+            or sockets, or ``renewal`` is not ``"thread"``: a blocked thread has no loop to renew on.
         BackendNotInstalledError: The backend's package is missing.
     """
     if renewal != "thread":
         raise ConfigError(
-            setting="renewal", value=renewal, reason='must be "thread": a thread that blocks has no loop'
+            setting="renewal",
+            value=renewal,
+            reason='must be "thread": a blocked thread has no loop to renew on',
         )
     return LockClient(
         open_core(
@@ -131,8 +133,7 @@ class LockClient:
     """The locks under one URL. A context manager; see ``asynclock.LockClient``.
 
     Attributes:
-        url: Where the locks are.
-        settings: Times of the leases.
+        url: URL of the locks. settings: Times of the leases.
         backend: The store.
     """
 
@@ -151,7 +152,7 @@ class LockClient:
         return block("LockClient.list", lambda: self._core.run(lambda: self._core.list_all(prefix)))
 
     def scan(self, prefix: str = "") -> Iterator[LockStatus]:
-        """Yield what ``list`` returns, as it is read; see ``asynclock.LockClient.scan``."""
+        """Yield the locks of ``list`` as they are read; see ``asynclock.LockClient.scan``."""
         scan = self._core.scanning(prefix)
         try:
             while some := block("LockClient.scan", lambda: self._core.run(scan.read)):
@@ -166,7 +167,7 @@ class LockClient:
         block("LockClient.aclose", self._core.aclose)
 
     close = aclose
-    """What ``contextlib.closing`` calls."""
+    """The name that ``contextlib.closing`` calls."""
 
     def __enter__(self) -> Self:
         refuse_loop("connect", "async with")
@@ -194,7 +195,7 @@ class Lock(LockHandle):
 
     def __init__(self, engine: LockEngine) -> None:
         super().__init__(engine)
-        # By thread that entered ``with lock``.
+        # The hold of each thread that entered ``with lock``.
         self._entered: WeakKeyDictionary[threading.Thread, _Hold] = WeakKeyDictionary()
 
     def acquire(self, *, timeout: float | None = None, at_least: float = 0.0) -> Lease:
@@ -202,7 +203,7 @@ class Lock(LockHandle):
         engine, keep, limit = self._core, checked_at_least(at_least), checked_timeout(timeout)
 
         async def acquire() -> Lease:
-            # Wrapped inside the call: an interrupt between its end and our return would lose the lease.
+            # Make the lease within the call: an interrupt between its end and our return would lose it.
             held = await engine.acquire(timeout=limit)
             assert held is not None  # noqa: S101  only one try gives None
             if keep > 0:
@@ -224,10 +225,10 @@ class Lock(LockHandle):
     def hold(self, *, timeout: float | None = None, at_least: float = 0.0) -> AbstractContextManager[Lease]:
         """Hold the lock for the body of ``with``.
 
-        Nothing can interrupt the body: call ``lease.check()`` in it, or let ``lease.on_lost`` stop
-        what it waits for. If the lease was lost, the end of the body raises ``LeaseLostError``. If the
-        body raised an exception, that one is raised, with the loss added as a note. A thread that holds
-        the lock so already would wait for itself: entering raises ``RuntimeError``.
+        Nothing can interrupt the body: call ``lease.check()`` in it, or let ``lease.on_lost`` end its waits.
+        If the lease was lost, the end of the body raises ``LeaseLostError``. If the body raised an exception,
+        that one is raised, with the loss added as a note. If this thread already holds the lock with
+        ``hold``, entering raises ``RuntimeError``, because the thread would wait for itself.
         """
         return _Hold(self, checked_timeout(timeout), checked_at_least(at_least))
 
@@ -252,7 +253,7 @@ class Lock(LockHandle):
         return block("Lock.status", lambda: run_on(self._core.home(), self._core.status))
 
     def break_lock(self, status: LockStatus, *, force: bool = False) -> LockStatus:
-        """Free another holder's lock by hand; see ``asynclock.Lock.break_lock``."""
+        """Free another holder's lock; see ``asynclock.Lock.break_lock``."""
         engine = self._core
         return block(
             "Lock.break_lock",
@@ -260,7 +261,7 @@ class Lock(LockHandle):
         )
 
     def lead(self, work: Callable[[Lease], T], *, timeout: float | None = None) -> T:
-        """Run ``work(lease)`` in this thread while holding the lock, and once more after each loss.
+        """Run ``work(lease)`` in this thread while it holds the lock, and again after each loss.
 
         ``work`` cannot be interrupted, so it must poll ``lease.check()``. See ``asynclock.Lock.lead``.
         """
@@ -370,7 +371,7 @@ class FencedObject:
         self.key: str = key
 
     def read(self) -> FencedValue | None:
-        """Return what is stored; see ``asynclock.FencedObject.read``."""
+        """Return the stored value; see ``asynclock.FencedObject.read``."""
         return block("FencedObject.read", self._object.read)
 
     def write(self, body: bytes, *, lease: Lease) -> FencedValue:
@@ -381,7 +382,7 @@ class FencedObject:
         )
 
     def update(self, change: Callable[[bytes | None], bytes], *, lease: Lease) -> FencedValue:
-        """Replace the body by ``change(body)``; see ``asynclock.FencedObject.update``."""
+        """Replace the body with ``change(body)``; see ``asynclock.FencedObject.update``."""
         return block(
             "FencedObject.update",
             lambda: self._object.update(change, lease),

@@ -81,7 +81,7 @@ class TableLock:
         block("hudi.TableLock.aclose", self._lock.aclose)
 
     close = aclose
-    """What ``contextlib.closing`` calls."""
+    """The name that ``contextlib.closing`` calls."""
 
     async def _undo(self, locked: bool) -> None:  # noqa: FBT001  the result of an interrupted call
         if locked:

@@ -1,8 +1,8 @@
 """The events of a client as logs, metrics and traces.
 
 ``asynclock.telemetry.otel`` (extra ``otel``) and ``asynclock.telemetry.prometheus`` (extra ``prometheus``)
-have a listener each for ``connect(url, events=...)``; ``all_of`` joins several. The log ``asynclock`` needs
-no listener: its records have the fields of their event, and ``JsonFormatter`` writes them.
+each have a listener for ``connect(url, events=...)``; ``all_of`` combines several. The log ``asynclock``
+needs no listener: its records contain the fields of their event, and ``JsonFormatter`` writes them.
 """
 
 from __future__ import annotations

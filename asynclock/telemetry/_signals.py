@@ -1,7 +1,7 @@
-"""The metrics: their names, units and attributes, and what each event adds to them.
+"""The metrics: their names, units and attributes, and the measurements that each event adds.
 
-Names and units follow the semantic conventions of OpenTelemetry. Prometheus has the same metrics under the
-names that OpenTelemetry's rules make of them, so that one dashboard serves both.
+Names and units follow the semantic conventions of OpenTelemetry. Prometheus gets the same metrics, named by
+OpenTelemetry's conversion rules, so one dashboard works for both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOCK_NAME: Final = "asynclock.lock.name"
 ERROR_TYPE: Final = "error.type"
 OPERATION: Final = "asynclock.operation"
 OTHER: Final = "_OTHER"
-"""What OpenTelemetry calls a value that is not in a known set."""
+"""OpenTelemetry's name for a value that is not in a known set."""
 MOST_NAMES: Final = 200
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400)
@@ -40,11 +40,11 @@ class Instrument:
     """One metric.
 
     Attributes:
-        name: By OpenTelemetry's conventions.
+        name: Its name by OpenTelemetry's conventions.
         kind: ``counter`` only rises, ``updown`` also falls.
-        unit: In UCUM notation; what stands in braces only says what is counted.
-        meaning: One sentence.
-        attributes: Each with the values it may have; empty: not present.
+        unit: In UCUM notation; braces hold the thing that is counted.
+        meaning: Its description, one sentence.
+        attributes: Each attribute with its possible values; empty: not present.
         buckets: Upper bounds of a histogram.
     """
 
@@ -57,7 +57,7 @@ class Instrument:
 
 
 class Measurement(NamedTuple):
-    """What an event adds to a metric."""
+    """One value that an event adds to a metric."""
 
     instrument: Instrument
     value: float
@@ -147,12 +147,12 @@ INSTRUMENTS: Final = (
 
 
 class Signals:
-    """What events add to the metrics; from any thread, and without a mutex that a signal could interrupt.
+    """Turns events into measurements, on any thread, without a mutex that a signal could interrupt.
 
     Args:
-        names: Whether metrics have the lock's name as an attribute. Each name is a time series of its own
-            for good, so this is for few locks; a function makes few names of many (``lambda name:
-            name.split("/")[0]``). After 200 different ones the others are ``_OTHER``.
+        names: Whether metrics have the lock's name as an attribute. Each name is a time series that stays, so
+            use this for few locks, or give a function that maps many names to few (``lambda name:
+            name.split("/")[0]``). After 200 different names, others become ``_OTHER``.
     """
 
     def __init__(self, *, names: bool | Callable[[str], str] = False) -> None:
@@ -166,7 +166,7 @@ class Signals:
         return (LOCK_NAME,) if self._names else ()
 
     def measure(self, event: Event) -> list[Measurement]:
-        """Return what an event adds."""
+        """Return the measurements of an event."""
         name = self._name(event.name)
         began = ended = False
         if event.kind in {"acquired", "adopted"}:
@@ -234,7 +234,7 @@ _BY_KIND: Final[Mapping[str, Callable[[Event], list[Measurement]]]] = {
     "release_unconfirmed": lambda _: [Measurement(UNCONFIRMED, 1, {})],
     "reaped": lambda _: [Measurement(REAPED, 1, {})],
 }
-"""What an event adds, whatever came before it."""
+"""The measurements of an event that do not depend on earlier events."""
 
 
 def _of_hold(event: Event, *, began: bool, ended: bool) -> list[Measurement]:

@@ -1,4 +1,4 @@
-"""Several listeners in place of one."""
+"""Combines several listeners into one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def all_of(*listeners: Callable[[Event], object]) -> Callable[[Event], None]:
-    """Return a listener that calls each of ``listeners``; what one raises is logged and stops no other."""
+    """Return a listener that calls each of ``listeners``. An exception is logged and stops no other one."""
 
     def call_each(event: Event) -> None:
         for listener in listeners:

@@ -1,4 +1,4 @@
-"""Log records as JSON, one object a line."""
+"""Log records as JSON, one object per line."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from asynclock._secrets import clean_text
 from asynclock._text import printable
 
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message", "taskName"}
-"""What every log record has, with or without extra fields."""
+"""Attributes of every log record, without extra fields."""
 
 
 class JsonFormatter(logging.Formatter):
     """Writes each record as one JSON object on one line of ASCII, with its extra fields.
 
-    Every object has ``timestamp`` (RFC 3339, UTC), ``severity``, ``logger`` and ``message``; one of an
-    exception has ``exception``. Extra fields that are no text, number or truth value are shown as text.
-    For the records of any logger, not only those of asynclock.
+    Every object has ``timestamp`` (RFC 3339, UTC), ``severity``, ``logger`` and ``message``; with an
+    exception also ``exception``. Extra fields other than text, numbers and booleans become text. It works for
+    the records of any logger, not only asynclock's.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -1,4 +1,4 @@
-"""Metrics and spans through the API of OpenTelemetry; needs the extra ``otel``."""
+"""Metrics and spans through OpenTelemetry's API; needs the extra ``otel``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SCOPE: Final = "asynclock"
 _NOTED: Final = frozenset({"release_pending", "renewal_failed", "stalled"})
-"""What becomes an event of the span of a held lock. A renewal that succeeds does not: there are too many."""
+"""Events that are added to the span of a held lock. Successful renewals are not: there are too many."""
 
 
 class OpenTelemetry:
@@ -35,9 +35,9 @@ class OpenTelemetry:
 
     Args:
         meter_provider: Default: the global one.
-        tracer_provider: Default: the global one. Its processor must not block: the listener runs on the
-            loop that renews all leases.
-        names: As of ``asynclock.telemetry._signals.Signals``; for the metrics. Spans have the name always.
+        tracer_provider: Default: the global one. Its processor must not block, because the listener runs on
+            the loop that renews all leases.
+        names: For the metrics, as for ``asynclock.telemetry._signals.Signals``. Spans always have the name.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class OpenTelemetry:
 
 
 def _adder(meter: Meter, instrument: Instrument) -> Callable[[float, dict[str, str]], None]:
-    """Create a metric and return what adds to it."""
+    """Create a metric and return the function that adds to it."""
     name, unit, meaning = instrument.name, instrument.unit, instrument.meaning
     if instrument.kind == "histogram":
         buckets = instrument.buckets

@@ -26,7 +26,7 @@ _UNITS: Final = {"s": "_seconds"}
 
 
 def metric_name(instrument: Instrument) -> str:
-    """Return the name in Prometheus, by OpenTelemetry's rules; samples of counters end in ``_total``.
+    """Return the name in Prometheus by OpenTelemetry's rules. Samples of counters end in ``_total``.
 
     Source: OpenTelemetry specification, "Prometheus and OpenMetrics Compatibility".
     """
@@ -34,11 +34,11 @@ def metric_name(instrument: Instrument) -> str:
 
 
 class PrometheusMetrics:
-    """A listener for ``connect(url, events=...)`` that keeps the metrics; one serves all clients.
+    """A listener for ``connect(url, events=...)`` that keeps the metrics. Use one for all clients.
 
     Args:
-        registry: Where the metrics are; default: that of the process.
-        names: As of ``asynclock.telemetry._signals.Signals``.
+        registry: The registry of the metrics; default: that of the process.
+        names: As for ``asynclock.telemetry._signals.Signals``.
 
     Raises:
         ValueError: The registry has these metrics already.
@@ -64,7 +64,7 @@ class PrometheusMetrics:
             made = Counter if instrument.kind == "counter" else Gauge
             metric = made(name, instrument.meaning, labels, registry=registry)
         if labels and not self._signals.common:
-            # From 0 on: increase() does not see the first value of a series that begins with 1.
+            # Start each series at 0: increase() misses the first value of a series that begins with 1.
             for values in product(*instrument.attributes.values()):
                 metric.labels(*values)
         return metric

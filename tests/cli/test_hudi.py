@@ -174,7 +174,7 @@ def test_break_of_a_live_writer_needs_force_and_warns(table: Table) -> None:
 
     assert refused.returncode == 1
     assert "Only --force breaks a live lock" in refused.stderr
-    assert "may be of Hudi 1.0" in refused.stderr
+    assert "may be Hudi 1.0" in refused.stderr
     assert (done.returncode, json.loads(done.stdout)["state"]) == (0, "free")
     assert table.get(f"{LOCK_NAME}.json")["expired"] is True
 

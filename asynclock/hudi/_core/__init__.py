@@ -1,1 +1,1 @@
-"""How ``asynclock.hudi`` locks a table, and reads and writes the audit trail of its lock."""
+"""The machinery of ``asynclock.hudi``: the lock of a table, and the audit trail of that lock."""

@@ -1,4 +1,4 @@
-"""Hudi's audit trail of a table's lock: switched on and off, listed, checked and cleaned up.
+"""Hudi's audit trail of a table's lock: switch it on and off, list, check and clean it up.
 
 Source: Hudi's ``StorageLockProviderAuditService`` and ``ValidateAuditLockProcedure``.
 """
@@ -51,7 +51,7 @@ class AuditStatus:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What a table's audit trail says.
+    """The findings in a table's audit trail.
 
     Attributes:
         result: ``FAILED`` if two holders overlap or no file can be read; ``WARNING`` if a file has no
@@ -88,7 +88,7 @@ class AuditReport:
 
 @dataclass(frozen=True, slots=True)
 class AuditCleanup:
-    """What a clean-up has deleted, or would delete.
+    """The files that a clean-up deleted, or would delete.
 
     Attributes:
         files: Names of the files.
@@ -112,7 +112,7 @@ async def is_enabled(backend: Backend) -> bool:
 
 
 async def audit_enable(base_path: str, options: Mapping[str, str] | None = None) -> None:
-    """Make every new holder of the table's lock, Hudi's and ours, write an audit file.
+    """Make every new holder of the table's lock write an audit file, Hudi's writers and asynclock's.
 
     Args:
         base_path: The table.
@@ -129,7 +129,7 @@ async def audit_enable(base_path: str, options: Mapping[str, str] | None = None)
 async def audit_disable(
     base_path: str, options: Mapping[str, str] | None = None, *, keep_files: bool = True
 ) -> None:
-    """Stop new holders from writing audit files; current holders go on with theirs.
+    """Stop new holders from writing audit files. Current holders continue theirs.
 
     Args:
         base_path: The table.
@@ -171,7 +171,7 @@ async def audit_status(base_path: str, options: Mapping[str, str] | None = None)
 async def audit_validate(base_path: str, options: Mapping[str, str] | None = None) -> AuditReport:
     """Check that no two audit files show the lock held at the same time; writes nothing.
 
-    Times are by the holders' own clocks, so a skewed clock can look like an overlap.
+    The times come from the holders' own clocks, so a skewed clock can look like an overlap.
 
     Args:
         base_path: The table.
@@ -186,7 +186,7 @@ async def audit_validate(base_path: str, options: Mapping[str, str] | None = Non
 
 
 async def audit_history(base_path: str, options: Mapping[str, str] | None = None) -> tuple[AuditHold, ...]:
-    """Return the holds in the table's audit files, the oldest first; writes nothing.
+    """Return the holds in the table's audit files, oldest first; writes nothing.
 
     Files that ``audit_validate`` reports as unreadable are left out.
 
@@ -210,7 +210,7 @@ async def audit_cleanup(
     age_days: float = 7,
     dry_run: bool = False,
 ) -> AuditCleanup:
-    """Delete old audit files, by their last write and the store's clock.
+    """Delete old audit files. The age is the time since the last write, by the store's clock.
 
     Args:
         base_path: The table.
@@ -252,7 +252,7 @@ async def read_trail(backend: Backend) -> tuple[list[AuditHold], list[str], list
     async def read(key: str) -> None:
         stored = await backend.get(key)
         if isinstance(stored, Absent):
-            return  # deleted meanwhile
+            return  # deleted in the meantime
         name, body = key.removeprefix(AUDIT_FOLDER), stored.body
         if len(body) > MAX_BODY:
             too_long.append(name)
@@ -281,7 +281,7 @@ async def cleanup(backend: Backend, *, older_than: float, dry_run: bool) -> Audi
 
 
 async def _store_time(backend: Backend) -> float:
-    """Return the store's time, which the age of a file is measured by; without a Date, this machine's."""
+    """Return the store's time to measure the age of files; without a Date, this machine's time."""
     stored = await backend.get(AUDIT_SWITCH)
     return time.time() if stored.server_time is None else stored.server_time
 

@@ -30,13 +30,13 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AuditHold:
-    """One hold of a table's lock, as its audit file tells it; times by the holder's own clock.
+    """One hold of a table's lock according to its audit file. Times are by the holder's own clock.
 
     Attributes:
         file: Name of the audit file.
         owner: Id of the holder.
         start_ms: When it acquired the lock, in epoch ms.
-        end_ms: When it released the lock; without an END, when its last promise ends.
+        end_ms: When it released the lock; without an END, when its last promise expires.
         renewals: How often it renewed the lock.
         ended: False if there is no END: the holder died, lost the lock, or holds it now.
     """
@@ -74,7 +74,7 @@ def start_of(name: str, owner: str) -> int | None:
 
 
 def holds(name: str, body: bytes) -> list[AuditHold]:
-    """Return the holds in one file; a Hudi provider that is used again appends to its file.
+    """Return the holds in one file. It may have several: a reused Hudi provider appends to its file.
 
     Raises:
         ValueError: It is not an audit file.

@@ -1,4 +1,4 @@
-"""Write the audit trail of a table's lock while its leases are held."""
+"""Writes the audit trail of a table's lock while its leases are held."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TableHooks:
-    """Lease hooks of a table's lock: note the table as held and, if auditing is on, write the trail.
+    """Lease hooks of a table's lock: they note the table as held and, if auditing is on, write the trail.
 
     Args:
         table: The table.
@@ -51,7 +51,8 @@ class TableHooks:
     async def end(self, release: Callable[[], Awaitable[bool]]) -> bool:
         """Release the lock and record that the lease has ended.
 
-        The record, too, is waited for no longer than leaving may take; it is written in the background then.
+        The wait for the record is part of the time that leaving may take. After that the write continues in
+        the background.
         """
         writer = self.take_writer()
         ended_ms, began = wall_ms(), time.monotonic()
@@ -62,13 +63,13 @@ class TableHooks:
         return released
 
     def take_writer(self) -> AuditWriter | None:
-        """Return the audit writer of the current lease, if any, and add nothing to it from now on."""
+        """Return the audit writer of the current lease, if any. It gets no more records from here."""
         writer, self._writer = self._writer, None
         return writer
 
 
 class AuditWriter:
-    """Writes the audit file of one lease, whole for each record. Runs on the lease's loop.
+    """Writes the audit file of one lease, the whole file for each record. Runs on the lease's loop.
 
     A failed write is logged and may lose a record; it never affects the lock.
 
@@ -105,17 +106,17 @@ class AuditWriter:
         self._add("RENEW", wall_ms())
 
     async def end(self, ended_ms: int, within: float) -> None:
-        """Write END, and wait for that.
+        """Write END and wait until it is written.
 
         Args:
-            ended_ms: A time before the release was sent, so that the next holder's START is never earlier.
+            ended_ms: A time before the release was sent, so that the next holder's START is not earlier.
             within: Longest wait, in seconds.
         """
         self._add("END", ended_ms)
         await self._written(within)
 
     async def stop(self, within: float = LEAVE_WITHIN) -> None:
-        """Wait for the record being written, ``within`` seconds. A lease that was lost gets no END."""
+        """Wait up to ``within`` seconds for the record being written. A lost lease gets no END."""
         await self._written(within)
 
     def _add(self, state: State, timestamp_ms: int) -> None:

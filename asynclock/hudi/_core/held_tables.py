@@ -1,7 +1,7 @@
-"""The tables whose locks this process holds, so that its own Spark writes never wait for it.
+"""The tables whose locks this process holds, so that its own Spark writes never deadlock with them.
 
-A Spark write takes Hudi's lock at its commit. In a process that holds the same lock through Python,
-the two would wait for each other until one times out. Locks of other processes are not known here.
+A Spark write takes Hudi's lock at its commit. If its process holds the same lock through Python, the two wait
+for each other until one times out. Locks of other processes are not listed here.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from asynclock.protocol.held import HeldLock
 
 _tables: Final[dict[ref[HeldLock], str]] = {}
-"""The identity of its table, by lock. No mutex: a signal handler may interrupt what uses this."""
+"""The identity of the table by lock. No mutex, because a signal handler may interrupt any use of this."""
 
 
 def add(table: TablePath, held: HeldLock) -> None:
-    """Note that a lease holds a table's lock; it need not be removed when the lease ends."""
+    """Note that a lease holds a table's lock. You need not remove it when the lease ends."""
     _tables[ref(held, _forget)] = table.identity
 
 
@@ -48,7 +48,7 @@ def refuse_if_held(base_path: str) -> None:
         raise ConfigError(
             setting="base_path",
             value=base_path,
-            reason="this process holds the table's lock (asynclock.hudi.table_lock), which the write "
-            "would wait for at its commit: they would block each other; nothing was written. Release "
-            "it first: Hudi takes the lock by itself; to keep other jobs out, use another lock",
+            reason="this process holds the table's lock (asynclock.hudi.table_lock), and the write needs it "
+            "at its commit: they would block each other; nothing was written. Release it first: Hudi takes "
+            "the lock itself; to keep other jobs out, use another lock",
         )

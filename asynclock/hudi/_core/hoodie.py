@@ -1,6 +1,6 @@
 """Every ``hoodie.*`` option that asynclock reads or sets: the one place where their keys are spelled.
 
-A constant is named as its key, in capitals: ``hoodie.table.type`` is ``hoodie.TABLE_TYPE``.
+The name of a constant is its key in capitals: ``hoodie.table.type`` is ``hoodie.TABLE_TYPE``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WRITE_LOCK_CLIENT_NUM_RETRIES: Final = "hoodie.write.lock.client.num_retries"
 WRITE_LOCK_STORAGE_VALIDITY_TIMEOUT_SECS: Final = "hoodie.write.lock.storage.validity.timeout.secs"
 WRITE_LOCK_STORAGE_RENEW_INTERVAL_SECS: Final = "hoodie.write.lock.storage.renew.interval.secs"
 WRITE_LOCK_STORAGE_HEARTBEAT_POLL_SECS: Final = "hoodie.write.lock.storage.heartbeat.poll.secs"
-"""The name of ``renew.interval.secs`` until Hudi 1.0.2, which later releases still read."""
+"""The name of ``renew.interval.secs`` up to Hudi 1.0.2. Later releases still read it."""
 
 # Credentials of the storage-based lock.
 AWS_ACCESS_KEY: Final = "hoodie.aws.access.key"
@@ -119,7 +119,7 @@ ARCHIVE_AUTOMATIC: Final = "hoodie.archive.automatic"
 KEEP_MIN_COMMITS: Final = "hoodie.keep.min.commits"
 KEEP_MAX_COMMITS: Final = "hoodie.keep.max.commits"
 
-# Beginnings that several options share.
+# Prefixes that several options share.
 AWS_PREFIX: Final = "hoodie.aws."
 WRITE_LOCK_STORAGE_PREFIX: Final = "hoodie.write.lock.storage."
 WRITE_LOCK_AZURE_PREFIX: Final = "hoodie.write.lock.azure."
@@ -127,4 +127,4 @@ AZURE_IDENTITY_PREFIXES: Final = (
     "hoodie.write.lock.azure.managed.identity.",
     "hoodie.write.lock.azure.client.",
 )
-"""Credentials that Hudi takes and asynclock does not."""
+"""Credentials that Hudi accepts and asynclock does not."""

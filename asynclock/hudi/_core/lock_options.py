@@ -1,4 +1,4 @@
-"""The lock's options by Hudi's names, checked by Hudi's rules.
+"""The lock's options under Hudi's names, checked by Hudi's rules.
 
 Source: Hudi's ``StorageBasedLockConfig``, ``LockConfiguration`` and ``HoodieAWSConfig``.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STORAGE_LOCK_PROVIDER: Final = "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"
 STORE_LOCK_PROVIDER: Final = "io.asynclock.hudi.StoreLockProvider"
-"""The same lock, measured: what sessions of ``asynclock.spark`` write with."""
+"""The same lock with metrics. Sessions of ``asynclock.spark`` write with it."""
 OURS: Final = "asynclock."
 """Prefix of options that Hudi does not have: those of the backend, ``max_clock_skew``, ``poll_interval``."""
 
@@ -84,15 +84,15 @@ class LockOptions:
 
 
 def write_options(base_path: str, settings: LeaseSettings | None = None) -> dict[str, str]:
-    """Return options for a Hudi write that takes this same lock for its commit.
+    """Return options that make a Hudi write take this same lock for its commit.
 
     ``df.write.format("hudi").options(**hudi.write_options(path), **yours).mode("append").save(path)``
 
     Args:
         base_path: The table, such as ``s3a://bucket/warehouse/orders``.
-        settings: Times of Hudi's lease, in whole seconds; None: Hudi's defaults, 300 and 30. Leave it
-            out on S3: up to Hudi 1.1 at least, Hudi's S3 client fails on a validity that is set as text,
-            as Spark does ("Failed to load and initialize StorageLock").
+        settings: Times of Hudi's lease, in whole seconds; None: Hudi's defaults, 300 and 30. Leave it out on
+            S3: Spark passes options as text, and Hudi's S3 client fails on a validity given as text, at least
+            up to Hudi 1.1 ("Failed to load and initialize StorageLock").
 
     Raises:
         ConfigError: This lock cannot lock the table, or the times break Hudi's rules.
@@ -126,7 +126,7 @@ def _check_same_lock(table: TablePath, given: Mapping[str, object]) -> None:
         raise ConfigError(
             setting=hoodie.WRITE_LOCK_PROVIDER,
             value=provider,
-            reason=f"the writer takes another lock than this one, so they would not exclude each other; "
+            reason=f"the writer takes a different lock, so they would not exclude each other; "
             f"every writer of the table must use {STORAGE_LOCK_PROVIDER}",
         )
     known = {_VALIDITY, _RENEW_INTERVAL, _RENEW_INTERVAL_1_0}
@@ -174,7 +174,7 @@ def _refuse_azure_identity(given: Mapping[str, object]) -> None:
                 setting=key,
                 value="...",
                 reason=f"give {OURS}credential, an async credential of azure.identity, instead; without "
-                "any, DefaultAzureCredential is used, as by Hudi",
+                "one, DefaultAzureCredential is used, as in Hudi",
             )
 
 
@@ -197,7 +197,7 @@ def _number(name: str, value: object) -> float:
 
 
 def _typed(key: str, value: object) -> object:
-    """Return a backend option, which Spark passes as text, in its own type."""
+    """Return a backend option in its own type; Spark passes all options as text."""
     if not isinstance(value, str):
         return value
     if key in _NUMBERS:

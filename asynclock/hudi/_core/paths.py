@@ -1,4 +1,4 @@
-"""Base paths as Hudi spells them, and the lock object of each.
+"""Base paths in Hudi's spelling, and the lock object of each.
 
 Source: Hudi's ``StoragePath``, ``StorageSchemes`` and ``StorageLockClient.parseBucketAndPath``.
 """
@@ -19,7 +19,7 @@ LOCK_NAME: Final = f"{LOCKS_FOLDER}/table_lock"
 AUDIT_SWITCH: Final = f"{LOCKS_FOLDER}/audit_enabled.json"
 AUDIT_FOLDER: Final = f"{LOCKS_FOLDER}/audit/"
 PROPERTIES: Final = (".hoodie/hoodie.properties", ".hoodie/hoodie.properties.backup")
-"""Hudi replaces the first file through the second, so for a moment only the second one exists."""
+"""Hudi replaces the first file by way of the second, so for a moment only the second one exists."""
 
 _FAMILIES: Final = {
     "s3": "s3",
@@ -34,7 +34,7 @@ STORAGE_LOCK_SCHEMES: Final = frozenset(_FAMILIES)
 """Schemes of base paths that Hudi's storage-based lock can lock."""
 
 _SPLIT: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(/.*)?", re.DOTALL)
-# Hudi decodes %XX in the lock's path but not in the table's, and fails on the other characters.
+# Hudi decodes %XX in the path of the lock but not in that of the table. It fails on the other characters.
 _UNSAFE: Final = re.compile(r"[%?#\\\s\x00-\x1f\x7f\"<>^`{|}\[\]]")
 _ACCOUNT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
@@ -44,7 +44,7 @@ class TablePath:
     """A table's base path.
 
     Attributes:
-        url: The base path without trailing and doubled slashes, for a backend and for Hudi's options.
+        url: The base path without trailing or doubled slashes, for a backend and for Hudi's options.
         identity: One text for all spellings of a table, such as ``s3://bucket/orders`` also for ``s3a``.
     """
 
@@ -76,11 +76,11 @@ class TablePath:
             refuse(_LOCAL)
         if scheme not in _FAMILIES:
             known = ", ".join(f"{name}://" for name in _FAMILIES)
-            refuse(f"Hudi's storage-based lock knows {known} only")
+            refuse(f"Hudi's storage-based lock only supports {known}")
         if reason := _unfit(scheme, authority):
             refuse(reason)
         if _UNSAFE.search(authority + path):
-            refuse("has characters for which Hudi would lock another object than the table's, or none")
+            refuse("has characters that make Hudi lock the wrong object, or none")
         segments = [segment for segment in path.split("/") if segment]
         if {".", ".."} & set(segments):
             refuse("must have no segment '.' or '..'")
@@ -112,9 +112,9 @@ def _place(scheme: str, authority: str) -> str:
 
 _LOCAL: Final = (
     "Hudi's storage-based lock cannot lock a table on a local disk. To exclude other Python processes use "
-    "asynclock.connect('file:///...').lock(...); Spark writers of splice tables take "
+    "asynclock.connect('file:///...').lock(...); Spark writers of splice tables use "
     "io.asynclock.hudi.FileLockProvider"
 )
 _RELATIVE: Final = (
-    "is not a full URL, and a relative path names another table in each process; write s3a://bucket/..."
+    "is not a full URL, and a relative path names a different table in each process; write s3a://bucket/..."
 )

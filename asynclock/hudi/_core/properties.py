@@ -1,4 +1,4 @@
-"""Read the ``hoodie.properties`` of a table."""
+"""Reads the ``hoodie.properties`` of a table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TableProperties:
 
     @property
     def writers_may_overrun(self) -> bool:
-        """Whether a Hudi writer of this table may go on after it has lost the lock."""
+        """Whether a Hudi writer of this table may keep writing after it lost the lock."""
         return self.version is not None and self.version < _INTERRUPTS
 
 
@@ -63,7 +63,7 @@ async def read_table(backend: Backend, table: TablePath) -> TableProperties:
         raise ConfigError(
             setting=hoodie.TABLE_VERSION,
             value=version,
-            reason="no Hudi that writes this layout takes the storage-based lock, so holding it would "
-            "exclude nobody; upgrade the table to version 6 or later; nothing was written",
+            reason="no Hudi release that writes this layout takes the storage-based lock, so holding it "
+            "would exclude nobody; upgrade the table to version 6 or later; nothing was written",
         )
     return TableProperties(version)

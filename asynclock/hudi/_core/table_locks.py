@@ -2,10 +2,10 @@
 
 It is stricter than ``StorageBasedLockProvider``, within what Hudi allows:
 
-- a lease ends *before* ``validUntil`` and is never revived, even if the store does not answer for long;
+- a lease ends *before* ``validUntil`` and is never revived, even if the store is silent for a long time;
 - the store's clock, not this machine's, decides when another holder's lock is free, and
   ``max_clock_skew`` and the clock's resolution are added to Hudi's 500 ms;
-- a 412 after a lost answer is settled by reading back; Hudi 1.2 takes the lock for another holder's;
+- a 412 after a lost answer is settled by reading back; Hudi 1.2 mistakes the lock for another holder's;
 - more kinds of damage to a lock file are errors (a number in quotes, duplicate keys, …);
 - ``async with`` can be nested; ``try_lock`` and ``unlock`` are not counted, as in Hudi.
 
@@ -53,10 +53,10 @@ class TableLockStatus(LockStatus):
 
     Attributes:
         table_version: ``hoodie.table.version``, or None if it was not found.
-        since_ms: When the holder acquired the lock, in epoch ms: from its audit file, by its own clock, if
-            there is one; else of a record of asynclock as in ``LockStatus``. None for a Hudi writer without
-            an audit file, since its lock file does not contain the time.
-        warning: Why the holder may go on after it has lost the lock, or None.
+        since_ms: When the holder acquired the lock, in epoch ms. If the holder has an audit file, the time is
+            from there, by the holder's own clock; else it is from asynclock's record, as in ``LockStatus``.
+            None for a Hudi writer without an audit file, because Hudi's lock file has no such time.
+        warning: Why the holder may keep writing after it lost the lock, or None.
     """
 
     table_version: int | None
@@ -72,21 +72,20 @@ def table_lock(
 ) -> TableLock:
     """Return the lock of a Hudi table, for ``async with``; no I/O.
 
-    Use it to keep a table *unchanged* while you copy, maintain or inspect its files. Never write to
-    the table through Hudi while holding it: Hudi takes this lock at its commit, so the two would wait
-    for each other.
+    Use it to keep a table *unchanged* while you copy, maintain or inspect its files. While you hold it, never
+    write to the table through Hudi: Hudi takes this lock at its commit, so the two would wait for each other.
 
     Args:
         base_path: The table, such as ``s3a://bucket/warehouse/orders``. Trailing slashes and the
             spelling of the scheme make no difference, but Hudi up to 1.1 locks another object if
             its own base path ends in a slash.
-        options: The options of the Hudi writers, by Hudi's names: validity, renew interval, wait
-            time and credentials are used, all others are ignored. Options that Hudi does not have
-            are called ``asynclock.<option>``: those of the backend, such as
-            ``asynclock.endpoint_url``, and ``asynclock.max_clock_skew``, ``asynclock.poll_interval``.
+        options: The options of the Hudi writers, under Hudi's names. Validity, renew interval, wait time and
+            credentials are used; all others are ignored. Options that Hudi does not have start with
+            ``asynclock.``: those of the backend, such as ``asynclock.endpoint_url``, and
+            ``asynclock.max_clock_skew`` and ``asynclock.poll_interval``.
         timeout: Seconds that ``async with`` waits; None: ``hoodie.write.lock.wait_time_ms``, 60 s.
-        fencing: Provide a fencing token. A Hudi writer drops the token; after one, acquiring takes
-            ``2 * max_clock_skew + 2`` s (6 s) longer, during which the lock is held already.
+        fencing: Provide a fencing token. A Hudi writer drops the token. After a Hudi writer, acquiring takes
+            ``2 * max_clock_skew + 2`` s (6 s) longer; the lock is already held during that time.
 
     Raises:
         ConfigError: This lock cannot lock the base path, or an option breaks Hudi's rules.
@@ -116,7 +115,7 @@ class TableLock:
         self._options = options
         self._wait = options.wait if timeout is None else timeout
         self._fencing = fencing
-        # Holds one at most. Each change is one operation of a dict: a signal handler may come in between.
+        # At most one entry. Each change is one dict operation, because a signal handler may run in between.
         self._opened: dict[Literal["table"], OpenedTable] = {}
         self._lease: Lease | None = None
         self._hold: Hold | None = None
@@ -159,7 +158,7 @@ class TableLock:
     async def leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Undo one ``enter``; the outermost one releases the lease.
+        """Undo one ``enter``. The outermost exit releases the lease.
 
         Raises:
             LeaseLostError: The lease was lost before; nothing was written.
@@ -175,7 +174,7 @@ class TableLock:
 
     @property
     def lease(self) -> Lease | None:
-        """The lease from its acquisition until its release, or None; it may have been lost since."""
+        """The lease from its acquisition until its release, or None. It may be lost."""
         return self._lease
 
     async def try_lock(self, timeout: float | None = None) -> bool:
@@ -188,7 +187,7 @@ class TableLock:
             ConfigError: There is no such Hudi table.
             RecordCorruptError: The lock file is damaged; nothing was written.
             AccessDeniedError: The store denied access; nothing was written.
-            BackendError: No waiting helps; see ``BackendError.transient``.
+            BackendError: Waiting does not help; see ``BackendError.transient``.
         """
         wait = checked_timeout(timeout)
         if self._lease is not None and self._lease.held:
@@ -210,7 +209,7 @@ class TableLock:
     async def renew_lock(self) -> bool:
         """Hudi's ``renewLock``: renew now and return whether the lock is still held.
 
-        As in Hudi, this is also True if the store did not answer, but only until the lease's deadline.
+        As in Hudi, it also returns True if the store did not answer, but only until the lease's deadline.
 
         Raises:
             AccessDeniedError: The store denied access; nothing was written, and the lease lasts until
@@ -237,7 +236,7 @@ class TableLock:
             await lease.release()
 
     async def status(self) -> TableLockStatus:
-        """Read the lock, the table's version and, if audited, the time of acquisition; writes nothing.
+        """Read the lock, the table's version and, if auditing is on, the time of acquisition; writes nothing.
 
         Raises:
             ConfigError: There is no such Hudi table.
@@ -265,7 +264,7 @@ class TableLock:
         )
 
     async def aclose(self) -> None:
-        """Release what is held and close the connections; a later call opens them again."""
+        """Release the lock if it is held, and close the connections. A later call opens them again."""
         opened = self._opened.pop("table", None)
         lease, self._lease = self._lease, None
         try:
@@ -283,7 +282,7 @@ class TableLock:
         )
 
     async def _ready(self) -> OpenedTable:
-        """Open the client; the first time, check that the table exists."""
+        """Open the client, and check once that the table exists."""
         opened = self._open()
         if not self._seen:
             try:
@@ -311,13 +310,12 @@ class TableLock:
 
 
 class OpenedTable:
-    """A client for the table's folder, and its lock with the hooks of each lease. For the command too.
+    """A client for the table's folder, and its lock with the hooks of each lease. The command uses it too.
 
     Args:
         table: The table.
-        options: Of its lock.
-        fencing: As of ``table_lock``.
-        events: As of ``asynclock.connect``.
+        options: Options of its lock.
+        fencing: As for ``table_lock``. events: As for ``asynclock.connect``.
     """
 
     def __init__(
@@ -360,6 +358,6 @@ def _warning(status: LockStatus, properties: TableProperties) -> str | None:
     if not properties.writers_may_overrun:
         return None
     return (
-        f"a Hudi writer holds the lock of a table of version {properties.version}: it may be of Hudi 1.0 "
-        "or older and go on writing after it has lost the lock; stop it before you break the lock"
+        f"a Hudi writer holds the lock of a table of version {properties.version}: it may be Hudi 1.0 "
+        "or older and keep writing after it lost the lock; stop it before you break the lock"
     )
