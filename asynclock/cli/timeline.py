@@ -57,8 +57,8 @@ def timeline_command(spec: str, *, follow: bool, archived: bool, as_json: bool) 
     digits only, is what asynclock.spark.read takes for as_of, and pipeline validate for --as-of.
     """
     from asynclock.spark import load_spec, session_for  # noqa: PLC0415  needs the extra
-    from asynclock.spark.reader.history import follow as followed  # noqa: PLC0415
-    from asynclock.spark.reader.history import timeline  # noqa: PLC0415
+    from asynclock.spark.reader.table_history import follow as followed  # noqa: PLC0415
+    from asynclock.spark.reader.table_history import timeline  # noqa: PLC0415
 
     loaded = load_spec(spec)
     show = _show_json if as_json else _Printed([stream.name for stream in loaded.streams]).show

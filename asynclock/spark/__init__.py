@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from asynclock.spark.hudi.running import session_for as session_for
     from asynclock.spark.reader.changes import Changes as Changes
     from asynclock.spark.reader.changes import changes as changes
-    from asynclock.spark.reader.history import timeline as timeline
     from asynclock.spark.reader.snapshot import read as read
     from asynclock.spark.reader.sql import register as register
+    from asynclock.spark.reader.table_history import timeline as timeline
     from asynclock.spark.reader.validation import validate as validate
     from asynclock.spark.services.leaders import run_services as run_services
     from asynclock.spark.services.repair import repair as repair

@@ -21,9 +21,9 @@ from asynclock.spark.errors import TimelineAheadError
 from asynclock.spark.faults import is_passing
 from asynclock.spark.hudi.table import update_properties
 from asynclock.spark.reader.changes import changes
-from asynclock.spark.reader.history import timeline
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.sql import register
+from asynclock.spark.reader.table_history import timeline
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.leaders import run_services
 from asynclock.spark.services.savepoints import restore, savepoint

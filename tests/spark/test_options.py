@@ -25,7 +25,7 @@ from asynclock.spark.hudi.options import (
     write_options,
 )
 from asynclock.spark.hudi.options.explanation import TASKS, explain
-from asynclock.spark.spec.services import ServicesSpec
+from asynclock.spark.spec.service_settings import ServicesSpec
 from tests.unit.specs import table_spec
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from asynclock.spark.hudi.options import Use
     from asynclock.spark.spec.model import Spec
-    from asynclock.spark.spec.services import ServicesMode
+    from asynclock.spark.spec.service_settings import ServicesMode
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from asynclock.cli.app import run_command
 from asynclock.errors import ConfigError, SpecError
 from asynclock.spark.reader.changes import changes
-from asynclock.spark.reader.history import timeline
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.sql import register
+from asynclock.spark.reader.table_history import timeline
 from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.leaders import run_services
 from asynclock.spark.services.savepoints import savepoint

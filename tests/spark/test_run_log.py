@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from asynclock.spark.page.story import run_story, timeline_story
-from asynclock.spark.reader.history import timeline
+from asynclock.spark.reader.table_history import timeline
 from asynclock.spark.run_log.lines import read_lines
 from asynclock.spark.services.leaders import run_services
 from tests.spark.pipeline_kit import two_streams

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from asynclock.settings import LeaseSettings
 from asynclock.spark.spec.column import Column
-from asynclock.spark.spec.locks import LocksSpec
+from asynclock.spark.spec.lock_settings import LocksSpec
 from asynclock.spark.spec.model import Spec, StreamSpec, TableSpec
-from asynclock.spark.spec.services import ServicesSpec
+from asynclock.spark.spec.service_settings import ServicesSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from asynclock.client import LockClient
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.probing import probe_backend
 from asynclock.spark.spec.column import Column
-from asynclock.spark.spec.locks import LocksSpec
+from asynclock.spark.spec.lock_settings import LocksSpec
 from asynclock.spark.spec.model import StreamSpec, TableSpec
 from asynclock.sync import hudi as blocking
 from tests.unit.test_errors import FIELDS, every_error

@@ -9,7 +9,7 @@ import pytest
 from asynclock.errors import SpecError
 from asynclock.spark.spec.column import plain_name
 from asynclock.spark.spec.load import load_spec
-from asynclock.spark.writer.columns import read_with
+from asynclock.spark.writer.batch_columns import read_with
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 
 from asynclock.errors import SpecError
 from asynclock.spark.hudi.instants import BatchCommit
-from asynclock.spark.hudi.names import carried_names, check_names
+from asynclock.spark.hudi.view_names import carried_names, check_names
 from asynclock.spark.spec.load import load_spec
 from tests.unit.specs import TEN_LINES
 

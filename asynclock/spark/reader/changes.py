@@ -19,9 +19,9 @@ from asynclock.errors import ConfigError
 from asynclock.spark.errors import ChangesLostError
 from asynclock.spark.hudi.changed import ChangedFiles, changed_files
 from asynclock.spark.hudi.instants import CLUSTERED, COMPACTED, DELTA_COMMIT, RESTORE
-from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.time_travel import in_digits
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.view_names import check_names
 from asynclock.spark.jvm import classes
 from asynclock.spark.reader.presence import unread
 from asynclock.spark.reader.snapshot import NOT_YET, pinned_snapshot, shown, snapshot

@@ -13,10 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock.spark.hudi.columns import is_behind, is_wider
 from asynclock.spark.hudi.fit import check_properties
 from asynclock.spark.hudi.instants import WRITES
-from asynclock.spark.hudi.names import check_names
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.time_travel import gone, instant_time, query_time
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.view_names import check_names
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread
 from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.model import ORDERING, RECORD_KEY, TOMBSTONE

@@ -10,7 +10,7 @@ from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.guard import guard, is_guarded
 from asynclock.spark.hudi.locks import CREATION_LOCK, refuse_other_locks
 from asynclock.spark.hudi.options import sql_options
-from asynclock.spark.hudi.options.table import folder_name
+from asynclock.spark.hudi.options.table_layer import folder_name
 from asynclock.spark.hudi.session import SQL_EXTENSION
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from asynclock.spark.reader.committed import NamedTypes
     from asynclock.spark.reader.second_reader.expected import Cells, Expected, Key
     from asynclock.spark.reader.state import Order, State
-    from asynclock.spark.spec.kafka import KafkaSpec
+    from asynclock.spark.spec.kafka_settings import KafkaSpec
     from asynclock.spark.spec.model import Spec
 
 Offsets = dict[int, int]

@@ -42,7 +42,7 @@ from asynclock.spark.services.due import (
     unkept,
 )
 from asynclock.spark.services.plans import remove_empty_plans, remove_late_files, reopen_empty_clusterings
-from asynclock.spark.writer.columns import declare_columns
+from asynclock.spark.writer.batch_columns import declare_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.spec.kafka import KafkaSpec
+    from asynclock.spark.spec.kafka_settings import KafkaSpec
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 TOPIC: Final = "_asynclock_topic"

@@ -19,9 +19,9 @@ from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.environment import FromEnvironment, from_environment
 from asynclock.spark.spec.joins import TopRows, ViewSpec
-from asynclock.spark.spec.kafka import KafkaSpec
+from asynclock.spark.spec.kafka_settings import KafkaSpec
 from asynclock.spark.spec.kinds import DEFAULTS, default_concurrency
-from asynclock.spark.spec.locks import LocksSpec
+from asynclock.spark.spec.lock_settings import LocksSpec
 from asynclock.spark.spec.model import (
     URL,
     SourceFormat,
@@ -30,7 +30,7 @@ from asynclock.spark.spec.model import (
     TableSpec,
 )
 from asynclock.spark.spec.place import beside
-from asynclock.spark.spec.services import ServicesSpec
+from asynclock.spark.spec.service_settings import ServicesSpec
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import Keys, Section, SpecFile, unknown_name
 from asynclock.spark.spec.view import check_stream_name
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.joins import Join
     from asynclock.spark.spec.kinds import Concurrency, Markers, Merge, TableKind, TableType
     from asynclock.spark.spec.model import BadRowPolicy
-    from asynclock.spark.spec.services import ServicesMode
+    from asynclock.spark.spec.service_settings import ServicesMode
 
 _STREAM_KEYS: Final = tuple(
     field.name.rstrip("_") for field in fields(StreamSpec) if field.name not in {"name", "whole_rows"}

@@ -17,10 +17,10 @@ from asynclock.errors import ConfigError
 from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.joins import ViewSpec, check_views
-from asynclock.spark.spec.kafka import check_source
+from asynclock.spark.spec.kafka_settings import check_source
 from asynclock.spark.spec.kinds import CHOICES, check_combination, check_whole_rows
 from asynclock.spark.spec.place import beside
-from asynclock.spark.spec.services import ServicesSpec, check_at_least
+from asynclock.spark.spec.service_settings import ServicesSpec, check_at_least
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
 from asynclock.spark.spec.view import COLUMN_NAME, check_renamed, check_stream_name, view_names
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from asynclock.spark.spec.kafka import KafkaSpec
+    from asynclock.spark.spec.kafka_settings import KafkaSpec
     from asynclock.spark.spec.kinds import Concurrency, Markers, Merge, TableKind, TableType
-    from asynclock.spark.spec.locks import LocksSpec
+    from asynclock.spark.spec.lock_settings import LocksSpec
 
 SourceFormat = Literal["csv", "parquet", "json"]
 BadRowPolicy = Literal["quarantine", "fail"]

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from asynclock.spark.faults import sentence
 from asynclock.spark.hudi.history import History
-from asynclock.spark.hudi.options.place import FILE_LOCK_PROVIDER, lock_provider
+from asynclock.spark.hudi.options.place_layer import FILE_LOCK_PROVIDER, lock_provider
 from asynclock.spark.jvm import classes
 
 if TYPE_CHECKING:

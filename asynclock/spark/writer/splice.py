@@ -27,21 +27,21 @@ from asynclock.spark.hudi.fit import check_commit, check_properties
 from asynclock.spark.hudi.guard import check_writable, guard, is_guarded
 from asynclock.spark.hudi.instants import DELETES, BatchCommit
 from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks
-from asynclock.spark.hudi.names import carried_names, check_names
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.order import in_order_at
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.table import clear_unfinished
 from asynclock.spark.hudi.timeline import Timeline, is_table
+from asynclock.spark.hudi.view_names import carried_names, check_names
 from asynclock.spark.retry import CONFLICT, retry
 from asynclock.spark.source.reading import ARRIVAL
 from asynclock.spark.spec.keys import unfit
 from asynclock.spark.work.leases import acquire_until
 from asynclock.spark.work.worker import working
-from asynclock.spark.writer.columns import declare_columns, read_with
+from asynclock.spark.writer.batch_columns import declare_columns, read_with
 from asynclock.spark.writer.conflicts import Conflicts
 from asynclock.spark.writer.deletion import DELETE_LOCK, Deletion, key_frame
-from asynclock.spark.writer.sql import quoted, required, wide_frame
+from asynclock.spark.writer.sql_text import quoted, required, wide_frame
 
 if TYPE_CHECKING:
     import threading

@@ -28,5 +28,5 @@ from asynclock.spark.hudi.options.option import Layer as Layer
 from asynclock.spark.hudi.options.option import Option as Option
 from asynclock.spark.hudi.options.option import QueryType as QueryType
 from asynclock.spark.hudi.options.option import Use as Use
-from asynclock.spark.hudi.options.place import FILE_LOCK_PROVIDER as FILE_LOCK_PROVIDER
-from asynclock.spark.hudi.options.place import lock_provider as lock_provider
+from asynclock.spark.hudi.options.place_layer import FILE_LOCK_PROVIDER as FILE_LOCK_PROVIDER
+from asynclock.spark.hudi.options.place_layer import lock_provider as lock_provider

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
 from asynclock.spark.hudi.options import merge as merge_layer
-from asynclock.spark.hudi.options import table as table_layer
+from asynclock.spark.hudi.options import table_layer
 from asynclock.spark.hudi.options.concurrency import concurrency
-from asynclock.spark.hudi.options.place import place
-from asynclock.spark.hudi.options.services import services
+from asynclock.spark.hudi.options.place_layer import place
+from asynclock.spark.hudi.options.services_layer import services
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

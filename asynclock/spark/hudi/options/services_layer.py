@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from asynclock.spark.hudi.options.option import Use
     from asynclock.spark.spec.model import TableSpec
-    from asynclock.spark.spec.services import ServicesSpec
+    from asynclock.spark.spec.service_settings import ServicesSpec
 
 _ELECTED: Final = "Elected leaders do this beside the streams (asynclock pipeline services)."
 _INLINE: Final = "The spec's services run inside of the writes."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
 from asynclock.spark.spec.environment import FromEnvironment, refuse_literal_setting, resolved
-from asynclock.spark.spec.services import check_at_least
+from asynclock.spark.spec.service_settings import check_at_least
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
