@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from asynclock.spark import Instant, Spec
-    from asynclock.spark.report import BatchReport
+    from asynclock.spark.results import BatchReport
 
 ROUNDS = 2
 FILES, ROWS, KEYS = 4, 5_000, 20_000

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from asynclock.events import Event
-    from asynclock.spark.report import BatchReport
+    from asynclock.spark.results import BatchReport
     from asynclock.spark.spec.model import Spec
 
 REHEARSED_LINES: Final = 500

@@ -76,7 +76,7 @@ def draft_pipeline(
     The spec goes to stdout with absolute paths, or to FILE with paths that start there. Nothing else is
     written, and no file is overwritten.
     """
-    from asynclock.spark.infer.draft import draft_spec  # noqa: PLC0415  needs the extra
+    from asynclock.spark.draft.draft import draft_spec  # noqa: PLC0415  needs the extra
 
     file = None if output is None else Path(output)
     if file is not None and file.exists():

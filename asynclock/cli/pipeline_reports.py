@@ -9,9 +9,9 @@ import click
 from asynclock._text import printable
 
 if TYPE_CHECKING:
-    from asynclock.spark.reader.sources import StreamValidation
-    from asynclock.spark.reader.validation import ValidationReport
-    from asynclock.spark.report import BatchReport, RunReport, ServicesReport, Wasted
+    from asynclock.spark.check.sources import StreamValidation
+    from asynclock.spark.check.validation import ValidationReport
+    from asynclock.spark.results import BatchReport, RunReport, ServicesReport, Wasted
     from asynclock.spark.services.repair import RepairReport
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from asynclock.spark.report import StreamProgress
+    from asynclock.spark.results import StreamProgress
 
 
 def _terminal(*, quiet: bool) -> Console | None:

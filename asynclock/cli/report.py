@@ -15,7 +15,7 @@ from asynclock.cli.spark_log import with_spark_log
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from asynclock.spark.page.story import Story
+    from asynclock.spark.runs.story import Story
     from asynclock.spark.spec.model import Spec
 
 
@@ -38,7 +38,7 @@ def report_command(
     file that needs no network.
     """
     from asynclock.spark import load_spec  # noqa: PLC0415  needs the extra
-    from asynclock.spark.page.text import summary  # noqa: PLC0415
+    from asynclock.spark.runs.text import summary  # noqa: PLC0415
 
     if run_dir is not None and archived:
         raise click.UsageError("--archived is of the timeline, and --run reads none: give one of them")
@@ -59,7 +59,7 @@ def report_command(
 
 
 def _story(spec: Spec, run_dir: str | None, *, archived: bool) -> Story:
-    from asynclock.spark.page.story import run_story, timeline_story  # noqa: PLC0415  needs the extra
+    from asynclock.spark.runs.story import run_story, timeline_story  # noqa: PLC0415  needs the extra
 
     if run_dir is not None:
         return run_story(spec, Path(run_dir))
@@ -70,7 +70,7 @@ def _story(spec: Spec, run_dir: str | None, *, archived: bool) -> Story:
 
 
 def _write(story: Story, output: str) -> None:
-    from asynclock.spark.page.page import page  # noqa: PLC0415  needs the extra
+    from asynclock.spark.runs.page import page  # noqa: PLC0415  needs the extra
 
     text = page(story)
     try:

@@ -27,6 +27,7 @@ from asynclock.spark.spec.load import load_spec as load_spec
 from asynclock.spark.spec.model import Spec as Spec
 
 if TYPE_CHECKING:
+    from asynclock.spark.check.validation import validate as validate
     from asynclock.spark.hudi.instants import Instant as Instant
     from asynclock.spark.hudi.running import session_for as session_for
     from asynclock.spark.reader.changes import Changes as Changes
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from asynclock.spark.reader.snapshot import read as read
     from asynclock.spark.reader.sql import register as register
     from asynclock.spark.reader.table_history import timeline as timeline
-    from asynclock.spark.reader.validation import validate as validate
-    from asynclock.spark.services.leaders import run_services as run_services
+    from asynclock.spark.runs.run import run as run
+    from asynclock.spark.runs.run import run_services as run_services
     from asynclock.spark.services.repair import repair as repair
     from asynclock.spark.services.savepoints import delete_savepoint as delete_savepoint
     from asynclock.spark.services.savepoints import restore as restore
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from asynclock.spark.services.zone import to_utc as to_utc
     from asynclock.spark.work.reservation import reserve as reserve
     from asynclock.spark.writer.splice import Splice as Splice
-    from asynclock.spark.writer.streams import run as run
 
 __all__ = [
     "BadRowsError",
@@ -92,12 +92,12 @@ _NEEDS_SPARK: Final = {
     "reserve": "work.reservation",
     "restore": "services.savepoints",
     "savepoint": "services.savepoints",
-    "run": "writer.streams",
-    "run_services": "services.leaders",
+    "run": "runs.run",
+    "run_services": "runs.run",
     "session_for": "hudi.running",
-    "timeline": "reader.history",
+    "timeline": "reader.table_history",
     "to_utc": "services.zone",
-    "validate": "reader.validation",
+    "validate": "check.validation",
 }
 
 

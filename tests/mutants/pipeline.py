@@ -93,10 +93,10 @@ REPAIR: Final = f"{_SPARK}services.repair:_Repair.run"
 # Readers.
 ALIVE: Final = f"{_SPARK}reader.snapshot:_alive"
 SELECT: Final = f"{_SPARK}reader.sql:_select"
-COMPARE: Final = f"{_SPARK}reader.second_reader.expected:Expected.compare"
-STATEMENT_ROWS: Final = f"{_SPARK}reader.statements:StatementEvents._add"
-STATEMENT_TAKE: Final = f"{_SPARK}reader.statements:StatementEvents._take"
-STALE: Final = f"{_SPARK}reader.committed:stale_commits"
+COMPARE: Final = f"{_SPARK}check.strict.expected:Expected.compare"
+STATEMENT_ROWS: Final = f"{_SPARK}check.statements:StatementEvents._add"
+STATEMENT_TAKE: Final = f"{_SPARK}check.statements:StatementEvents._take"
+STALE: Final = f"{_SPARK}check.committed:stale_commits"
 MERGE: Final = f"{_SPARK}hudi.options.merge:merge"
 
 # Java.

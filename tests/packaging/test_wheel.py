@@ -17,7 +17,7 @@ from tests.packaging.wheel import ROOT, build, built, copy_sources
 
 JAR = "asynclock/spark/jars/asynclock-hudi.jar"
 KIT = "asynclock/testing/"
-PAGE = "asynclock/spark/page/page.html.jinja"
+PAGE = "asynclock/spark/runs/page.html.jinja"
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from asynclock.spark.run_log.lines import utc
+from asynclock.spark.runs.lines import utc
 from asynclock.spark.spec.load import load_spec
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asynclock.errors import ConfigError
-from asynclock.spark.page import text
-from asynclock.spark.page.charts import charts
-from asynclock.spark.page.page import page
-from asynclock.spark.page.story import Story, run_story, timeline_story
+from asynclock.spark.runs import text
+from asynclock.spark.runs.charts import charts
+from asynclock.spark.runs.page import page
+from asynclock.spark.runs.story import Story, run_story, timeline_story
 from tests.laboratory.browser import browser, logged
 from tests.report.recorded import HOSTILE, Recorded, record, spec
 from tests.report.test_story import instant

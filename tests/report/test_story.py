@@ -8,11 +8,11 @@ import pytest
 
 from asynclock.errors import ConfigError
 from asynclock.spark.hudi.instants import Instant
-from asynclock.spark.page.charts import MOST_POINTS, MOST_SPANS, charts
-from asynclock.spark.page.lanes import Lanes
-from asynclock.spark.page.story import Story, run_story, timeline_story
-from asynclock.spark.page.text import facts, seconds, summary
-from asynclock.spark.run_log.lines import read_lines
+from asynclock.spark.runs.charts import MOST_POINTS, MOST_SPANS, charts
+from asynclock.spark.runs.lanes import Lanes
+from asynclock.spark.runs.lines import read_lines
+from asynclock.spark.runs.story import Story, run_story, timeline_story
+from asynclock.spark.runs.text import facts, seconds, summary
 from tests.report.recorded import START, Recorded, record, spec
 
 if TYPE_CHECKING:

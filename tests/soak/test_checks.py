@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.spark.run_log.lines import RunLog
+from asynclock.spark.runs.lines import RunLog
 from tests.laboratory.soak.checks import States, Tokens, committed_once, doubled, lost, tokens_fall
 from tests.laboratory.soak.leaks import Sample, leaks, slopes, trend
 from tests.laboratory.soak.paces import paces

@@ -20,10 +20,10 @@ from asynclock.errors import LockChangedError
 from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.guard import guard_properties
 from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.runs.run import run
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.work import worker
 from asynclock.spark.writer.splice import Splice
-from asynclock.spark.writer.streams import run
 from tests.cli.command import COMMAND
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from asynclock import sync
-    from asynclock.spark.report import RunReport
+    from asynclock.spark.results import RunReport
     from asynclock.spark.spec.model import Spec
 
 Row = dict[str, object]

@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import DataFrameWriter
 
 from asynclock.errors import SpecError
+from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import StreamFailedError
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read
-from asynclock.spark.reader.validation import validate
 from tests.spark.pipeline_kit import EPOCH, Pipeline
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import SpecError
 from asynclock.spark import changes, register
+from asynclock.spark.check.validation import validate
 from asynclock.spark.reader.snapshot import read, snapshot
-from asynclock.spark.reader.validation import validate
-from asynclock.spark.services.leaders import run_services
+from asynclock.spark.runs.run import run_services
 from asynclock.spark.services.repair import repair
 from asynclock.spark.services.savepoints import restore, savepoint
 from asynclock.spark.spec.load import load_spec

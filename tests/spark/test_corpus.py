@@ -11,17 +11,16 @@ from urllib.parse import unquote
 
 import pytest
 
+from asynclock.spark.check.validation import validate
 from asynclock.spark.reader.snapshot import snapshot
-from asynclock.spark.reader.validation import validate
-from asynclock.spark.services.leaders import run_services
+from asynclock.spark.runs.run import run, run_services
 from asynclock.spark.spec.load import load_spec
-from asynclock.spark.writer.streams import run
 from tests.spark.corpus_kit import COLUMNS, STREAMS, Nasty, nasty_files, same_rows, spec_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from asynclock.spark.reader.validation import ValidationReport
+    from asynclock.spark.check.validation import ValidationReport
     from asynclock.spark.spec.model import Spec
 
 NOW = 1_700_000_000

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.errors import SpecError
+from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import CutFilesError
-from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.work import Compaction
 from tests.spark.pipeline_kit import Pipeline
 

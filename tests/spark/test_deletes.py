@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from asynclock.errors import ConfigError
+from asynclock.spark.check.state import State
+from asynclock.spark.check.validation import validate
 from asynclock.spark.hudi.instants import DELETES
 from asynclock.spark.reader.snapshot import read, snapshot
-from asynclock.spark.reader.state import State
-from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, asynclock, command_here, wait_for, waiting

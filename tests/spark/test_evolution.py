@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import SpecError
+from asynclock.spark.check.validation import validate
 from asynclock.spark.reader.snapshot import read, snapshot
-from asynclock.spark.reader.validation import validate
 from asynclock.spark.services import work
 from asynclock.spark.services.work import Compaction
 from asynclock.spark.spec.load import load_spec

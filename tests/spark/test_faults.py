@@ -23,11 +23,11 @@ from asynclock.spark.hudi.locks import CREATION_LOCK
 from asynclock.spark.hudi.table import clear_unfinished
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.retry import PASSING
+from asynclock.spark.runs.run import run
 from asynclock.spark.services.work import Cleaning
 from asynclock.spark.work.leases import acquire_until
 from asynclock.spark.writer import splice
 from asynclock.spark.writer.splice import Splice
-from asynclock.spark.writer.streams import run
 from tests.spark.pipeline_kit import Background, Pipeline, break_whatever_is_renewed, retries, wait_for
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.report import BatchReport, RunReport
+    from asynclock.spark.results import BatchReport, RunReport
     from asynclock.spark.spec.model import Spec
 
 COLUMNS = "k string, at bigint, x int, note string"

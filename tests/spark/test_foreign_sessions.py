@@ -12,7 +12,7 @@ import pytest
 
 from asynclock.spark.hudi.session import MERGER_JAR, hudi_bundle
 from asynclock.spark.reader.snapshot import read
-from asynclock.spark.services.leaders import run_services
+from asynclock.spark.runs.run import run_services
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import DEADLINE, Pipeline, two_streams
 

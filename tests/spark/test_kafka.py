@@ -10,9 +10,9 @@ import pytest
 
 from asynclock.errors import SpecError
 from asynclock.spark import explain
+from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.reader.snapshot import read
-from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.savepoints import restore, savepoint
 from asynclock.spark.spec.load import load_spec
 from tests.laboratory.kafka import Broker, Topic, broker

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from asynclock.spark.check.validation import validate
 from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.reader.snapshot import read
-from asynclock.spark.reader.validation import validate
 from asynclock.spark.services.work import Compaction
 from asynclock.spark.spec.keys import record_key
 from asynclock.spark.writer.splice import Splice

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from asynclock.errors import SpecError
-from asynclock.spark.infer.draft import draft_spec
-from asynclock.spark.reader.second_reader.files import layout_of, rows
-from asynclock.spark.reader.second_reader.rows import BadFileError, Good
+from asynclock.spark.check.strict.files import layout_of, rows
+from asynclock.spark.check.strict.rows import BadFileError, Good
+from asynclock.spark.check.validation import validate
+from asynclock.spark.draft.draft import draft_spec
 from asynclock.spark.reader.snapshot import read as read_table
-from asynclock.spark.reader.validation import validate
+from asynclock.spark.runs.run import run
 from asynclock.spark.source.reading import REASON, Source
 from asynclock.spark.spec.load import load_spec
-from asynclock.spark.writer.streams import run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,24 +16,24 @@ import pytest
 
 from asynclock import sync
 from asynclock.errors import ConfigError, LeaseLostError, SpecError
+from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read
-from asynclock.spark.reader.validation import validate
+from asynclock.spark.runs.run import run
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.work import cancel
 from asynclock.spark.writer import stream_writer
 from asynclock.spark.writer.splice import Splice
-from asynclock.spark.writer.streams import run
 from tests.spark.pipeline_kit import Background, Pipeline, break_whatever_is_renewed, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.report import BatchReport
+    from asynclock.spark.results import BatchReport
     from asynclock.spark.spec.model import Spec
 
 

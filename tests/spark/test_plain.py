@@ -16,18 +16,17 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import SpecError
+from asynclock.spark.check.validation import validate
 from asynclock.spark.hudi.options import clustering_options
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.changes import changes
 from asynclock.spark.reader.snapshot import read
-from asynclock.spark.reader.validation import validate
+from asynclock.spark.runs.run import run, run_services
 from asynclock.spark.services import work
-from asynclock.spark.services.leaders import run_services
 from asynclock.spark.services.work import Cleaning, Clustering, write_client
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.splice import Splice
-from asynclock.spark.writer.streams import run
 from tests.spark.pipeline_kit import EPOCH
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from asynclock.spark.report import BatchReport, RunReport
+    from asynclock.spark.results import BatchReport, RunReport
     from asynclock.spark.spec.model import Spec
 
 pytestmark = pytest.mark.timeout(300)

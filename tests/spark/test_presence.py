@@ -9,12 +9,12 @@ import pytest
 
 from asynclock.cli.app import run_command
 from asynclock.errors import ConfigError, SpecError
+from asynclock.spark.check.validation import validate
 from asynclock.spark.reader.changes import changes
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.sql import register
 from asynclock.spark.reader.table_history import timeline
-from asynclock.spark.reader.validation import validate
-from asynclock.spark.services.leaders import run_services
+from asynclock.spark.runs.run import run_services
 from asynclock.spark.services.savepoints import savepoint
 from asynclock.spark.services.zone import to_utc
 from tests.spark.pipeline_kit import Pipeline

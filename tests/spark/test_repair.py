@@ -9,12 +9,12 @@ import pytest
 
 from asynclock.errors import AcquireTimeoutError, SpecError
 from asynclock.spark import register, repair
+from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import ClusteringPlanError, StrayFilesError, UnfinishedRestoreError
 from asynclock.spark.hudi.guard import is_guarded
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.reader.snapshot import read
-from asynclock.spark.reader.validation import validate
-from asynclock.spark.services.leaders import run_services
+from asynclock.spark.runs.run import run_services
 from asynclock.spark.services.repair import _Repair
 from asynclock.spark.services.savepoints import savepoint
 from asynclock.spark.writer.splice import Splice, stream_lock

@@ -15,7 +15,7 @@ from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.hudi.options import cleaning_options
 from asynclock.spark.reader.snapshot import read
-from asynclock.spark.services.leaders import run_services
+from asynclock.spark.runs.run import run_services
 from asynclock.spark.services.work import Compaction, write_client
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.work import reservation as reservation_module

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from asynclock.spark.page.story import run_story, timeline_story
 from asynclock.spark.reader.table_history import timeline
-from asynclock.spark.run_log.lines import read_lines
-from asynclock.spark.services.leaders import run_services
+from asynclock.spark.runs.lines import read_lines
+from asynclock.spark.runs.run import run_services
+from asynclock.spark.runs.story import run_story, timeline_story
 from tests.spark.pipeline_kit import two_streams
 
 if TYPE_CHECKING:

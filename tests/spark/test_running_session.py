@@ -13,9 +13,9 @@ from asynclock.errors import ConfigError, SpecError
 from asynclock.spark.hudi.running import session_for, spread
 from asynclock.spark.hudi.session import STATIC, _beside
 from asynclock.spark.reader.snapshot import read
+from asynclock.spark.runs.run import run
 from asynclock.spark.source.files import frame_of
 from asynclock.spark.source.reading import _missing_remote
-from asynclock.spark.writer.streams import run
 from tests.spark.pipeline_kit import Pipeline
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.errors import ConfigError
+from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import UnfinishedRestoreError
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.instants import DELTA_COMMIT, SAVEPOINT, Instant
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.reader.snapshot import read
-from asynclock.spark.reader.validation import validate
+from asynclock.spark.runs.run import run_services
 from asynclock.spark.services import savepoints
 from asynclock.spark.services.due import unkept
-from asynclock.spark.services.leaders import run_services
 from asynclock.spark.services.savepoints import delete_savepoint, restore, savepoint
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice

@@ -17,8 +17,8 @@ from asynclock.errors import BackendUnavailableError, LeaseLostError
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.hudi.options import cleaning_options, compaction_options, read_options, write_options
 from asynclock.spark.reader.snapshot import physical_columns, read, snapshot
+from asynclock.spark.runs.run import run_services
 from asynclock.spark.services import work
-from asynclock.spark.services.leaders import run_services
 from asynclock.spark.services.repair import repair
 from asynclock.spark.services.work import Cleaning, Compaction, write_client
 from asynclock.spark.writer.splice import Splice

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 
+from asynclock.spark.check.validation import validate
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.reader.snapshot import read as read_table
-from asynclock.spark.reader.validation import validate
-from asynclock.spark.services.leaders import run_services
+from asynclock.spark.runs.run import run, run_services
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.splice import Splice
-from asynclock.spark.writer.streams import run
 
 if TYPE_CHECKING:
     from pathlib import Path

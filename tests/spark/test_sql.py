@@ -18,7 +18,7 @@ from asynclock.spark.hudi.session import SQL_EXTENSION
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.sql import ddl
-from asynclock.spark.services.leaders import run_services
+from asynclock.spark.runs.run import run_services
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.splice import Splice
 from tests.cli.command import COMMAND

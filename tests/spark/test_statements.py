@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asynclock.spark import register
-from asynclock.spark.reader.validation import ValidationReport, validate
+from asynclock.spark.check.validation import ValidationReport, validate
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Pipeline, command_here, misread, two_streams

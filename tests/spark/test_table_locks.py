@@ -14,7 +14,7 @@ from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.instants import BatchCommit
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read
-from asynclock.spark.services.leaders import run_services
+from asynclock.spark.runs.run import run_services
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Pipeline
 

@@ -17,21 +17,21 @@ import pyarrow.parquet.encryption as pe
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from asynclock.spark.check.strict.files import layout_of, rows
+from asynclock.spark.check.strict.rows import BadFileError, Good
+from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import BadRowsError
-from asynclock.spark.reader.second_reader.files import layout_of, rows
-from asynclock.spark.reader.second_reader.rows import BadFileError, Good
 from asynclock.spark.reader.snapshot import read as read_table
-from asynclock.spark.reader.validation import validate
+from asynclock.spark.runs.run import run
 from asynclock.spark.source.reading import LINE, REASON, Source
 from asynclock.spark.spec.load import load_spec
-from asynclock.spark.writer.streams import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.report import BatchReport
+    from asynclock.spark.results import BatchReport
     from asynclock.spark.spec.model import Spec
 
 SPEC = """

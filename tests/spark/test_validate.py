@@ -13,12 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock import sync
 from asynclock.cli.pipeline_reports import print_validation
 from asynclock.errors import ConfigError
+from asynclock.spark.check.committed import repeated_batches, stale_commits
+from asynclock.spark.check.strict.expected import Expected
+from asynclock.spark.check.validation import Difference, validate
 from asynclock.spark.hudi.instants import BatchCommit
 from asynclock.spark.reader import validation
-from asynclock.spark.reader.committed import repeated_batches, stale_commits
-from asynclock.spark.reader.second_reader.expected import Expected
 from asynclock.spark.reader.snapshot import snapshot
-from asynclock.spark.reader.validation import Difference, validate
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.model import RECORD_KEY

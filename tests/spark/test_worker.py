@@ -14,7 +14,7 @@ from asynclock.errors import LeaseLostError
 from asynclock.spark.errors import UnfinishedRestoreError
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.retry import CONFLICT, PASSING, READ, Retry, retry
-from asynclock.spark.services.leaders import run_services
+from asynclock.spark.runs.run import run_services
 from asynclock.spark.work.reservation import Gate, reserve
 from asynclock.spark.work.worker import Worker, leading
 from asynclock.spark.writer.conflicts import Conflicts

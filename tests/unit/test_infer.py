@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from asynclock.errors import ConfigError
-from asynclock.spark.infer import sample
-from asynclock.spark.infer.draft import draft_spec
-from asynclock.spark.infer.sample import take
-from asynclock.spark.infer.texts import TextColumn
-from asynclock.spark.reader.second_reader import files
-from asynclock.spark.reader.second_reader.files import layout_of, rows
-from asynclock.spark.reader.second_reader.rows import Good
+from asynclock.spark.check.strict import files
+from asynclock.spark.check.strict.files import layout_of, rows
+from asynclock.spark.check.strict.rows import Good
+from asynclock.spark.draft import sample
+from asynclock.spark.draft.draft import draft_spec
+from asynclock.spark.draft.sample import take
+from asynclock.spark.draft.texts import TextColumn
 from asynclock.spark.spec.load import load_spec
 
 if TYPE_CHECKING:
@@ -578,7 +578,7 @@ def test_drafting_needs_no_spark(tmp_path: Path) -> None:
     """Neither Spark nor Java is loaded."""
     source = folder(tmp_path, "a", one__csv=EVENTS)
     code = (
-        "import sys, pathlib\nfrom asynclock.spark.infer.draft import draft_spec\n"
+        "import sys, pathlib\nfrom asynclock.spark.draft.draft import draft_spec\n"
         "draft_spec([pathlib.Path(sys.argv[1])])\nprint('pyspark' in sys.modules)"
     )
 

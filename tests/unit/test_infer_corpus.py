@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.errors import ConfigError
-from asynclock.spark.infer.draft import draft_spec
+from asynclock.spark.draft.draft import draft_spec
 from asynclock.spark.spec.load import load_spec
 from tests.spark.corpus_kit import CORPUS, EXPECTED
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from asynclock.spark.reader.second_reader import parquet_records
-from asynclock.spark.reader.second_reader.rows import Bad, Good, Layout
+from asynclock.spark.check.strict import parquet_records
+from asynclock.spark.check.strict.rows import Bad, Good, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

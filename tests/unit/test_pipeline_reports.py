@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from asynclock.cli.pipeline_reports import print_batch, print_run
-from asynclock.spark.report import BatchReport, RunReport, StreamReport, Wasted
+from asynclock.spark.results import BatchReport, RunReport, StreamReport, Wasted
 
 if TYPE_CHECKING:
     import pytest

@@ -15,10 +15,10 @@ import pytest
 
 import asynclock.sync
 from asynclock.errors import ConfigError
-from asynclock.spark.run_log.lines import Line, RunLog, read_lines
-from asynclock.spark.run_log.recording import add_event, recorded
-from asynclock.spark.run_log.resources import Resources
-from asynclock.spark.run_log.totals import RunTotals, Totals, quantile
+from asynclock.spark.runs.lines import Line, RunLog, read_lines
+from asynclock.spark.runs.recording import add_event, recorded
+from asynclock.spark.runs.resources import Resources
+from asynclock.spark.runs.totals import RunTotals, Totals, quantile
 from tests.unit.specs import table_spec
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def test_a_killed_process_leaves_its_lines(tmp_path: Path) -> None:
     """All that it had added a moment before."""
     program = (
         "import sys, time, pathlib\n"
-        "from asynclock.spark.run_log.lines import RunLog\n"
+        "from asynclock.spark.runs.lines import RunLog\n"
         "log = RunLog(pathlib.Path(sys.argv[1]), 'writer')\n"
         "for number in range(100): log.add('batch', batch=number)\n"
         "while log.path.read_bytes().count(b'\\n') < 100: time.sleep(0.01)\n"

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asynclock.errors import ConfigError
-from asynclock.spark.reader.second_reader import csv_records, json_records
-from asynclock.spark.reader.second_reader.expected import Expected, same
-from asynclock.spark.reader.second_reader.files import layout_of, rows
-from asynclock.spark.reader.second_reader.rows import MOST_CHARACTERS, Bad, BadFileError, Good, Layout
-from asynclock.spark.reader.second_reader.values import reader, shown
+from asynclock.spark.check.strict import csv_records, json_records
+from asynclock.spark.check.strict.expected import Expected, same
+from asynclock.spark.check.strict.files import layout_of, rows
+from asynclock.spark.check.strict.rows import MOST_CHARACTERS, Bad, BadFileError, Good, Layout
+from asynclock.spark.check.strict.values import reader, shown
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import CsvDialect
 from tests.laboratory.fuzz_data.cells import BAD, DECIMALS, Cell, bad_cells, cells

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
-import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -17,22 +15,20 @@ from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing
-from asynclock.spark.report import ServicesReport
-from asynclock.spark.run_log.recording import recorded
+from asynclock.spark.results import ServicesReport
 from asynclock.spark.services.work import Cleaning, Clustering, Compaction
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.work.threads import side_by_side, stopped_by_signals
 from asynclock.spark.work.worker import leading
 
 if TYPE_CHECKING:
-    import os
+    import threading
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
     from asynclock import sync
-    from asynclock.spark.report import ServiceReport
-    from asynclock.spark.run_log.lines import RunLog
+    from asynclock.spark.results import ServiceReport
     from asynclock.spark.spec.model import Spec
     from asynclock.spark.work.worker import Worker
 
@@ -44,62 +40,21 @@ CLEANING_LOCK: Final = "service/cleaning"
 _LOOK_SECONDS: Final = 1.0
 
 
-def run_services(
+def lead_services(
     spec: Spec,
-    *,
-    once: bool = False,
-    spark: SparkSession | None = None,
-    on_event: Callable[[str], object] | None = None,
-    stop: threading.Event | None = None,
-    run_dir: str | os.PathLike[str] | None = None,
-    timeout: float | None = None,
-) -> ServicesReport:
-    """Compact, cluster and clean the table, roll back dead writers and archive, until the run is stopped.
-
-    The services run side by side, each while this process leads it (leases ``service/compaction``,
-    ``service/clustering`` and ``service/cleaning``); services in other processes stand by. A leader that
-    loses its lease has its Spark jobs cancelled; the next leader finishes its plan.
-
-    Args:
-        spec: The table, its locks and services.
-        once: Do what is due now, and end.
-        spark: A session with Hudi and the merger; None: as ``session_for`` gives it.
-        on_event: Called with a sentence after each piece of work, in the thread that did it.
-        stop: Set it to end the run; SIGINT and SIGTERM also set it, in the main thread.
-        run_dir: A folder in which the run is recorded, as for ``run``; None: it is not.
-        timeout: Longest wait for the lease of a service, in seconds; None: stand by without a limit.
-
-    Raises:
-        AcquireTimeoutError: Another process led one of the services for longer than ``timeout``.
-        ConfigError: Nothing can be written into ``run_dir``. Nothing was written.
-        SpecError: The services of the table run inside of its writes, the table was written under other
-            locks, they belong to another table, or the table of the checkpoints is not there. Nothing was
-            written.
-        ClusteringPlanError: A table with buckets has a clustering plan, with which every write fails.
-        StrayFilesError: The table has files outside of its buckets, with which every write fails.
-    """
-    with recorded(spec, run_dir, "services") as (listening, run_log):
-        return _run_services(
-            listening,
-            run_log,
-            once=once,
-            spark=spark,
-            on_event=on_event,
-            stop=stop or threading.Event(),
-            timeout=timeout,
-        )
-
-
-def _run_services(
-    spec: Spec,
-    run_log: RunLog | None,
     *,
     once: bool,
     spark: SparkSession | None,
     on_event: Callable[[str], object] | None,
+    on_work: Callable[[ServiceReport], object] | None,
     stop: threading.Event,
     timeout: float | None,
 ) -> ServicesReport:
+    """Run the services until the run is stopped.
+
+    All is as in ``asynclock.spark.run_services``, but for ``on_work``: it is called after each piece of work,
+    in the thread that did it.
+    """
     started = time.monotonic()
     if spec.services.mode == "inline":
         reason = "the services of this table run inside of its writes, so there is nothing to run beside them"
@@ -110,7 +65,6 @@ def _run_services(
         refuse_other_locks(spec, spark)
         _refuse_missing(spec, spark, on_event)
         resources.enter_context(stopped_by_signals(stop))
-        on_work = None if run_log is None else partial(_record, run_log)
         compaction = Compaction(spec, spark, on_event, on_work)
         cleaning = Cleaning(spec, spark, on_event, on_work)
         clustering = Clustering(spec, spark, on_event, on_work)
@@ -145,10 +99,6 @@ def _refuse_missing(spec: Spec, spark: SparkSession, on_event: Callable[[str], o
         log.info(NO_TABLE)
         if on_event is not None:
             on_event(NO_TABLE)
-
-
-def _record(run_log: RunLog, done: ServiceReport) -> None:
-    run_log.add("service", **dataclasses.asdict(done))
 
 
 class _Leader:

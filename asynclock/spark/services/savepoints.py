@@ -24,7 +24,7 @@ from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.presence import refuse_missing
-from asynclock.spark.report import RestoreReport
+from asynclock.spark.results import RestoreReport
 from asynclock.spark.services.work import write_client
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.work.worker import reserved

@@ -32,7 +32,7 @@ from asynclock.spark.hudi.order import in_order_at, refuse_disorder
 from asynclock.spark.hudi.session import exact_times
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.jvm import classes
-from asynclock.spark.report import ServiceReport
+from asynclock.spark.results import ServiceReport
 from asynclock.spark.services.due import (
     count_commits,
     count_since,

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from asynclock.spark.faults import conflict_of
-from asynclock.spark.report import Wasted
+from asynclock.spark.results import Wasted
 
 if TYPE_CHECKING:
     from asynclock.spark.retry import Failed

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock.errors import ConfigError
 from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.options import read_options
-from asynclock.spark.report import DeleteReport
+from asynclock.spark.results import DeleteReport
 from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.keys import row_digest
 from asynclock.spark.spec.model import ORDERING, TOMBSTONE

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from asynclock import sync
-    from asynclock.spark.report import DeleteReport, Wasted
+    from asynclock.spark.results import DeleteReport, Wasted
     from asynclock.spark.spec.model import Spec, StreamSpec
     from asynclock.spark.writer.deletion import UpTo
 

@@ -18,7 +18,7 @@ from asynclock.narration import Pace
 from asynclock.spark.errors import BadRowsError, StreamFailedError
 from asynclock.spark.faults import is_passing, sentence
 from asynclock.spark.hudi.running import spread
-from asynclock.spark.report import BatchReport, StreamProgress, StreamReport, Wasted
+from asynclock.spark.results import BatchReport, StreamProgress, StreamReport, Wasted
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.kafka import open_source
 from asynclock.spark.work.worker import leading

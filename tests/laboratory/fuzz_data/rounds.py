@@ -14,12 +14,11 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import AsyncLockError
-from asynclock.spark.reader.second_reader.expected import same
+from asynclock.spark.check.strict.expected import same
+from asynclock.spark.check.validation import validate
 from asynclock.spark.reader.snapshot import snapshot
-from asynclock.spark.reader.validation import validate
-from asynclock.spark.services.leaders import run_services
+from asynclock.spark.runs.run import run, run_services
 from asynclock.spark.spec.load import load_spec
-from asynclock.spark.writer.streams import run
 from tests.laboratory.fuzz_data.draw import Draw
 from tests.laboratory.fuzz_data.files import Files
 from tests.laboratory.fuzz_data.names import named

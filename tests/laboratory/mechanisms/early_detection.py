@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from asynclock.spark.report import Wasted
+from asynclock.spark.results import Wasted
 from asynclock.spark.writer.splice import Splice
 from tests.laboratory.mechanisms.plain_flights import (
     DRIVERS,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options
 from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.report import Wasted
+from asynclock.spark.results import Wasted
 from asynclock.spark.services.work import Cleaning, write_client
 from asynclock.spark.writer.splice import Splice
 from tests.laboratory.mechanisms.child import Child

@@ -11,7 +11,7 @@ from tests.laboratory.mechanisms.stage import Shown, Stage, must
 from tests.spark.pipeline_kit import Background, wait_for, waiting
 
 if TYPE_CHECKING:
-    from asynclock.spark.report import StreamReport
+    from asynclock.spark.results import StreamReport
 
 _SERVICES = "compaction = { every_commits = 4 }\ncleaning = { retain_commits = 2 }\n"
 _CHANGES = {

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from asynclock.spark.report import Wasted
+from asynclock.spark.results import Wasted
+from asynclock.spark.runs.run import run
 from asynclock.spark.writer.splice import Splice
-from asynclock.spark.writer.streams import run
 from tests.laboratory.mechanisms.plain_flights import (
     DRIVERS,
     begun,

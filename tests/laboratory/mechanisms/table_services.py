@@ -27,7 +27,7 @@ from tests.laboratory.mechanisms.stage import Shown, must
 from tests.spark.pipeline_kit import Background
 
 if TYPE_CHECKING:
-    from asynclock.spark.report import ServicesReport
+    from asynclock.spark.results import ServicesReport
     from asynclock.spark.spec.model import Spec
     from tests.laboratory.mechanisms.stage import Stage
 

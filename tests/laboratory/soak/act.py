@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.spark import load_spec, read, run, run_services, timeline, validate
 from asynclock.spark.faults import is_passing, sentence
-from asynclock.spark.page.page import page
-from asynclock.spark.page.story import run_story
-from asynclock.spark.page.text import summary
 from asynclock.spark.reader.snapshot import shown
+from asynclock.spark.runs.page import page
+from asynclock.spark.runs.story import run_story
+from asynclock.spark.runs.text import summary
 from tests.laboratory.restarts.compare import as_texts, rows_of_view, unequal
 from tests.laboratory.soak.checks import committed_once, lost, tokens_fall
 from tests.laboratory.soak.crew import SKEWS, Role

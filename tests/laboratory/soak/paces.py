@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from asynclock.spark.run_log.lines import read_lines
-from asynclock.spark.run_log.totals import number
+from asynclock.spark.runs.lines import read_lines
+from asynclock.spark.runs.totals import number
 from tests.laboratory.soak.leaks import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from asynclock.spark.run_log.lines import Line
+    from asynclock.spark.runs.lines import Line
 
 
 def paces(folder: Path) -> Sequence[Sample]:

@@ -1,0 +1,203 @@
+"""What commits without a source say that the table must hold: those by SQL and by ``Splice.write``.
+
+Their rows are read from the log files that they wrote, as they stand there, before any merge.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock.spark.check.strict.expected import digest_of
+from asynclock.spark.hudi.changed import statements
+from asynclock.spark.jvm import classes
+from asynclock.spark.source.checkpoint import Checkpoint
+from asynclock.spark.source.files import frame_of
+from asynclock.spark.spec.keys import as_stored
+from asynclock.spark.spec.model import ORDERING, RECORD_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import Column, Row, SparkSession
+
+    from asynclock.spark.check.state import Order, State
+    from asynclock.spark.check.strict.expected import Cells, Expected, Key
+    from asynclock.spark.hudi.changed import Statement
+    from asynclock.spark.spec.model import Spec
+
+_BUCKET: Final = re.compile(r"\d{8}-0000-0000-0000-000000000000-0")
+_RAW: Final = {"date": "int", "timestamp": "bigint"}
+_CHUNK: Final = 2000
+
+
+class StatementEvents:
+    """The commits of a table that are no batches from a source, and no deletes of the pipeline.
+
+    Only merge-on-read splice tables have the rows of a commit as they were written. In others such a commit
+    is unknown, and so it is if its files are cleaned away.
+
+    Args:
+        spec: The table.
+        spark: A session.
+        table: The table as of an instant.
+
+    Attributes:
+        count: How many there are.
+        unknown: How many of those taken so far cannot be read.
+    """
+
+    def __init__(self, spec: Spec, spark: SparkSession, table: State) -> None:
+        self._spec = spec
+        self._spark = spark
+        self._table = table
+        self._readable = spec.table.kind == "splice" and spec.table.type == "mor"
+        self.unknown = 0
+        self._ranks: list[int] = []
+        if self._readable:
+            for stream, columns in zip(spec.streams, table.groups, strict=True):
+                names = [name for name, _ in columns]
+                self._ranks.append(names.index(f"{stream.name}__{ORDERING}"))
+        self._all = sorted(self._find(), key=itemgetter(0))
+        self.count = len(self._all)
+
+    @contextmanager
+    def steps(self, expected: Expected) -> Iterator[Iterator[tuple[Order, Callable[[], None]]]]:
+        """Yield for each commit its place in the merge, and what adds its rows to what is expected.
+
+        The rows are on the disks of Spark while the context lasts, so that no cleaning can take them away.
+        What is yielded must be called before the next is asked for.
+        """
+        frame = self._rows()
+        if frame is None:
+            yield self._steps(iter(()), expected)
+            return
+        frame.persist(StorageLevel.DISK_ONLY).count()
+        try:
+            yield self._steps(frame.toLocalIterator(prefetchPartitions=True), expected)
+        finally:
+            frame.unpersist()
+
+    def _find(self) -> Iterator[tuple[Order, Statement, tuple[int, ...]]]:
+        """Yield the commits with their places in the merge, and the groups that they may have set."""
+        if self._table.as_of is None:
+            return
+        spec = self._spec
+        batches = {commit.requested: commit for commit in self._table.commits}
+        names = [stream.name for stream in spec.streams]
+        queries = {stream.name: Checkpoint(spec, stream, self._spark).query_id() for stream in spec.streams}
+        every = tuple(range(len(self._table.groups)))
+        for statement in statements(self._spark, spec.table.path, self._table.as_of):
+            groups = every
+            if (batch := batches.get(statement.requested)) is not None:
+                if batch.stream not in names:
+                    continue
+                if batch.batch_id >= 0 and batch.query_id == queries[batch.stream]:
+                    continue  # a batch that does not say where it ends in its source
+                groups = (names.index(batch.stream),) if spec.table.kind == "splice" else every
+            if statement.logs or (statement.bases and self._unreadable(statement)):
+                yield self._table.order(statement), statement, groups
+
+    def _unreadable(self, statement: Statement) -> bool:
+        """Return whether the commit may have set values that are not in log files of their own.
+
+        Rows outside of the buckets are no events until a repair appends them.
+        """
+        if not self._readable:
+            return True
+        return any(_BUCKET.fullmatch(group) for group in statement.bases)
+
+    def _rows(self) -> DataFrame | None:
+        """Return the rows and deletes of the readable commits, in their order."""
+        if not self._readable:
+            return None
+        files = [
+            (place, file.partition, file.path)
+            for place, (_, statement, _) in enumerate(self._all)
+            for file in statement.logs
+        ]
+        if not files:
+            return None
+        table = self._spec.table
+        shared = [(name, self._spec.shared_type(name)) for name in table.shared_columns]
+        columns = [*shared, *(column for group in self._table.groups for column in group)]
+        types = ", ".join(f"c{at} {_RAW.get(kind, kind)}" for at, (_, kind) in enumerate(columns))
+        tasks = min(len(files), 4 * self._spark.sparkContext.defaultParallelism)
+        frame = frame_of(self._spark, files, "place int, parts array<string>, path string").repartition(tasks)
+        java: Any = classes(self._spark).io.asynclock.hudi.LogRows
+        read = DataFrame(java.read(frame._jdf, [name for name, _ in columns], types), self._spark)  # noqa: SLF001
+        read = read.withColumns(
+            {f"d{at}": self._deleted(name).cast(kind) for at, (name, kind) in enumerate(shared)}
+        )
+        keys = [
+            F.when(F.col("kind") == "delete", F.expr(as_stored(f"d{at}", kind))).otherwise(F.col(f"c{at}"))
+            for at, (_, kind) in enumerate(shared)
+        ]
+        cells = [F.col(f"c{at}") for at in range(len(shared), len(columns))]
+        return read.orderBy("place").select("place", "kind", *keys, *cells)
+
+    def _deleted(self, name: str) -> Column:
+        """Return the text that a delete has of a key or partition column."""
+        table = self._spec.table
+        if name in table.key:
+            # Some of Hudi's key generators put the name of the field first; the value has no colon.
+            key = F.regexp_replace("record_key", f"^{RECORD_KEY}:", "")
+            return F.url_decode(F.split(key, "[|]").getItem(table.key.index(name)))
+        return F.col("parts").getItem(table.partition_by.index(name))
+
+    def _steps(self, rows: Iterator[Row], expected: Expected) -> Iterator[tuple[Order, Callable[[], None]]]:
+        by_place = groupby(rows, key=itemgetter(0))
+        ahead = next(by_place, None)
+        for place, (order, statement, groups) in enumerate(self._all):
+            mine: Iterator[Row] = iter(())
+            if ahead is not None and ahead[0] == place:
+                mine = ahead[1]
+            yield order, partial(self._take, mine, statement, groups, expected)
+            if ahead is not None and ahead[0] == place:
+                ahead = next(by_place, None)
+
+    def _take(
+        self, rows: Iterator[Row], statement: Statement, groups: tuple[int, ...], expected: Expected
+    ) -> None:
+        lost = self._unreadable(statement)
+        while chunk := list(islice(rows, _CHUNK)):
+            lost = self._add(chunk, groups, expected) or lost
+        if lost:
+            self.unknown += 1
+            if statement.sets:
+                expected.lose(groups)
+            if statement.removes:
+                expected.doubt()
+
+    def _add(self, chunk: list[Row], groups: tuple[int, ...], expected: Expected) -> bool:
+        """Take in some rows of one commit, and return whether a file of it is missing."""
+        events: dict[int, list[tuple[Key, object, Cells]]] = {group: [] for group in groups}
+        digests = []
+        lost = False
+        width = len(self._spec.table.shared_columns)
+        for row in chunk:
+            values = iter(row)
+            _, kind = next(values), next(values)
+            key = tuple(islice(values, width))
+            if kind == "row":
+                for group, columns in enumerate(self._table.groups):
+                    cells = tuple(islice(values, len(columns)))
+                    if group in events and (rank := cells[self._ranks[group]]) is not None:
+                        events[group].append((key, rank, cells))
+            elif kind == "delete":
+                digests.append(digest_of(key))
+            else:
+                lost = True
+        for group, found in events.items():
+            expected.add(group, found)
+            if digests:
+                expected.forget(group, digests)
+        return lost

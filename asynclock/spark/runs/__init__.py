@@ -1,0 +1,1 @@
+"""Runs: the command that starts one, its log, and the page that draws it."""

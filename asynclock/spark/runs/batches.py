@@ -1,0 +1,94 @@
+"""Adds the batches of a run to its log, with what their commits say."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from asynclock.spark.faults import sentence
+from asynclock.spark.hudi.history import History
+from asynclock.spark.hudi.options.place_layer import FILE_LOCK_PROVIDER, lock_provider
+from asynclock.spark.jvm import classes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.hudi.instants import Instant
+    from asynclock.spark.results import BatchReport
+    from asynclock.spark.runs.lines import RunLog
+    from asynclock.spark.spec.model import Spec
+
+
+log = logging.getLogger(__name__)
+
+
+class BatchRecorder:
+    """Appends a line for each batch; call it in the thread of the batch's stream.
+
+    Args:
+        spec: The table.
+        spark: The session that writes.
+        run_log: The log of the run.
+    """
+
+    def __init__(self, spec: Spec, spark: SparkSession, run_log: RunLog) -> None:
+        self._path = spec.table.path
+        self._spark = spark
+        self._run_log = run_log
+        self._histories: dict[str, History] = {}  # each is used by the thread of its stream only
+
+    def __call__(self, done: BatchReport) -> None:
+        """Append the line of a batch."""
+        instant, waited, held = None, None, None
+        try:
+            waited, held = self._lock_use()
+            instant = None if done.skipped else self._instant(done)
+        except Exception as error:  # noqa: BLE001  the batch is committed, whether or not its line is whole
+            log.warning(
+                "stream %s: the recorded line of batch %d lacks its instant: %s",
+                done.stream,
+                done.batch_id,
+                sentence(error),
+            )
+        self._run_log.add(
+            "batch",
+            stream=done.stream,
+            batch=done.batch_id,
+            instant=instant and instant.requested,
+            token=instant and instant.token,
+            rows=done.rows,
+            quarantined=done.quarantined,
+            skipped=done.skipped,
+            seconds=round(done.seconds, 6),
+            write_seconds=instant and instant.latency,
+            written_bytes=instant and instant.bytes,
+            look_seconds=round(done.look_seconds, 6),
+            commit_lock_wait_seconds=waited,
+            commit_lock_hold_seconds=held,
+            reservation_seconds=round(done.reservation_seconds, 6),
+            retries=done.retries,
+            conflicts=done.wasted.conflicts,
+            wasted_seconds=round(done.wasted.seconds, 6),
+        )
+
+    def _instant(self, done: BatchReport) -> Instant | None:
+        """Return the newest commit of the batch, if the active timeline has it."""
+        history = self._histories.get(done.stream)
+        if history is None:
+            history = self._histories[done.stream] = History(self._spark, self._path)
+        found = [
+            each
+            for each in history.news()
+            if each.stream == done.stream and each.batch == done.batch_id and each.completed
+        ]
+        return found[-1] if found else None
+
+    def _lock_use(self) -> tuple[float, float]:
+        """Return how long this thread has waited for the commit lock and held it since the last call."""
+        jvm: Any = classes(self._spark)
+        if lock_provider(self._path) == FILE_LOCK_PROVIDER:
+            _, waited, held = jvm.io.asynclock.hudi.FileLockProvider.takeOwnUse(urlsplit(self._path).path)
+        else:
+            _, waited, held = jvm.io.asynclock.hudi.StoreLockProvider.takeOwnUse(self._path)
+        return waited / 1e9, held / 1e9

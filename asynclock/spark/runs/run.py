@@ -1,0 +1,160 @@
+"""Run the streams or the services of a table, recorded if a folder is given."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from asynclock.spark.runs.batches import BatchRecorder
+from asynclock.spark.runs.recording import recorded
+from asynclock.spark.services.leaders import lead_services
+from asynclock.spark.writer.streams import write_streams
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import SparkSession
+
+    from asynclock.spark.results import BatchReport, RunReport, ServiceReport, ServicesReport, StreamProgress
+    from asynclock.spark.runs.lines import RunLog
+    from asynclock.spark.spec.model import Spec
+
+
+def run(
+    spec: Spec,
+    *,
+    streams: Iterable[str] | None = None,
+    once: bool = False,
+    fail_fast: bool = False,
+    spark: SparkSession | None = None,
+    on_batch: Callable[[BatchReport], object] | None = None,
+    on_report: Callable[[RunReport], object] | None = None,
+    stop: threading.Event | None = None,
+    run_dir: str | os.PathLike[str] | None = None,
+    timeout: float | None = None,
+    on_progress: Callable[[StreamProgress], object] | None = None,
+) -> RunReport:
+    """Write streams into the table until the run is stopped.
+
+    Each stream waits for its lease ``stream/<name>`` and holds it across its batches, so a second run of
+    the same spec is a warm standby. On SIGINT and SIGTERM (in the main thread) and when ``stop`` is set,
+    every stream finishes its batch and releases its lease; a batch that takes longer than a minute is
+    cancelled, and the next run writes it.
+
+    An error of the store, of Spark or of Hudi's commit lock that passes by itself is met with another
+    attempt at the batch, up to eight times in a row and later each time. A stream that fails for good ends
+    alone and releases its lease; the others go on, and its error is raised when they have ended.
+
+    Args:
+        spec: The table, its locks and streams.
+        streams: Names of the streams to write; None: all.
+        once: End once every file that exists now is committed.
+        fail_fast: Stop all streams as soon as one fails.
+        spark: A session with Hudi and the merger; None: as ``session_for`` gives it.
+        on_batch: Called after each batch, in the thread of its stream; must be quick.
+        on_report: Called with the report at the end, also where a stream has failed.
+        stop: Set it to end the run.
+        run_dir: A folder in which this process records the run, as lines of JSON in a file of its own:
+            events of the locks, batches, resources. Other processes may use the folder too. None: it is
+            not recorded.
+        timeout: Longest wait for the lease of a stream, in seconds; None: stand by without a limit.
+        on_progress: Called when a stream begins, and at the start and end of each batch, in the thread of its
+            stream; must be quick. It makes each batch count its files.
+
+    Raises:
+        AcquireTimeoutError: Another process held the lease of a stream for longer than ``timeout``. The other
+            streams were written.
+        ConfigError: There is no such stream, the table was made for another spec, or nothing can be written
+            into ``run_dir``. Nothing was written.
+        SpecError: A source does not exist or lacks a column, or a checkpoint belongs to another table.
+            Nothing was written.
+        LeaseLostError: A stream's lease was lost; its jobs were cancelled, its unfinished batch is not
+            committed and will be rolled back by the cleaning service.
+        BadRowsError: A batch has bad rows where ``on_bad_row`` is ``fail``; nothing of it was written.
+        StreamFailedError: A stream met an error that does not pass, or too many in a row. If several
+            streams failed, the error of the first one by the order of ``streams`` has notes on the others.
+    """
+    chosen = [stream.name for stream in spec.streams] if streams is None else list(dict.fromkeys(streams))
+    for name in chosen:
+        spec.stream(name)
+    with recorded(spec, run_dir, "writer", streams=chosen) as (listening, run_log):
+
+        def listener(spark: SparkSession) -> Callable[[BatchReport], object] | None:
+            return on_batch if run_log is None else _both(BatchRecorder(spec, spark, run_log), on_batch)
+
+        return write_streams(
+            listening,
+            chosen,
+            once=once,
+            fail_fast=fail_fast,
+            spark=spark,
+            listener=listener,
+            on_report=on_report,
+            stop=stop or threading.Event(),
+            timeout=timeout,
+            on_progress=on_progress,
+        )
+
+
+def run_services(
+    spec: Spec,
+    *,
+    once: bool = False,
+    spark: SparkSession | None = None,
+    on_event: Callable[[str], object] | None = None,
+    stop: threading.Event | None = None,
+    run_dir: str | os.PathLike[str] | None = None,
+    timeout: float | None = None,
+) -> ServicesReport:
+    """Compact, cluster and clean the table, roll back dead writers and archive, until the run is stopped.
+
+    The services run side by side, each while this process leads it (leases ``service/compaction``,
+    ``service/clustering`` and ``service/cleaning``); services in other processes stand by. A leader that
+    loses its lease has its Spark jobs cancelled; the next leader finishes its plan.
+
+    Args:
+        spec: The table, its locks and services.
+        once: Do what is due now, and end.
+        spark: A session with Hudi and the merger; None: as ``session_for`` gives it.
+        on_event: Called with a sentence after each piece of work, in the thread that did it.
+        stop: Set it to end the run; SIGINT and SIGTERM also set it, in the main thread.
+        run_dir: A folder in which the run is recorded, as for ``run``; None: it is not.
+        timeout: Longest wait for the lease of a service, in seconds; None: stand by without a limit.
+
+    Raises:
+        AcquireTimeoutError: Another process led one of the services for longer than ``timeout``.
+        ConfigError: Nothing can be written into ``run_dir``. Nothing was written.
+        SpecError: The services of the table run inside of its writes, the table was written under other
+            locks, they belong to another table, or the table of the checkpoints is not there. Nothing was
+            written.
+        ClusteringPlanError: A table with buckets has a clustering plan, with which every write fails.
+        StrayFilesError: The table has files outside of its buckets, with which every write fails.
+    """
+    with recorded(spec, run_dir, "services") as (listening, run_log):
+        return lead_services(
+            listening,
+            once=once,
+            spark=spark,
+            on_event=on_event,
+            on_work=None if run_log is None else partial(_record, run_log),
+            stop=stop or threading.Event(),
+            timeout=timeout,
+        )
+
+
+def _both(
+    first: Callable[[BatchReport], object], second: Callable[[BatchReport], object] | None
+) -> Callable[[BatchReport], object]:
+    def call(done: BatchReport) -> None:
+        first(done)
+        if second is not None:
+            second(done)
+
+    return call
+
+
+def _record(run_log: RunLog, done: ServiceReport) -> None:
+    run_log.add("service", **dataclasses.asdict(done))
