@@ -101,7 +101,7 @@ class TimelineAheadError(AsyncLockError):
 class ChangesLostError(AsyncLockError):
     """What changed in a table since an instant cannot be known any more; nothing was returned.
 
-    A consumer starts anew: it takes all rows of ``changes`` without ``since``, in place of what it has.
+    A consumer starts again: it takes all rows of ``changes`` without ``since``, in place of what it has.
 
     Attributes:
         path: The table.
@@ -113,7 +113,7 @@ class ChangesLostError(AsyncLockError):
 
     def __init__(self, *, path: str, since: str, reason: str) -> None:
         super().__init__(
-            f"what changed in the table {path} since {since} cannot be known any more: {reason}. Start anew "
+            f"what changed in the table {path} since {since} cannot be known any more: {reason}. Start again "
             "with since=None, and put its rows in place of those of earlier calls",
             path=path, since=since, reason=reason,
         )  # fmt: skip

@@ -196,7 +196,7 @@ def test_archival_compaction_and_cleaning_in_the_range(pipeline: Pipeline) -> No
     write(pipeline, spec, ("N0", 9, 9, "a"))
     compaction.step()
     Cleaning(spec, pipeline.spark).step()
-    with pytest.raises(ChangesLostError, match=r"is cleaned away\. Start anew with since=None"):
+    with pytest.raises(ChangesLostError, match=r"is cleaned away\. Start again with since=None"):
         changes(spec, pipeline.spark, since=start)
     assert consumer.poll() == {"N0"}
     newest = consumer.since

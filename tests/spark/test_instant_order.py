@@ -29,6 +29,7 @@ from asynclock.spark.runs.run import run_services
 from asynclock.spark.services.savepoints import restore, savepoint
 from asynclock.spark.services.zone import to_utc
 from asynclock.spark.writer.splice import Splice
+from tests.docs.night import is_said
 from tests.spark.pipeline_kit import Pipeline
 
 if TYPE_CHECKING:
@@ -144,8 +145,10 @@ def test_a_completion_counts_as_much_as_a_request(pipeline: Pipeline) -> None:
     later = digits(dt.datetime.now(dt.UTC) + dt.timedelta(hours=2))
     (folder / name).rename(folder / f"{name[:17]}_{later}.deltacommit")
 
-    with pytest.raises(TimelineAheadError, match=later):
+    with pytest.raises(TimelineAheadError, match=later) as caught:
         write(pipeline, spec)
+
+    assert is_said("A clock or time zone that differs", [str(caught.value)])
 
 
 def test_an_archived_completion_counts(pipeline: Pipeline) -> None:

@@ -79,7 +79,7 @@ def changes(
     Raises:
         ConfigError: ``since`` or ``until`` is no instant, or later than all that is committed; ``until`` is
             before ``since``; or Hudi cannot show the table as of ``until``.
-        ChangesLostError: What changed since then cannot be known any more. Start anew without ``since``.
+        ChangesLostError: What changed since then cannot be known any more. Start again without ``since``.
         SpecError: There is no such table, it is another one, nothing is committed to it yet, or the spec
             would rename a column of the view.
     """
