@@ -18,13 +18,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary, WeakMethod, ref
 
 from asynclock._core.handles import LockHandle, checked_at_least, checked_timeout, warn_of_unused
+from asynclock._core.leading import Candidate
 from asynclock.errors import LeaseLostError
 from asynclock.lease import Lease
-from asynclock.portal import current_task, run_on
+from asynclock.portal import current_task, run_on, running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -114,7 +116,7 @@ class Lock(LockHandle):
     ) -> None:
         hold = self._take_hold()
         if hold is not None:
-            await hold.__aexit__(kind, error, trace)
+            await hold.__aexit__(kind, error, trace)  # no leader's: it suppresses nothing
         elif not isinstance(error, GeneratorExit):
             # Else the task was collected, and with it the lease, which releases itself.
             raise RuntimeError(
@@ -163,31 +165,66 @@ class Lock(LockHandle):
         """
         return await run_on(self._core.home(), lambda: self._core.break_lock(status, force=force))
 
-    async def lead(self, work: Callable[[Lease], Awaitable[T]], *, timeout: float | None = None) -> T:
+    async def leader(self) -> LockStatus:
+        """Read the lock once, to tell who leads; writes nothing.
+
+        While ``state`` is ``held`` and ``kept`` is False, ``holder`` leads since ``since_ms``, in the term
+        ``fencing_token``; else nobody does. Only the leader's own lease says that it still leads.
+
+        Raises:
+            BackendError: It could not be read.
+        """
+        return await self.status()
+
+    async def lead(
+        self,
+        work: Callable[[Lease], Awaitable[T]],
+        *,
+        timeout: float | None = None,
+        on_change: Callable[[LockStatus], object] | None = None,
+    ) -> T:
         """Return ``work(lease)``, run while holding the lock; after a loss, acquire and run it again.
 
-        An error that ends it, one of the work too, is also logged as a warning: it often runs in a task that
-        nobody awaits.
+        So it goes on after ``step_down``. The lock is released after the work has ended. An error that ends
+        it, one of the work too, is also logged as a warning: it often runs in a task that nobody awaits.
 
         Args:
-            work: Cancelled if the lease is lost.
+            work: Cancelled if the lease is lost, or by ``step_down``.
             timeout: For each acquisition, as of ``acquire``.
+            on_change: Called with what ``leader`` returns when another leads or nobody does any more, one
+                call after the other, on the loop of the caller. It costs no request: it is told what this
+                client sees of the lock anyway, so short terms may be missed. What it raises is logged.
 
         Raises:
             AcquireTimeoutError: The lock was not acquired before the timeout.
+            ConfigError: ``on_change`` is no plain function, or as of ``acquire``.
         """
-        while True:
-            lease: Lease | None = None
-            try:
-                async with self.hold(timeout=timeout) as lease:
-                    return await work(lease)
-            except LeaseLostError as error:
-                if lease is None or lease.lost is None or self._core.closed:
-                    self._core.note_leader(error, led=lease is not None)
+        engine, loop = self._core, running_loop()
+        with Candidate(engine, on_change, loop.call_soon_threadsafe):
+            while True:
+                lease: Lease | None = None
+                try:
+                    hold = Hold(self, checked_timeout(timeout))
+                    async with hold as lease:
+                        end = partial(loop.call_soon_threadsafe, hold.step_down)
+                        with engine.leading(lease._core, end):
+                            return await work(lease)
+                except LeaseLostError as error:
+                    if lease is None or lease.lost is None or engine.closed:
+                        engine.note_leader(error, led=lease is not None)
+                        raise
+                except Exception as error:
+                    engine.note_leader(error, led=lease is not None)
                     raise
-            except Exception as error:
-                self._core.note_leader(error, led=lease is not None)
-                raise
+
+    def step_down(self) -> bool:
+        """End the term of this client as the leader of the lock; False if none of its ``lead`` calls leads.
+
+        The work is cancelled. Once it has ended, the lock is released, and this client stands back for two
+        poll intervals, so that another candidate leads; after that it is a candidate again. It waits for
+        nothing, and may be called from any thread.
+        """
+        return self._core.step_down()
 
 
 class Hold(AbstractAsyncContextManager[Lease]):
@@ -239,18 +276,22 @@ class Hold(AbstractAsyncContextManager[Lease]):
 
         held.on_lost(lost)
 
-    def _cancel(self) -> None:
-        if not self._over and (task := self._task()) is not None:
+    def _cancel(self, reason: str = "the lease was lost") -> None:
+        if not (self._over or self._cancelled) and (task := self._task()) is not None:
             self._cancelled = True
-            task.cancel("the lease was lost")
+            task.cancel(reason)
+
+    def step_down(self) -> None:
+        """Cancel the body, though the lease is not lost; the statement then ends without an error."""
+        self._cancel("the leader steps down")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> bool:
         self._over = True
-        if self._cancelled:
-            error = await self._take_back(error)
-        await self._lease.__aexit__(kind, error, trace)
+        left = await self._take_back(error) if self._cancelled else error
+        await self._lease.__aexit__(kind, left, trace)
+        return left is not error
 
     async def _take_back(self, error: BaseException | None) -> BaseException | None:
         """Withdraw our cancellation of the body; return the error that is left, if any."""
@@ -265,8 +306,9 @@ class Hold(AbstractAsyncContextManager[Lease]):
                     raise
             return None
         if isinstance(error, asyncio.CancelledError) and not outside:
-            assert self._lease.lost is not None  # noqa: S101  the reason for our cancellation
-            raise self._lease.lost.with_traceback(None) from error
+            if (lost := self._lease.lost) is None:
+                return None  # the leader steps down
+            raise lost.with_traceback(None) from error
         return error
 
     def __del__(self) -> None:

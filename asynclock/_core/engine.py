@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
@@ -21,7 +21,7 @@ from asynclock.errors import (
 from asynclock.names import by_name
 from asynclock.portal import start_on
 from asynclock.protocol.acquire import Acquisition
-from asynclock.protocol.decisions import Observation, judge, may_prune
+from asynclock.protocol.decisions import Observation, Seen, Verdict, judge, may_prune
 from asynclock.protocol.objects import Attempt, Landed, Open
 from asynclock.protocol.refusals import Refusals, Shown
 from asynclock.protocol.waiting import Fairness, WaitQueue
@@ -29,7 +29,7 @@ from asynclock.record import LockRecord, is_no_lock
 from asynclock.status import corrupt_status, own_status, seen_status
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from weakref import ReferenceType
 
     from asynclock.protocol.held import HeldLock
@@ -133,6 +133,7 @@ class LockEngine:
     """
 
     _bodies: WeakKeyDictionary[object, ReferenceType[HeldLock]] | None = None
+    _term: tuple[HeldLock, Callable[[], object]] | None = None
 
     def __init__(
         self,
@@ -239,6 +240,8 @@ class LockEngine:
                         self._queue.leave()
                 if held is not None:
                     held.on_end(self._note_end)
+                    shown = Seen(held.head.record, held.head.version, None, None, self._objects.now())
+                    self._observation.tell(shown, Verdict(free=False, wait=math.inf))
                 elif once:
                     self._note_failure(asked_at, acquisition.failure)
                 else:
@@ -372,6 +375,37 @@ class LockEngine:
         fault = not (held_by_others or self.closed)
         if (narrator := self._objects.events.narrator) is not None:
             narrator.leader_failed(self.url, error, led=led, fault=fault)
+
+    def watch(self, tell: Callable[[LockStatus], object]) -> Callable[[], None]:
+        """Call ``tell`` with what each look shows, on the client's loop; returns what ends that."""
+        timing, watchers = self._objects.timing, self._observation.watchers
+
+        def look(seen: Seen, verdict: Verdict) -> None:
+            tell(seen_status(self.name, self.url, seen, verdict, timing))
+
+        watchers.append(look)
+        return lambda: watchers.remove(look)
+
+    @contextmanager
+    def leading(self, held: HeldLock, end: Callable[[], object] = lambda: None) -> Iterator[None]:
+        """Have ``step_down`` call ``end``, from any thread, to end the work in the body under ``held``."""
+        self._term = term = held, end
+        try:
+            yield
+        finally:
+            if self._term is term:
+                self._term = None
+
+    def step_down(self) -> bool:
+        """See ``Lock.step_down``; from any thread."""
+        if (term := self._term) is None:
+            return False
+        held, end = term
+        held.ceded = True
+        self._fairness.cede()
+        with suppress(RuntimeError):  # the loop of the work is closed: its lease is on its way to be released
+            end()
+        return True
 
     async def status(self) -> LockStatus:
         """Read the lock once."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from asynclock.protocol.timing import Timing, longest_request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from asynclock.clock import ClockReading, Date
     from asynclock.record import LockRecord
 
@@ -42,6 +44,7 @@ class Observation:
         self.needed: bool = False  # only observing will tell when the record seen last is free
         self.dated: bool = False  # an answer with this version had a usable Date
         self.first_date: float | None = None  # that came with this version and agrees with the wall clock
+        self.watchers: list[Callable[[Seen, Verdict], object]] = []  # told what each look shows
         self._version: str | None = None
         self._since = math.inf
 
@@ -57,8 +60,14 @@ class Observation:
         self.dated = self.dated or (seen.date is not None and seen.date.usable)
 
     def note_judged(self, seen: Seen, verdict: Verdict) -> None:
-        """Note whether the record that was judged needs what is remembered of it."""
+        """Note whether the record that was judged needs what is remembered of it, and tell the watchers."""
         self.needed = not verdict.free and (verdict.remaining is None or seen.last_modified is None)
+        self.tell(seen, verdict)
+
+    def tell(self, seen: Seen, verdict: Verdict) -> None:
+        """Tell the watchers what a look has shown, or an acquisition of this client has made."""
+        for watcher in tuple(self.watchers):
+            watcher(seen, verdict)
 
     def is_of(self, seen: Seen) -> bool:
         """Whether ``seen`` is the version that is being observed."""

@@ -63,7 +63,10 @@ class HeldLock:
         confirmed: The store has confirmed its release.
         updating: Held by one update of a ``FencedObject`` under it at a time.
         in_use: A body runs under it, or an ``on_lost`` waits for its end.
+        ceded: Its holder was asked to release it (rule 26).
     """
+
+    ceded = False
 
     def __init__(self, *, objects: LockObjects, key: str, landed: Attempt) -> None:
         assert landed.record.epoch is not None  # noqa: S101  our own record

@@ -134,6 +134,10 @@ class Fairness:
         """Whether the run may go on by a hand-over within the client."""
         return now - self._run_began < self._timing.run_length
 
+    def cede(self) -> None:
+        """Let the run end with the lock that is held, however short it was; from any thread."""
+        self._run_began = -math.inf
+
     def handed_over(self, now: float) -> None:
         """Record a hand-over: the run goes on."""
         self._ended_at = now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
@@ -11,6 +12,7 @@ from weakref import WeakKeyDictionary
 import asynclock
 from asynclock._core.client import open_core
 from asynclock._core.handles import LeaseHandle, LockHandle, checked_at_least, checked_timeout, warn_of_unused
+from asynclock._core.leading import Candidate
 from asynclock._patched import refuse_patched
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.fencing import Fenced
@@ -260,23 +262,47 @@ class Lock(LockHandle):
             lambda: run_on(engine.home(), lambda: engine.break_lock(status, force=force)),
         )
 
-    def lead(self, work: Callable[[Lease], T], *, timeout: float | None = None) -> T:
+    def leader(self) -> LockStatus:
+        """Read the lock once, to tell who leads; see ``asynclock.Lock.leader``."""
+        return self.status()
+
+    def lead(
+        self,
+        work: Callable[[Lease], T],
+        *,
+        timeout: float | None = None,
+        on_change: Callable[[LockStatus], object] | None = None,
+    ) -> T:
         """Run ``work(lease)`` in this thread while it holds the lock, and again after each loss.
 
-        ``work`` cannot be interrupted, so it must poll ``lease.check()``. See ``asynclock.Lock.lead``.
+        ``work`` cannot be interrupted, so it must poll ``lease.check()``, which raises after ``step_down``,
+        too. ``on_change`` is called in a thread of its own. See ``asynclock.Lock.lead``.
         """
-        while True:
-            lease: Lease | None = None
-            try:
-                with self.hold(timeout=timeout) as lease:
-                    return work(lease)
-            except LeaseLostError as error:
-                if lease is None or lease.lost is None or self._core.closed:
-                    self._core.note_leader(error, led=lease is not None)
+        engine = self._core
+        with (
+            ThreadPoolExecutor(1, "asynclock-on-change") as thread,  # it begins with its first call
+            Candidate(engine, on_change, thread.submit),
+        ):
+            while True:
+                lease: Lease | None = None
+                try:
+                    with self.hold(timeout=timeout) as lease, engine.leading(lease._core):
+                        return work(lease)
+                except LeaseLostError as error:
+                    ended = lease is not None and (lease.lost is not None or lease._core.ceded)
+                    if not ended or engine.closed:
+                        engine.note_leader(error, led=lease is not None)
+                        raise
+                except Exception as error:
+                    engine.note_leader(error, led=lease is not None)
                     raise
-            except Exception as error:
-                self._core.note_leader(error, led=lease is not None)
-                raise
+
+    def step_down(self) -> bool:
+        """End the term of this client as the leader; see ``asynclock.Lock.step_down``.
+
+        ``lease.check()`` of the work raises from then on; until the work has ended, the lock stays held.
+        """
+        return self._core.step_down()
 
     def __repr__(self) -> str:
         return f"<sync.{super().__repr__()[1:]}"
@@ -290,6 +316,15 @@ class Lease(LeaseHandle):
         key: The lock's object under the client's URL.
         owner: The id of this acquisition.
     """
+
+    def check(self) -> None:
+        """Return if the lock is believed to be held; see ``asynclock.Lease.check`` and ``Lock.step_down``."""
+        super().check()
+        if (held := self._core).ceded:
+            reason = "its leader was asked to step down"
+            raise LeaseLostError(
+                key=self.key, owner=self.owner, fencing_token=held.fencing_token, reason=reason
+            )
 
     def confirm(self) -> None:
         """Check with the store that the lock is held; see ``asynclock.Lease.confirm``."""

@@ -39,6 +39,23 @@ def endings(rng: Random) -> Plan:
     )
 
 
+def leaders(rng: Random) -> Plan:
+    """Candidates for a leader, who steps down now and then; they are told who leads."""
+    clients = rng.choice((1, 2, 3))
+    return Plan(
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng, slow=0.1, slow_by=2.0),
+        wall_errors=draw.walls(rng, clients),
+        leads=0.9,
+        holds=(0.05, 1.5),
+        crashes=0.05,
+        pauses=0.1,
+        closes=0.05,
+        faults={Fault.SLOW: 0.05, Fault.REPLY_LOST: 0.03},
+        delay=(0.05, 1.0),
+    )
+
+
 def closed_loops(rng: Random) -> Plan:
     """Event loops are closed by force while their coroutines hold the lock; the client lives on."""
     clients = rng.choice((2, 3))
@@ -309,6 +326,7 @@ def leaving(rng: Random) -> Plan:
 
 EDGE_SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "endings": endings,
+    "leaders": leaders,
     "closed-loops": closed_loops,
     "hudi-endings": hudi_endings,
     "any-validity": any_validity,

@@ -63,6 +63,7 @@ class Plan:
         cancels: Share of acquisitions that are cancelled at a random time.
         deaf: Every listener of events raises whatever it hears.
         bodies: Share of acquisitions through ``hold()``, whose body never asks the lease.
+        leads: Share of acquisitions through ``lead``.
         holds: Least and most lifetimes that a user holds the lock.
         at_least: Least and most lifetimes that a lock is kept, however early it is released.
         idles: Least and most lifetimes that a user is idle.
@@ -110,6 +111,7 @@ class Plan:
     cancels: float = 0.1
     deaf: bool = False
     bodies: float = 0.25
+    leads: float = 0.0
     holds: tuple[float, float] = (0.02, 1.2)
     at_least: tuple[float, float] = (0.0, 0.0)
     idles: tuple[float, float] = (0.0, 0.3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ from tests.laboratory.checker import COUNT_KEY, Invariant
 from tests.laboratory.endings import ROUND_TRIPS, Droppable, forget
 from tests.laboratory.hudi_peer import HudiPeer
 from tests.laboratory.kept import Keeping
+from tests.laboratory.leads import Leading
 from tests.laboratory.names import FENCED_KEY, KEY, NAME
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class User:
         self._machine = machine
         self._rng = Random(rng.getrandbits(64))
         self._unit = run.plan.unit or machine.settings.validity
+        self.stepped_down = -math.inf
         self._program: Droppable | None = None
         self._written = 0
         self._stopped: set[asyncio.Task[Any] | None] = set()
@@ -105,6 +108,9 @@ class User:
             self.waits_since = loop.time()
             refused = self._backend.applied[Fault.REFUSED]
             try:
+                if plan.leads and rng.random() < plan.leads:
+                    await Leading(self, lock).run()
+                    continue
                 if plan.bodies and rng.random() < plan.bodies:
                     await self._hold_body(lock)
                     continue

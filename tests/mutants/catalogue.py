@@ -119,6 +119,12 @@ FINISH: Final = "asynclock._core.engine:LockEngine._finish"
 RUN_ENDED: Final = "asynclock.protocol.waiting:Fairness.ended"
 POLL_INTERVAL: Final = "asynclock.protocol.waiting:Fairness.poll_interval"
 
+# Leading.
+LOOK_AT_LEADER: Final = "asynclock._core.leading:Candidate._look"
+TELL_LEADER: Final = "asynclock._core.leading:Candidate._tell"
+STEP_DOWN: Final = "asynclock._core.engine:LockEngine.step_down"
+ENGINE_ACQUIRE: Final = "asynclock._core.engine:LockEngine.acquire"
+
 # What users hold in their hands.
 ACQUIRE: Final = "asynclock.lock:Lock.acquire"
 CANCEL_BODY: Final = "asynclock.lock:Hold._cancel"
@@ -943,5 +949,54 @@ MUTANTS: Final = (
         "Claim(*$own)",
         Invariant.LOSS_IS_TRUE,
         "hand-off",
+    ),
+    # Leading: what candidates are told, and how a leader steps down.
+    Mutant(
+        "tell of no leader's end",
+        LOOK_AT_LEADER,
+        "$leader = $status.owner if $leads else None",
+        "$leader = $status.owner if $leads else self._leader",
+        Invariant.LEADERS,
+        "leaders",
+    ),
+    Mutant(
+        "let a late answer bring back an earlier leader",
+        LOOK_AT_LEADER,
+        "if $order < self._newest: return",
+        "pass",
+        Invariant.LEADERS,
+        "leaders",
+    ),
+    Mutant(
+        "tell nobody of the own term",
+        ENGINE_ACQUIRE,
+        "self._observation.tell($shown, $verdict)",
+        "pass",
+        Invariant.LEADERS,
+        "leaders",
+    ),
+    Mutant(
+        "let on_change end what called it",
+        TELL_LEADER,
+        "except Exception: $log",
+        "except Exception: raise",
+        Invariant.NO_ERROR,
+        "leaders",
+    ),
+    Mutant(
+        "release the lock of a leader that steps down before its work has ended",
+        STEP_DOWN,
+        "$held.ceded = True",
+        "$held.let_go()",
+        Invariant.STEPS_DOWN,
+        "leaders",
+    ),
+    Mutant(
+        "step down without standing back",
+        STEP_DOWN,
+        "self._fairness.cede()",
+        "pass",
+        Invariant.STEPS_DOWN,
+        "leaders",
     ),
 )

@@ -85,7 +85,9 @@ async def asynchronous() -> None:
         return lease.fencing_token
 
     typed: Callable[[Lease], Awaitable[int]] = work
-    assert_type(await lock.lead(typed, timeout=5.0), int)
+    assert_type(await lock.lead(typed, timeout=5.0, on_change=print), int)
+    assert_type(await lock.leader(), LockStatus)
+    assert_type(lock.step_down(), bool)
     async with await lock.acquire() as again:
         assert_type(again, Lease)
     await client.aclose()
@@ -102,7 +104,9 @@ def blocking() -> None:
         assert_type(client.list(), list[LockStatus])
         for status in client.scan():
             assert_type(status, LockStatus)
-        assert_type(lock.lead(lambda lease: lease.fencing_token), int)
+        assert_type(lock.lead(lambda lease: lease.fencing_token, on_change=print), int)
+        assert_type(lock.leader(), LockStatus)
+        assert_type(lock.step_down(), bool)
         with lock as held:
             assert_type(held, sync.Lease)
         with lock.hold() as lease:
