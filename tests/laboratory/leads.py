@@ -69,11 +69,20 @@ class Leading:
         if told and leader.fencing_token is not None and leader.fencing_token < (told[-1].fencing_token or 0):
             self._blame(f"{who} is told of {leader.holder} again, after a later term")
         before = told[-1] if told else None
-        if before and leads and self._own(leader) and self._own(before) and before.state == "held":
+        if before and leads and self._own(leader) and self._own(before) and self._was_released(before):
             self._blame(f"{who} is told of its next term, and not that the one before has ended")
         told.append(leader)
         if self._rng.random() < _LOUD:
             raise RuntimeError(who)
+
+    def _was_released(self, leader: LockStatus) -> bool:
+        """Whether a leader has released the lock, and not handed it over; False if nobody led."""
+        owner = f'"owner":"{leader.owner}"'.encode()
+        return leader.state == "held" and any(
+            each.applied and each.kind != "get" and each.body and b'"expired":true' in each.body
+            for each in self._run.store.journal
+            if owner in (each.body or b"")
+        )
 
     def _own(self, leader: LockStatus) -> bool:
         return (leader.holder or "").startswith(f"{self._user._machine.name}:")
