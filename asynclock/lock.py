@@ -56,7 +56,9 @@ class Lock(LockHandle):
         """By the task that entered ``async with lock``; weak: the body of a dropped task is collected."""
         return self._tasks or vars(self).setdefault("_tasks", WeakKeyDictionary())  # as in ``LockEngine``
 
-    async def acquire(self, *, timeout: float | None = None, at_least: float = 0.0) -> Lease:
+    async def acquire(
+        self, *, timeout: float | None = None, at_least: float = 0.0, at_most: float | None = None
+    ) -> Lease:
         """Wait until this client holds the lock.
 
         Args:
@@ -64,17 +66,23 @@ class Lock(LockHandle):
             at_least: Seconds from now, at most 7 days, until which the lock stays held even if it is
                 released earlier, for work that is to be done once in a period. No process needs to stay
                 for that. A holder that crashes frees the lock after its validity, whatever this is.
+            at_most: Seconds from its acquisition, at least a ``renew_interval``, after which the lease is
+                lost however well it is renewed: work that hangs does not hold the lock for ever. Others get
+                the lock when this one is released, or a ``safety_margin`` later. None: no such end.
 
         Raises:
             AcquireTimeoutError: Others held it until the timeout; the attempt has been cleaned up.
             RecordCorruptError: The object is no lock record; nothing was written.
             AccessDeniedError: The store refused; nothing was written.
             UnsupportedBackendError: The store does not keep its conditions; nothing was written.
-            ConfigError: The timeout or ``at_least`` is negative, the client is closed, or the backend
-                cannot be opened with its options; nothing was written.
+            ConfigError: The timeout or ``at_least`` is negative, ``at_most`` too short, the client is closed,
+                or the backend cannot be opened with its options; nothing was written.
         """
         engine, keep, limit = self._core, checked_at_least(at_least), checked_timeout(timeout)
-        held = await run_on(engine.home(), lambda: engine.acquire(timeout=limit), undo=engine.finish)
+        cap = engine.checked_at_most(at_most, keep)
+        held = await run_on(
+            engine.home(), lambda: engine.acquire(timeout=limit, at_most=cap), undo=engine.finish
+        )
         assert held is not None  # noqa: S101  only one try gives None
         if keep > 0:
             held.keep(keep)
@@ -94,16 +102,18 @@ class Lock(LockHandle):
         return None if held is None else Lease(held, engine)
 
     def hold(
-        self, *, timeout: float | None = None, at_least: float = 0.0
+        self, *, timeout: float | None = None, at_least: float = 0.0, at_most: float | None = None
     ) -> AbstractAsyncContextManager[Lease]:
-        """Hold the lock for the body of ``async with``; both arguments as of ``acquire``.
+        """Hold the lock for the body of ``async with``; arguments as of ``acquire``.
 
         If the lease is lost, the body's task is cancelled once and the statement raises
         ``LeaseLostError`` in place of that cancellation. A cancellation from outside wins; so
         does an exception of the body, to which the loss is added as a note. To close the client is a
         loss for every body under its locks.
         """
-        return Hold(self, checked_timeout(timeout), at_least=checked_at_least(at_least))
+        keep = checked_at_least(at_least)
+        cap = self._core.checked_at_most(at_most, keep)
+        return Hold(self, checked_timeout(timeout), at_least=keep, at_most=cap)
 
     async def __aenter__(self) -> Lease:
         hold = Hold(self, None)
@@ -237,11 +247,18 @@ class Hold(AbstractAsyncContextManager[Lease]):
     _lease: Lease
 
     def __init__(
-        self, lock: Lock, timeout: float | None, *, at_least: float = 0.0, cancel_body: bool = True
+        self,
+        lock: Lock,
+        timeout: float | None,
+        *,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        cancel_body: bool = True,
     ) -> None:
         self._lock = lock
         self._timeout = timeout
         self._at_least = at_least
+        self._at_most = at_most
         self._cancel_body = cancel_body
         self._begun = False
         self._entered = False
@@ -254,7 +271,9 @@ class Hold(AbstractAsyncContextManager[Lease]):
         self._begun = True
         if self._cancel_body:
             self._lock._core.refuse_nested(current_task())
-        self._lease = await self._lock.acquire(timeout=self._timeout, at_least=self._at_least)
+        self._lease = await self._lock.acquire(
+            timeout=self._timeout, at_least=self._at_least, at_most=self._at_most
+        )
         self._entered = True
         if self._cancel_body:
             self._tie(self._lease)
@@ -289,6 +308,8 @@ class Hold(AbstractAsyncContextManager[Lease]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._over = True
+        if self._cancelled:
+            self._lease._core.note_left()
         left = await self._take_back(error) if self._cancelled else error
         await self._lease.__aexit__(kind, left, trace)
         return left is not error

@@ -91,8 +91,11 @@ class LockRecord(NamedTuple):
 
     def kept(self, *, nonce: str, valid_until_ms: int, seconds: float) -> LockRecord:
         """Return the record that keeps the lock held after its release, believed by nobody (rule 21)."""
-        lease_ms = min(max(math.ceil(seconds * 1000), MIN_LEASE_MS), MAX_LEASE_MS)
-        return self._replace(nonce=nonce, valid_until_ms=valid_until_ms, lease_ms=lease_ms, is_kept=True)
+        return self._replace(nonce=nonce, valid_until_ms=valid_until_ms, is_kept=True).lasting(seconds)
+
+    def lasting(self, seconds: float) -> LockRecord:
+        """Return the same record with a promise of that many seconds, within what a record may promise."""
+        return self._replace(lease_ms=min(max(math.ceil(seconds * 1000), MIN_LEASE_MS), MAX_LEASE_MS))
 
 
 def parse_record(

@@ -159,6 +159,18 @@ class LockEngine:
         self._queue = WaitQueue()
         self._held: HeldLock | None = None
 
+    def checked_at_most(self, seconds: float | None, at_least: float) -> float | None:
+        """Return ``seconds``.
+
+        Raises:
+            ConfigError: It is shorter than a renewal interval or than ``at_least``, or not a number.
+        """
+        least = max(self._objects.timing.renew_interval, at_least)
+        if seconds is None or (isinstance(seconds, int | float) and seconds >= least):
+            return seconds
+        reason = f"must be seconds, at least renew_interval and at_least: {least:g} s here"
+        raise ConfigError(setting="at_most", value=seconds, reason=reason)
+
     @property
     def observes(self) -> bool:
         """Whether it observes the record of a holder whom the store's clock cannot judge."""
@@ -198,7 +210,9 @@ class LockEngine:
         """Note that the task or thread ``who`` runs a body under ``held``."""
         self._entered[who] = ref(held)
 
-    async def acquire(self, *, timeout: float | None, once: bool = False) -> HeldLock | None:
+    async def acquire(
+        self, *, timeout: float | None, once: bool = False, at_most: float | None = None
+    ) -> HeldLock | None:
         """Wait for this call's turn, then acquire; None, with ``once`` only, if others hold the lock.
 
         Raises:
@@ -225,6 +239,7 @@ class LockEngine:
                     renewals=self._renewals,
                     until=until,
                     once=once or timeout == 0,
+                    at_most=at_most,
                     fencing=self.fencing,
                     given=given,
                     asked_at=asked_at,
@@ -332,6 +347,7 @@ class LockEngine:
 
     async def _finish(self, held: HeldLock) -> bool:
         if not held.stop_believing():
+            held.note_left()
             return False
         try:
             await held.free(hand_over=self._hand_over)

@@ -109,6 +109,7 @@ class LeaseHandle:
             LeaseLostError: It was lost.
         """
         if self.lost is not None:
+            self._core.note_left()
             self.check()
         return self._core.phase is not Phase.HELD
 

@@ -57,6 +57,8 @@ _BROKEN_GRACE: Final = 1.0
               help="A dead holder blocks others for about this long; default 5m.")  # fmt: skip
 @click.option("--at-least", type=duration, default=0.0, metavar="TIME",
               help="Keep the lock at least this long, even if CMD and this process end earlier.")  # fmt: skip
+@click.option("--at-most", type=duration, metavar="TIME",
+              help="End CMD and give up the lock after this time, even if CMD hangs.")  # fmt: skip
 @click.option("--skip-if-held", is_flag=True,
               help="If another holds it, run nothing and exit with 0; without --wait: one try.")  # fmt: skip
 @click.option("--holder", metavar="TEXT", help="Who holds the lock, for others; default host:pid:program.")
@@ -71,6 +73,7 @@ def run_locked_command(
     wait: float | None,
     validity: float | None,
     at_least: float,
+    at_most: float | None,
     skip_if_held: bool,
     holder: str | None,
     note: str | None,
@@ -89,6 +92,8 @@ def run_locked_command(
     (at most 1 s later if the lock was taken over or broken), and the exit code is 76. It is also 76
     if only the release finds that the lock was lost while CMD ran. A second process ends CMD in time if
     this one is killed, or is stopped while the lease ends.
+
+    --at-most TIME ends a CMD that hangs: the lease is lost then, however well it is renewed.
 
     --at-least TIME with --skip-if-held runs CMD once per period on whichever machine comes first. TIME
     counts from the start of CMD. If this machine crashes, the lock is free after its validity.
@@ -114,7 +119,14 @@ def run_locked_command(
     async def run() -> int:
         await refuse_hudi_table(client, name, target)
         return await run_under(
-            client, client.lock(name), command, target=target, wait=wait, at_least=keep, level=level
+            client,
+            client.lock(name),
+            command,
+            target=target,
+            wait=wait,
+            at_least=keep,
+            at_most=at_most,
+            level=level,
         )
 
     try:
@@ -134,6 +146,7 @@ async def run_under(
     target: str,
     wait: float | None,
     at_least: float = 0.0,
+    at_most: float | None = None,
     ready: Callable[[Lease], Awaitable[None]] | None = None,
     finish: Callable[[Lease], Awaitable[None]] | None = None,
     level: int = logging.INFO,
@@ -147,13 +160,14 @@ async def run_under(
         target: URL and name of the lock, for the command.
         wait: Longest wait for the lock, in seconds; None: no limit.
         at_least: Seconds from the command's start for which the lock stays held, even if it ends earlier.
+        at_most: Seconds after which the lock is given up and the command ended; None: never.
         ready: Awaited with the lease before the command is started; a signal cancels it.
         finish: Awaited with the lease after the command has ended, before the client releases it.
         level: Least level of what is printed of the log ``asynclock``.
     """
     with _Printed(level, once=wait == 0) as printed, _Signals() as signals:
         async with client:
-            lease = await signals.interrupt(lock.acquire(timeout=wait))
+            lease = await signals.interrupt(lock.acquire(timeout=wait, at_most=at_most))
             printed.once = False
             if lease is None:
                 return SIGNALLED + signals.interrupted

@@ -49,6 +49,7 @@ class Acquisition:
         until: Loop time at which to give up.
         once: One round only.
         asked_at: Monotonic time of the call; it may have waited for its turn since.
+        at_most: Seconds from its acquisition at which belief ends for good (rule 27), or None.
         fencing: Whether the token will be handed out (rule 11).
         given: A lock of this client that is handed over: write over its record, or free it (rule 15).
     """
@@ -64,6 +65,7 @@ class Acquisition:
         renewals: Renewals,
         until: float,
         once: bool,
+        at_most: float | None,
         fencing: bool,
         given: HeldLock | None,
         asked_at: float,
@@ -77,6 +79,7 @@ class Acquisition:
         self._renewals = renewals
         self._until = until
         self._once = once
+        self._at_most = at_most
         self._fencing = fencing
         self._given = given
         self._asked_at = asked_at
@@ -326,7 +329,8 @@ class Acquisition:
         """Return a write that replaces what was seen by our record; None if there is no usable Date."""
         now = self._objects.now()
         token = self._objects.next_token(self._key, seen.record, now)
-        valid_until = self._objects.promise(now)
+        lease = self._timing.promised(self._at_most)
+        valid_until = self._objects.promise(now, lease=lease)
         if token is None or valid_until is None:
             detail = (
                 "no answer had a Date that this machine's clock, or three others, agree with; "
@@ -346,9 +350,8 @@ class Acquisition:
             owner=self._owner,
             nonce=self._objects.fresh_nonce(),
             epoch=token.epoch,
-            lease_ms=math.ceil(self._timing.validity * 1000),
             holder=self._objects.holder,
-        )
+        ).lasting(lease)
         settled_at = token.settled_at
         if (mine := self._claim.recognise(seen)) is not None and self._claim.settles_at(mine) is not None:
             settled_at = token.epoch / 1e6  # nobody has waited for the token that it follows
@@ -367,7 +370,9 @@ class Acquisition:
             self._claim.spend(attempt)
             self._kind, self._observation.last = kind, None
             self._refusals.count = 0
-            held = self._held = HeldLock(objects=self._objects, key=self._key, landed=attempt)
+            held = self._held = HeldLock(
+                objects=self._objects, key=self._key, landed=attempt, at_most=self._at_most
+            )
             if left <= self._timing.renew_interval:
                 await held.renew()
             if held.remaining() > 0:

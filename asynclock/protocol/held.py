@@ -18,6 +18,7 @@ from asynclock.errors import (
     RecordCorruptError,
 )
 from asynclock.names import by_name
+from asynclock.protocol.cap import Cap
 from asynclock.protocol.claim import Claim
 from asynclock.protocol.decisions import Displaced, Freed, displaced
 from asynclock.protocol.objects import Attempt, Landed, Refused
@@ -68,7 +69,9 @@ class HeldLock:
 
     ceded = False
 
-    def __init__(self, *, objects: LockObjects, key: str, landed: Attempt) -> None:
+    def __init__(
+        self, *, objects: LockObjects, key: str, landed: Attempt, at_most: float | None = None
+    ) -> None:
         assert landed.record.epoch is not None  # noqa: S101  our own record
         self.key = key
         self.owner: str = landed.record.owner
@@ -92,6 +95,9 @@ class HeldLock:
         # What has ended belief comes first: a loss, or another object for a release.
         self._ends: list[object] = []
         self._sent = landed.sent
+        self._cap: Cap | None = None if at_most is None else Cap(at_most, landed.sent, at_most)
+        self._stands = False  # lost, though its record still promises a time: free it once the body has left
+        self._cleans = False
         self._began = landed.sent.monotonic
         self._renewal: asyncio.Task[BackendError | None] | None = None
         self._refusals = Refusals()
@@ -132,19 +138,24 @@ class HeldLock:
         sent = self._sent
         if (left := self._left()) > 0:
             return left
+        capped = self._cap is not None and self._cap.left(self._objects.now()) <= 0
         reason = "its deadline passed before a renewal was confirmed"
-        if self._refusals.final:
+        if self._cap is not None and capped:
+            reason = f"it was held for as long as it may be, at_most={self._cap.at_most:g} s"
+        elif self._refusals.final:
             reason += ": the store refuses them over the version that it shows; run asynclock doctor"
         self._lose(self._error(LeaseExpiredError, reason))
         if isinstance(self.lost, LeaseExpiredError):
+            self._stands = capped
             self._sent = sent  # even if a renewal landed in this very instant: its record is to be freed
         return 0.0
 
     def _left(self) -> float:
         clock, sent = self._objects.clock, self._sent
-        return self._belief - max(
+        left = self._belief - max(
             clock.monotonic() - sent.monotonic, clock.boot() - sent.boot, clock.wall() - sent.wall
         )
+        return left if self._cap is None else min(left, self._cap.left(self._objects.now()))
 
     def stop_believing(self, loss: str | None = None) -> bool:
         """Stop believing before a release is sent; False if the lock was not held any more.
@@ -247,13 +258,20 @@ class HeldLock:
 
     async def _renew_once(self) -> BackendError | None:
         await self._objects.pace(self.key)
+        if self._cap is not None and not self._objects.knows_time():
+            with suppress(BackendError, RecordCorruptError, ConfigError):  # the write will tell
+                await self._objects.read(self.key)  # as for a record that is kept (rule 21)
         if (left := self.remaining()) <= 0:
             return None  # past the deadline no renewal is sent
-        base, now = self.head, self._objects.now()
-        valid_until = max(base.record.valid_until_ms, self._objects.promise(now) or 0)
-        record = base.record._replace(nonce=self._objects.fresh_nonce(), valid_until_ms=valid_until)
-        attempt = Attempt(record, base.version, now, base.settled_at)
+        base = self.head
         try:
+            now, ends_in = self._objects.now(), None
+            if self._cap is not None:
+                # Belief first: the write may land and its answer be lost, or a clock be set back.
+                self._cap = self._cap.at(now)
+                ends_in = self._cap.seconds
+            record = self._objects.renewed(base.record, now, ends_in)
+            attempt = Attempt(record, base.version, now, base.settled_at)
             outcome = await self.claim.write(attempt, timeout=left)
             if isinstance(outcome, Attempt):
                 self._extend(outcome)
@@ -484,15 +502,29 @@ class HeldLock:
             return
         renewal = self._renewal
         if renewal is not None and isinstance(error, LeaseExpiredError) and not self.loop.is_closed():
-            self._in_flight.spawn(self._clean_up(renewal))
+            self._in_flight.spawn(self._clean_up())
         self._ended("lost", error.reason, reason=type(error).__name__)
 
-    async def _clean_up(self, renewal: asyncio.Task[BackendError | None]) -> None:
-        """Free the lock after its deadline if a renewal may still land, or has landed late (rule 3)."""
-        await asyncio.wait([renewal])
-        if self.head.sent is self._sent and not self.claim.open_on(self.head.version):
+    def note_left(self) -> None:
+        """Note that no body works under it any more: free it if it was only lost here. From any thread."""
+        if self._stands:
+            with suppress(RuntimeError):  # the loop is closed: it frees itself
+                self.loop.call_soon_threadsafe(self._free_standing)
+
+    def _free_standing(self) -> None:
+        if self._stands:
+            self._stands = False
+            self._in_flight.spawn(self._clean_up(stands=True))
+
+    async def _clean_up(self, *, stands: bool = False) -> None:
+        """Free the lock after its loss if it stands, or a renewal may still land, or has late (rule 3)."""
+        if self._renewal is not None:
+            await asyncio.wait([self._renewal])
+        late = self.head.sent is not self._sent or self.claim.open_on(self.head.version)
+        if self._cleans or not (late or stands):
             return
-        if isinstance(await self.claim.free(self.head), Freed):
+        self._cleans = True
+        if isinstance(await self.claim.free(self.head, kept_until=self._kept_until), Freed):
             self._emit("reaped")  # any other outcome changes nothing for a lost lease (rule 6)
 
     def on_end(self, call: Callable[[HeldLock], object]) -> None:

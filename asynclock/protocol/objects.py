@@ -217,6 +217,19 @@ class LockObjects:
             return promise(latest, self.timing, by_wall=self.time.by_wall, lease=lease)
         return promise(now.wall, self.timing, lease=lease) if self.dateless else None
 
+    def renewed(self, record: LockRecord, now: ClockReading, ends_in: float | None) -> LockRecord:
+        """Return the record that renews ``record`` at ``now``.
+
+        Its ``validUntil`` never falls (rule 4), unless belief has an end of its own: then the record promises
+        no more than the ``ends_in`` seconds that are left (rule 27).
+        """
+        nonce, until = self.fresh_nonce(), record.valid_until_ms
+        if ends_in is None:
+            return record._replace(nonce=nonce, valid_until_ms=max(until, self.promise(now) or 0))
+        lease = self.timing.promised(ends_in)
+        until = self.promise(now, lease=lease) or until
+        return record._replace(nonce=nonce, valid_until_ms=until).lasting(lease)
+
     def next_token(self, key: str, predecessor: LockRecord | None, now: ClockReading) -> Token | None:
         """Return the token to write over ``predecessor`` (rule 11); None: no usable Date yet, read again.
 

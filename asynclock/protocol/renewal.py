@@ -50,7 +50,7 @@ class Renewals:
     def add(self, held: HeldLock) -> None:
         """Renew a lock from now on, counting from the write that acquired it, until it ends."""
         remaining, now = held.remaining(), asyncio.get_running_loop().time()
-        sent_ago = self._objects.timing.belief - remaining
+        sent_ago = self._objects.now().elapsed(held.head.sent)
         self._renew_at[held] = self._interval_after(now - sent_ago, self._acquired)
         if None not in self._timers:
             self._set_next_look(now)

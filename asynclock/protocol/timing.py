@@ -70,3 +70,7 @@ class Timing:
         # The poll interval that this client makes way for; waiters can tell it from its record (rule 14).
         self.turn_poll: float = max(self.poll_interval, default_poll_interval(self.validity))
         self.run_length: float = max(self.renew_interval, _RUN_POLLS * self.turn_poll)
+
+    def promised(self, left: float | None) -> float:
+        """Return the seconds that a record promises if belief ends in ``left``; None: if renewals fail."""
+        return self.validity if left is None else min(self.validity, left + self.validity - self.belief)

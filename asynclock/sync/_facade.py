@@ -200,13 +200,16 @@ class Lock(LockHandle):
         # The hold of each thread that entered ``with lock``.
         self._entered: WeakKeyDictionary[threading.Thread, _Hold] = WeakKeyDictionary()
 
-    def acquire(self, *, timeout: float | None = None, at_least: float = 0.0) -> Lease:
+    def acquire(
+        self, *, timeout: float | None = None, at_least: float = 0.0, at_most: float | None = None
+    ) -> Lease:
         """Wait until the lock is ours; see ``asynclock.Lock.acquire``."""
         engine, keep, limit = self._core, checked_at_least(at_least), checked_timeout(timeout)
+        cap = engine.checked_at_most(at_most, keep)
 
         async def acquire() -> Lease:
             # Make the lease within the call: an interrupt between its end and our return would lose it.
-            held = await engine.acquire(timeout=limit)
+            held = await engine.acquire(timeout=limit, at_most=cap)
             assert held is not None  # noqa: S101  only one try gives None
             if keep > 0:
                 held.keep(keep)
@@ -224,7 +227,9 @@ class Lock(LockHandle):
 
         return block("Lock.try_acquire", lambda: run_on(engine.home(), try_acquire), undo=_release)
 
-    def hold(self, *, timeout: float | None = None, at_least: float = 0.0) -> AbstractContextManager[Lease]:
+    def hold(
+        self, *, timeout: float | None = None, at_least: float = 0.0, at_most: float | None = None
+    ) -> AbstractContextManager[Lease]:
         """Hold the lock for the body of ``with``.
 
         Nothing can interrupt the body: call ``lease.check()`` in it, or let ``lease.on_lost`` end its waits.
@@ -232,10 +237,11 @@ class Lock(LockHandle):
         that one is raised, with the loss added as a note. If this thread already holds the lock with
         ``hold``, entering raises ``RuntimeError``, because the thread would wait for itself.
         """
-        return _Hold(self, checked_timeout(timeout), checked_at_least(at_least))
+        keep = checked_at_least(at_least)
+        return _Hold(self, checked_timeout(timeout), keep, self._core.checked_at_most(at_most, keep))
 
     def __enter__(self) -> Lease:
-        hold = _Hold(self, None, 0.0)
+        hold = _Hold(self, None)
         lease = hold.__enter__()
         self._entered[threading.current_thread()] = hold
         return lease
@@ -364,10 +370,13 @@ class Lease(LeaseHandle):
 class _Hold(AbstractContextManager[Lease]):
     _begun = False
 
-    def __init__(self, lock: Lock, timeout: float | None, at_least: float) -> None:
+    def __init__(
+        self, lock: Lock, timeout: float | None, at_least: float = 0.0, at_most: float | None = None
+    ) -> None:
         self._lock = lock
         self._timeout = timeout
         self._at_least = at_least
+        self._at_most = at_most
         self._lease: Lease | None = None
 
     def __enter__(self) -> Lease:
@@ -378,7 +387,9 @@ class _Hold(AbstractContextManager[Lease]):
         thread = threading.current_thread()
         engine = self._lock._core
         engine.refuse_nested(thread)
-        self._lease = self._lock.acquire(timeout=self._timeout, at_least=self._at_least)
+        self._lease = self._lock.acquire(
+            timeout=self._timeout, at_least=self._at_least, at_most=self._at_most
+        )
         engine.note_body(thread, self._lease._core)
         self._lease._core.note_body()
         return self._lease

@@ -87,7 +87,7 @@ def test_every_option_that_takes_a_time_takes_a_duration() -> None:
     } <= timed
 
 
-@pytest.mark.parametrize("option", ["--wait", "--validity", "--at-least", "--max-clock-skew"])
+@pytest.mark.parametrize("option", ["--wait", "--validity", "--at-least", "--at-most", "--max-clock-skew"])
 @pytest.mark.parametrize("word", ["-1", "nan", "5 m"])
 def test_a_wrong_duration_is_one_sentence(folder: Path, target: str, option: str, word: str) -> None:
     """Exit code 2, the option and what a duration is; nothing is run or written."""

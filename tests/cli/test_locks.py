@@ -291,6 +291,7 @@ def test_break_without_anybody_to_ask_is_2(held: sync.Lease, target: str) -> Non
         (["run", "{url}/a", "--wait", "-1", "--", "true"], "--wait"),
         (["run", "{url}/a", "--at-least", "-1", "--", "true"], "--at-least"),
         (["run", "{url}/a", "--at-least", "700000", "--", "true"], "7 days"),
+        (["run", "{url}/a", "--at-most", "20", "--", "true"], "at_most=20"),
         (["run", "{url}/a", "--note", "a\tb", "--", "true"], "note"),
         (["run", "{url}/a", "--holder", "x" * 257, "--", "true"], "holder"),
         (["run", "{url}/a", "-o", "region=x", "--", "true"], "region"),

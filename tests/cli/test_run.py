@@ -294,3 +294,18 @@ def test_at_least_keeps_the_lock_after_the_command(folder: Path, target: str, tm
     assert asynclock("run", target, *VALIDITY, "--wait", "25", "--", "sh", "-c", script).returncode == 0
     assert time.monotonic() - began >= 20.0
     assert (tmp_path / "runs").read_text() == "ran\nran\n"
+
+
+def test_at_most_ends_a_command_that_hangs(folder: Path, target: str, tmp_path: Path) -> None:
+    """CMD is ended, which takes one sentence and gives 76, and the lock is free."""
+    began = time.monotonic()
+    script = f"trap 'echo ended > {tmp_path}/end; exit' TERM; while :; do sleep 0.05; done"
+
+    ran = asynclock("run", target, "--at-most", "1", *VALIDITY, "--", "sh", "-c", script)
+
+    assert ran.returncode == 76
+    assert time.monotonic() - began >= 1.0
+    assert ran.stderr.count("at_most=1 s") == 1
+    assert "ending CMD" in ran.stderr
+    assert (tmp_path / "end").read_text() == "ended\n"
+    assert not is_held(folder, "nightly")

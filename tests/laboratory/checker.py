@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from asynclock.errors import LeaseTakenOverError
+from tests.laboratory.capped import Cap, Capped
 from tests.laboratory.invariants import Invariant as Invariant  # noqa: PLC0414  its users find it here
 from tests.laboratory.invariants import Violation as Violation  # noqa: PLC0414  likewise
 from tests.laboratory.kept import Kept
@@ -87,6 +88,7 @@ class Checker:
         self._displaced: set[str] = set()
         self._broken_tokens: set[int] = set()
         self.kept = Kept()
+        self._capped = Capped()
         self._fenced_token = -1
         self._fenced_body = b""
         self._acknowledged: list[bytes] = []
@@ -147,6 +149,14 @@ class Checker:
     def holdings_of(self, process: Process) -> list[Holding]:
         """Return the leases of a process that are watched."""
         return [holding for holding in self._holdings if holding.process is process]
+
+    def expect_capped(self, lease: Believer, cap: Cap) -> None:
+        """Expect a lease that was acquired just now to end by itself."""
+        self._check_capped(self._capped.add(lease, cap, self._head, self._loop.time()))
+
+    def _check_capped(self, wrong: str | None) -> None:
+        if wrong is not None:
+            self.violated(Invariant.CAPPED, wrong)
 
     def told_lost(self, holding: Holding) -> None:
         """Note that the lease has told its user that it is lost: it must never be held again."""
@@ -236,8 +246,10 @@ class Checker:
                 held = holding.believes
             if held is not holding.believes:
                 self._turned(holding, held=held)
-            if held and not holding.overruled:
-                believing += 1
+            if held:
+                believing += not holding.overruled
+                if later:
+                    self._check_capped(self._capped.outlived(holding, loop.now))
         loop.current_process = before
         if believing > 1:
             self._too_many()
@@ -352,6 +364,7 @@ class Checker:
             return False  # an acquisition reaps an attempt while it makes another
         if beside and not self._breaking:
             self.violated(Invariant.ONE_WRITE, f"two writes of {owner[:8]} are under way")
+        self._check_capped(self._capped.promised(owner, _fields(body), self._loop.time()))
         if not body.startswith(_FREE):
             for holding in self._holdings:
                 if holding.ended_at is not None and holding.lease.owner == owner and owner not in self.kept:

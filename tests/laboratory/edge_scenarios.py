@@ -273,6 +273,37 @@ def kept(rng: Random) -> Plan:
     )
 
 
+def capped(rng: Random) -> Plan:
+    """Leases end by themselves, while answers are lost or late and wall clocks are set back and forth."""
+    clients = rng.choice((2, 3))
+    settings = draw.settings(rng, clients)
+    return Plan(
+        settings=settings,
+        store=draw.store(rng),
+        wall_errors=draw.walls(rng, clients),
+        at_most=(0.1, rng.choice((0.5, 1.0, 2.5))),
+        holds=(0.05, 3.0),
+        bodies=0.4,
+        lifetimes=8.0,
+        users=rng.choice((1, 1, 2)),
+        steps=rng.choice((0.0, 1.0)),
+        step_by=SKEW / 2 + rng.choice((0.0, 6.0)),
+        pauses=rng.choice((0.0, 0.1)),
+        partitions=rng.choice((0.0, 0.2)),
+        crashes=rng.choice((0.0, 0.05)),
+        aim=0.7,
+        closes=rng.choice((0.0, 0.1)),
+        faults={
+            Fault.REPLY_LOST: 0.1,
+            Fault.REQUEST_LOST: 0.05,
+            Fault.LATE: 0.05,
+            Fault.OWN_412: 0.03,
+            Fault.SLOW: 0.05,
+        },
+        delay=(0.05, 2.5),
+    )
+
+
 def refusals(rng: Random) -> Plan:
     """A store that refuses what it has just shown, at times or most of the time; half are alone."""
     clients = rng.choice((1, 1, 2, 3))
@@ -336,6 +367,7 @@ EDGE_SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "slow-waiter": slow_waiter,
     "shared-fence": shared_fence,
     "kept": kept,
+    "capped": capped,
     "leaving": leaving,
     "refusals": refusals,
 }

@@ -45,6 +45,8 @@ class Invariant(StrEnum):
     """A candidate is told of leaders that there were, in the order of their terms, and of its own term."""
     STEPS_DOWN = "a-leader-steps-down"
     """A leader that steps down holds the lock until its work has ended, and then stands back."""
+    CAPPED = "ends-at-most"
+    """No lease is believed for longer than it may be, and its records promise the margin more at most."""
     NOT_AHEAD = "token-not-from-the-future"
     """No token that is handed out is later than the store's latest clock."""
     LEAVING_IS_SHORT = "leaving-is-short"

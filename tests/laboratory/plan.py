@@ -66,6 +66,7 @@ class Plan:
         leads: Share of acquisitions through ``lead``.
         holds: Least and most lifetimes that a user holds the lock.
         at_least: Least and most lifetimes that a lock is kept, however early it is released.
+        at_most: Least and most lifetimes after which a lease ends by itself; 0: never.
         idles: Least and most lifetimes that a user is idle.
         fenced: Share of holds that write to the fenced object.
         shared: Share of these writes that two clients of one process make at the same time.
@@ -114,6 +115,7 @@ class Plan:
     leads: float = 0.0
     holds: tuple[float, float] = (0.02, 1.2)
     at_least: tuple[float, float] = (0.0, 0.0)
+    at_most: tuple[float, float] = (0.0, 0.0)
     idles: tuple[float, float] = (0.0, 0.3)
     fenced: float = 0.3
     shared: float = 0.0

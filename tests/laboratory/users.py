@@ -18,6 +18,7 @@ from asynclock.errors import (
 from asynclock.fencing import FencedObject
 from asynclock.testing.clocks import VirtualClock
 from asynclock.testing.faulty import Fault
+from tests.laboratory.capped import Cap
 from tests.laboratory.checker import COUNT_KEY, Invariant
 from tests.laboratory.endings import ROUND_TRIPS, Droppable, forget
 from tests.laboratory.hudi_peer import HudiPeer
@@ -129,6 +130,11 @@ class User:
 
     async def _acquire(self, lock: Lock) -> Lease | None:
         rng, run = self._rng, self._run
+        if run.plan.at_most[1]:
+            cap = self._cap()
+            lease = await lock.acquire(timeout=self._patience(), at_most=cap)
+            self._expect_capped(lease, cap)
+            return lease
         if run.plan.at_least[1]:
             keep = self._keep()
             lease = await lock.acquire(timeout=self._patience(), at_least=keep)
@@ -147,6 +153,16 @@ class User:
     def _keep(self) -> float:
         least, most = self._run.plan.at_least
         return self._rng.uniform(least, most) * self._unit if most else 0.0
+
+    def _cap(self) -> float | None:
+        least, most = self._run.plan.at_most
+        return self._rng.uniform(least, most) * self._unit if most else None
+
+    def _expect_capped(self, lease: Lease, seconds: float | None) -> None:
+        if seconds is not None:
+            settings = self._machine.settings
+            cap = Cap(self._run.loop.time() + seconds, settings.safety_margin)
+            self._run.checker.expect_capped(lease, cap)
 
     def _expect_kept(self, lease: Lease, seconds: float) -> None:
         if seconds:
@@ -238,11 +254,13 @@ class User:
         patience = self._patience() if rng.random() < plan.impatience else None
         cut = rng.random() * (patience or self._unit) if rng.random() < plan.cancels else None
         holding: Holding | None = None
-        denied, keep = self._backend.applied[Fault.OWN_412], self._keep()
+        denied, keep, cap = self._backend.applied[Fault.OWN_412], self._keep(), self._cap()
+        holds = lock.hold(timeout=patience, at_least=keep, at_most=cap)
         try:
-            async with asyncio.timeout(cut), lock.hold(timeout=patience, at_least=keep) as lease:
+            async with asyncio.timeout(cut), holds as lease:
                 self.check_wait()
                 self._expect_kept(lease, keep)
+                self._expect_capped(lease, cap)
                 self.holding = True
                 token = lease.fencing_token
                 holding = checker.handed_out(self.name, self._process, lease, token=token)

@@ -53,6 +53,7 @@ CLOSE_OBJECTS: Final = f"{_OBJECTS}.close"
 FRESH_NONCE: Final = f"{_OBJECTS}.fresh_nonce"
 PROMISE_NOW: Final = f"{_OBJECTS}.promise"
 READ: Final = f"{_OBJECTS}.read"
+RENEWED: Final = f"{_OBJECTS}.renewed"
 REQUEST: Final = f"{_OBJECTS}.request"
 OBJECTS: Final = f"{_OBJECTS}.__init__"
 UNTIL_SETTLED: Final = f"{_OBJECTS}.until_settled"
@@ -95,6 +96,8 @@ BELIEVED: Final = f"{_HELD}._believed"
 RENEW: Final = f"{_HELD}._renew_once"
 FREE_IN_BACKGROUND: Final = f"{_HELD}._free_in_background"
 HELD: Final = f"{_HELD}.__init__"
+CLEAN_UP_HELD: Final = f"{_HELD}._clean_up"
+CAP_AT: Final = "asynclock.protocol.cap:Cap.at"
 CANCEL_TIMER: Final = "asynclock.protocol.renewal:Renewals._cancel"
 
 # Judging what was seen.
@@ -169,9 +172,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "keep the nonce of the lease for its renewals",
-        RENEW,
-        "$base.record._replace(nonce=$fresh, valid_until_ms=$until)",
-        "$base.record._replace(valid_until_ms=$until)",
+        RENEWED,
+        "record._replace(nonce=$fresh, valid_until_ms=max($until, $promise))",
+        "record._replace(valid_until_ms=max($until, $promise))",
         ONE,
         "refused-writes",
     ),
@@ -998,5 +1001,46 @@ MUTANTS: Final = (
         "pass",
         Invariant.STEPS_DOWN,
         "leaders",
+    ),
+    # Leases that end by themselves.
+    Mutant(
+        "end at most: promise with each renewal what was left at the first",
+        RENEW,
+        "self._cap = self._cap.at($now)",
+        "pass",
+        Invariant.CAPPED,
+        "capped",
+    ),
+    Mutant(
+        "end at most: count again from each renewal",
+        CAP_AT,
+        "Cap(self.left($now), $now, self.at_most)",
+        "Cap(self.at_most, $now, self.at_most)",
+        Invariant.CAPPED,
+        "capped",
+    ),
+    Mutant(
+        "end at most: cut only what is published",
+        LEFT_OF_BELIEF,
+        "$left if self._cap is None else min($left, $cap)",
+        "$left",
+        ONE,
+        "capped",
+    ),
+    Mutant(
+        "end at most: promise a whole lease at the acquisition",
+        ATTEMPT_ON,
+        "self._timing.promised(self._at_most)",
+        "self._timing.promised(None)",
+        Invariant.CAPPED,
+        "capped",
+    ),
+    Mutant(
+        "end at most: free the lock beside a renewal under way",
+        CLEAN_UP_HELD,
+        "if self._renewal is not None: await asyncio.wait([self._renewal])",
+        "pass",
+        Invariant.ONE_WRITE,
+        "capped",
     ),
 )

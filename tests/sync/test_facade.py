@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 import asynclock
-from asynclock import ConfigError, LeaseLostError, LeaseSettings, LeaseTakenOverError, hudi, sync
+from asynclock import (
+    ConfigError,
+    LeaseExpiredError,
+    LeaseLostError,
+    LeaseSettings,
+    LeaseTakenOverError,
+    hudi,
+    sync,
+)
 from asynclock.errors import AcquireTimeoutError
 from asynclock.portal import Host
 from asynclock.sync import hudi as sync_hudi
@@ -383,3 +391,19 @@ def wait_for(condition: object) -> None:
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_a_body_that_hangs_is_told_at_its_end() -> None:
+    """``at_most`` ends the lease under a thread: ``check`` and the end of the body raise."""
+    with sync.connect("memory://", settings=FAST) as client:
+        lock = client.lock("orders")
+        with pytest.raises(LeaseExpiredError, match=r"at_most=0\.2 s"):
+            with lock.hold(at_most=0.2) as lease:
+                ended = threading.Event()
+                lease.on_lost(lambda _: ended.set())
+                assert ended.wait(5.0)
+                with pytest.raises(LeaseExpiredError):
+                    lease.check()
+        began = time.monotonic()
+        with lock.hold(timeout=5.0):
+            assert time.monotonic() - began < FAST.validity
