@@ -60,7 +60,7 @@ test: $(VENV)/ready $(JAR)
 	  $(BIN)/python -m tests.laboratory class-archive & classes=$$!;) \
 	  failed=0; $(AGAIN) --no-print-directory lint || failed=1; \
 	  $(if $(ONLY),,wait $$servers || failed=1; wait $$classes;) exit $$failed
-	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 2 --dist loadscope $(ALONE:%=--ignore %))
+	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 3 --dist loadscope $(ALONE:%=--ignore %))
 	@$(if $(ONLY),,$(BIN)/python -m pytest $(ALONE))
 
 test-all: test $(UV)

@@ -16,6 +16,8 @@ from tests.laboratory.class_archive import jvm_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql import SparkSession
+
 pytest_plugins = ("tests.suite_report",)
 
 for number in (signal.SIGINT, signal.SIGHUP):
@@ -44,6 +46,15 @@ def no_blocking_calls(request: pytest.FixtureRequest) -> Iterator[None]:
             # It runs on a loop of its own, in a worker thread.
             blocking.can_block_in("asynclock/backends/_aws.py", {"make"})
         yield
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One session for all tests of this process: on two cores, with its files in pytest's own folder."""
+    from tests.spark.warm import session_of_tests  # noqa: PLC0415  most processes need no Spark
+
+    with session_of_tests(tmp_path_factory.mktemp("spark")) as started:
+        yield started
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Runs the suites side by side if asked to (``pytest -n 2 --dist loadscope``), and reports on them.
+"""Runs the suites side by side if asked to (``pytest -n 3 --dist loadscope``), and reports on them.
 
 The report has the time and process of each suite, its slowest tests, and the servers used. A failure is
 printed when it happens, so that a run that is cut off has told its own. A skipped test fails the run.
@@ -10,10 +10,13 @@ import os
 import sys
 import time
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.laboratory.cores import STANDS_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,10 +24,12 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
     from xdist.workermanage import WorkerController
 
-_WITH_SPARK: Final = "spark"
-"""The suite that takes longest: its files are spread over the processes."""
-_LONG_FILES: Final = ("test_restarts.py", "test_demo.py", "test_kafka.py")
-"""Files of that suite whose few tests take minutes; they begin first, so that both processes end together."""
+_WITH_SPARK: Final = frozenset({"mechanisms", "spark"})
+"""The suites that take longest: their files are spread over the processes, each with one Spark."""
+_LONG_FILES: Final = ("test_restarts.py", "test_demo.py", "test_kafka.py", "test_mechanisms.py")
+"""Files of those suites that take minutes; they begin first, so that the processes end together."""
+_MOST_SESSIONS: Final = 2
+"""Processes with a Spark."""
 
 _SLOWEST: Final = 25
 _began: Final = time.monotonic()
@@ -63,16 +68,25 @@ def _suite(nodeid: str) -> str:
 class _BySuite(LoadScopeScheduling):
     """Gives each process one suite after another, so that a suite starts its servers once.
 
-    The first process runs the files of the suite with Spark, the others all other suites. A process without
-    work takes over files of the suite with Spark, in a session of its own, so that all end at the same time.
+    The last process runs the suites without Spark, which hardly use a core and mostly wait; the others run
+    files of the suites with Spark, each in a session of its own, and then help with what is left. The last
+    process helps with Spark if it is the second one: a third session would find no free core.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         suite = _suite(nodeid)
-        return nodeid.partition("::")[0] if suite == _WITH_SPARK else suite
+        return nodeid.partition("::")[0] if suite in _WITH_SPARK else suite
+
+    def _reschedule(self, node: WorkerController) -> None:
+        only_spark = self.workqueue and all(_suite(scope) in _WITH_SPARK for scope in self.workqueue)
+        if only_spark and len(self.nodes) > _MOST_SESSIONS and node == self.nodes[-1]:
+            node.shutdown()
+        else:
+            super()._reschedule(node)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        self.workqueue.move_to_end(_next_of(self.workqueue, spark=node == self.nodes[0]), last=False)
+        with_spark = node != self.nodes[-1] or len(self.nodes) == 1
+        self.workqueue.move_to_end(_next_of(self.workqueue, spark=with_spark), last=False)
         super()._assign_work_unit(node)
 
 
@@ -80,10 +94,22 @@ def _next_of(scopes: Iterable[str], *, spark: bool) -> str:
     """Return the scope that a process runs next; of several alike, the first."""
 
     def later(scope: str) -> tuple[bool, bool]:
-        is_spark = _suite(scope) == _WITH_SPARK
+        is_spark = _suite(scope) in _WITH_SPARK
         return is_spark != spark, is_spark and not scope.endswith(_LONG_FILES)
 
     return min(scopes, key=later)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let what runs side by side with Spark go first on a core."""
+    if hasattr(item.config, "workerinput") and _suite(item.nodeid) in _WITH_SPARK:
+        _stand_back()
+
+
+@cache
+def _stand_back() -> None:
+    os.nice(STANDS_BACK)
 
 
 @pytest.hookimpl(optionalhook=True)

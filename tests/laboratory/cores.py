@@ -16,6 +16,9 @@ With C1 alone the room for compiled code is 48 MB, which a session of Spark fill
 compiles again.
 """
 
+STANDS_BACK: Final = 5
+"""What work that fills a core adds to its niceness: what runs next to it mostly waits and must be in time."""
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
@@ -23,7 +26,7 @@ Result = TypeVar("Result")
 def spread(
     work: Callable[[Job], Result], jobs: Iterable[Job], *, processes: int | None = None
 ) -> Iterator[Result]:
-    """Yield ``work(job)`` for each job, in their order.
+    """Yield ``work(job)`` for each job, in their order, from processes that stand back.
 
     Args:
         work: A function of a module, which the other processes import.
@@ -32,5 +35,5 @@ def spread(
     """
     # Spawned, not forked: each starts from the same state, whatever this process has done before.
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes or os.cpu_count()) as pool:
+    with context.Pool(processes or os.cpu_count(), os.nice, (STANDS_BACK,)) as pool:
         yield from pool.imap(work, jobs)

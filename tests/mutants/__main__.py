@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tests.laboratory.cores import STANDS_BACK
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.copies import ROOT, copy_package
 from tests.mutants.pipeline import PIPELINE_MUTANTS
@@ -179,6 +180,7 @@ def main() -> int:
     if failures := misplaced([*lock, *pipeline]):
         print("\n".join(failures))
         return 1
+    os.nice(STANDS_BACK)
     killed = 0
     began = time.monotonic()
     with ThreadPoolExecutor(options.jobs) as pool:
