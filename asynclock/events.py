@@ -157,6 +157,10 @@ class Narrates(Protocol):
         """
         ...
 
+    def waits_for_itself(self, url: str, place: str) -> None:
+        """Warn of a task that waits for a lock of its own."""
+        ...
+
     def leader_failed(self, url: str, error: Exception, *, led: bool, fault: bool = True) -> None:
         """Say that ``lead`` has ended with an error."""
         ...

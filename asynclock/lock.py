@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary, WeakMethod, ref
 
+from asynclock._core.acquirers import note_acquired
 from asynclock._core.handles import LockHandle, checked_at_least, checked_timeout, warn_of_unused
 from asynclock._core.leading import Candidate
 from asynclock.errors import LeaseLostError
@@ -40,9 +41,10 @@ T = TypeVar("T")
 class Lock(LockHandle):
     """A lock of a client. ``async with lock as lease`` is ``hold()`` without a timeout.
 
-    Not re-entrant: a second ``acquire`` by the same task waits, and ``hold()`` inside ``hold()`` is
-    refused. Coroutines and threads of one client wait for a lock in a fair queue. A client that has had the
-    lock for long makes way for other processes for two poll intervals.
+    Not re-entrant: a second ``acquire`` by the same task, or by one that it starts, waits, and a warning says
+    so after a second; ``hold()`` inside ``hold()`` is refused. Coroutines and threads of one client wait for
+    a lock in a fair queue. A client that has had the lock for long makes way for other processes for two
+    poll intervals.
 
     Attributes:
         name: Of the lock.
@@ -86,6 +88,7 @@ class Lock(LockHandle):
         assert held is not None  # noqa: S101  only one try gives None
         if keep > 0:
             held.keep(keep)
+        note_acquired(held)
         return Lease(held, engine)
 
     async def try_acquire(self) -> Lease | None:
@@ -99,7 +102,10 @@ class Lock(LockHandle):
         held = await run_on(
             engine.home(), lambda: engine.acquire(timeout=None, once=True), undo=engine.finish
         )
-        return None if held is None else Lease(held, engine)
+        if held is None:
+            return None
+        note_acquired(held)
+        return Lease(held, engine)
 
     def hold(
         self, *, timeout: float | None = None, at_least: float = 0.0, at_most: float | None = None

@@ -225,6 +225,13 @@ class Narrator:
         if (lasted := max((each for each in ends if each is not None), default=None)) is not None:
             self._say(logging.INFO, f"{event.url}: the store answers again, after {span(lasted)}", event)
 
+    def waits_for_itself(self, url: str, place: str) -> None:
+        """Warn of a task that waits for a lock that it, or one that started it, acquired at ``place``."""
+        if self._may_say("waits", self._clock.monotonic()):
+            text = f"{url}: a task waits for a lock that it holds itself, or the task that started it"
+            act = "a lock is not re-entrant: pass the lease on to the code that needs it, or release it first"
+            self._say(logging.WARNING, clean_message(f"{text}; acquired at {place}; {act}"))
+
     # Leaders.
 
     def leader_failed(self, url: str, error: Exception, *, led: bool, fault: bool = True) -> None:

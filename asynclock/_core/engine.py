@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
+from asynclock._core.acquirers import acquired_above
 from asynclock.backend import Absent
 from asynclock.errors import (
     AcquireTimeoutError,
@@ -42,6 +43,10 @@ KEPT: Final = 1024
 """Engines that nobody uses and that are kept at least, those used last: an idle one has 2 kB."""
 _MOST_KEPT: Final = 16 * KEPT
 """Engines that are kept at most, even if each still has something to remember."""
+
+
+_WAITS_FOR_ITSELF: Final = 1.0
+"""Seconds after which a task that waits for a lock of its own is warned."""
 
 
 class Engines:
@@ -282,8 +287,13 @@ class LockEngine:
 
     async def _turn(self, timeout: float | None) -> HeldLock | None:
         """Wait for this call's turn; returns the lock that is handed over with it, or None."""
-        if self._held is not None:
-            self._say_waiting(self._held.head.record, timeout)
+        itself: asyncio.TimerHandle | None = None
+        if (held := self._held) is not None:
+            self._say_waiting(held.head.record, timeout)
+            narrator = self._objects.events.narrator
+            if narrator is not None and (place := acquired_above(held)) is not None:
+                later = asyncio.get_running_loop().call_later
+                itself = later(_WAITS_FOR_ITSELF, narrator.waits_for_itself, self.url, place)
         try:
             return await self._queue.enter(timeout)
         except TimeoutError:
@@ -293,6 +303,9 @@ class LockEngine:
                 self._held = stranded  # until it has ended, as after any release
                 self._in_flight.spawn(stranded.free())
             raise
+        finally:
+            if itself is not None:
+                itself.cancel()
 
     def _say_waiting(self, own: LockRecord, timeout: float | None) -> None:
         """Have it said that another of this client holds the lock; no store was looked at, so no event is."""

@@ -64,10 +64,12 @@ class HeldLock:
         confirmed: The store has confirmed its release.
         updating: Held by one update of a ``FencedObject`` under it at a time.
         in_use: A body runs under it, or an ``on_lost`` waits for its end.
+        acquired: Who has acquired it, and where; for people.
         ceded: Its holder was asked to release it (rule 26).
     """
 
     ceded = False
+    acquired: tuple[object, str] = (None, "")
 
     def __init__(
         self, *, objects: LockObjects, key: str, landed: Attempt, at_most: float | None = None

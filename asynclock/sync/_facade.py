@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 from weakref import WeakKeyDictionary
 
 import asynclock
+from asynclock._core.acquirers import note_acquired
 from asynclock._core.client import open_core
 from asynclock._core.handles import LeaseHandle, LockHandle, checked_at_least, checked_timeout, warn_of_unused
 from asynclock._core.leading import Candidate
@@ -135,7 +136,8 @@ class LockClient:
     """The locks under one URL. A context manager; see ``asynclock.LockClient``.
 
     Attributes:
-        url: URL of the locks. settings: Times of the leases.
+        url: URL of the locks.
+        settings: Times of the leases.
         backend: The store.
     """
 
@@ -215,7 +217,9 @@ class Lock(LockHandle):
                 held.keep(keep)
             return Lease(held, engine)
 
-        return block("Lock.acquire", lambda: run_on(engine.home(), acquire), undo=_release)
+        lease = block("Lock.acquire", lambda: run_on(engine.home(), acquire), undo=_release)
+        note_acquired(lease._core)
+        return lease
 
     def try_acquire(self) -> Lease | None:
         """Try one round; see ``asynclock.Lock.try_acquire``."""
@@ -225,7 +229,10 @@ class Lock(LockHandle):
             held = await engine.acquire(timeout=None, once=True)
             return None if held is None else Lease(held, engine)
 
-        return block("Lock.try_acquire", lambda: run_on(engine.home(), try_acquire), undo=_release)
+        lease = block("Lock.try_acquire", lambda: run_on(engine.home(), try_acquire), undo=_release)
+        if lease is not None:
+            note_acquired(lease._core)
+        return lease
 
     def hold(
         self, *, timeout: float | None = None, at_least: float = 0.0, at_most: float | None = None
