@@ -1,7 +1,7 @@
 """The command ``asynclock``.
 
-Importing this package loads neither Spark nor a cloud SDK: a command imports what it needs when
-it runs, so that ``asynclock run`` starts fast.
+Importing this package loads neither Spark nor a cloud SDK. A command imports them only when it runs, so that
+``asynclock run`` starts fast.
 """
 
 from __future__ import annotations

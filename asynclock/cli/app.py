@@ -1,4 +1,4 @@
-"""The commands, and how errors become exit codes."""
+"""The commands, and the exit codes of their errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OUTPUT_ERRORS: Final = frozenset(
     {errno.EAGAIN, errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}
 )
 _HELP: Final = getattr(click.exceptions, "NoArgsIsHelpError", ())
-"""What a group without a command raises to show its help; the oldest click prints it."""
+"""The error that makes a group without a command show its help; the oldest click prints it instead."""
 _EXTRA: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
 _ASSIGNED: Final = re.compile(r"=\S+")
 
@@ -51,14 +51,14 @@ _ASSIGNED: Final = re.compile(r"=\S+")
 def command() -> None:
     """Locks that live in an object store, a folder or memory.
 
-    URL/ is where locks are, such as s3://bucket/locks, gs://bucket/locks, az://container/locks or
-    file:///var/lib/locks. URL/NAME is one of them, such as s3://bucket/locks/nightly. If ASYNCLOCK_URL is
-    set, URL/ may be left out, and a name alone is a lock there.
+    URL/ is the place of the locks, such as s3://bucket/locks, gs://bucket/locks, az://container/locks or
+    file:///var/lib/locks. URL/NAME is one lock, such as s3://bucket/locks/nightly. If ASYNCLOCK_URL is set,
+    you can leave out URL/; a name alone is then a lock there.
 
-    -o KEY=VALUE is an option of the store, such as endpoint_url=https://minio.example.com. It may be
-    repeated; ASYNCLOCK_OPTION_KEY=VALUE does the same for the store of ASYNCLOCK_URL. A secret, such as
-    secret_access_key, is best given as KEY=env:NAME (an environment variable), KEY=file:PATH or KEY=- (the
-    next line of the standard input), because all users can see the command line.
+    -o KEY=VALUE is an option of the store, such as endpoint_url=https://minio.example.com. You can repeat it.
+    ASYNCLOCK_OPTION_KEY=VALUE does the same for the store of ASYNCLOCK_URL. Give a secret, such as
+    secret_access_key, as KEY=env:NAME (an environment variable), KEY=file:PATH or KEY=- (the next line of the
+    standard input), because all users can see the command line.
 
     TIME is seconds or a number with its unit: 90, 90s, 5m, 1h, 30d.
 
@@ -70,7 +70,7 @@ def command() -> None:
 @click.command("help", hidden=True)
 @click.argument("words", nargs=-1, metavar="[COMMAND]")
 def help_command(words: tuple[str, ...]) -> None:
-    """Show the help of a command, as --help after it does."""
+    """Show the help of a command, like --help after it."""
     command.main([*words, "--help"], prog_name="asynclock", standalone_mode=False)
 
 
@@ -100,20 +100,21 @@ pipeline_group.add_command(report_command)
 
 
 def _sentence(error: AsyncLockError) -> str:
-    """Return what is told of an error: the name of a lock, not its object's key, and what to do here."""
+    """Return the message for an error, with the lock's name instead of its key, and with the remedy here."""
     key = str(getattr(error, "key", ""))
     if not key.endswith(SUFFIX):
         return str(error)
     if isinstance(error, RecordCorruptError):
         return (
             f"lock {key.removesuffix(SUFFIX)!r} is corrupt ({error.reason}); nothing was written; find out "
-            "who wrote it; asynclock break shows its first bytes, and with --force replaces it by a free lock"
+            "who wrote it; asynclock break shows its first bytes, and with --force replaces it with a free "
+            "lock"
         )
     return by_name(str(error), key)
 
 
 def _without_secrets(complaint: str, words: Sequence[str]) -> str:
-    """Return a complaint about a command line without the words in it that may be secrets."""
+    """Return a complaint about a command line without words that may be secrets."""
     for word in words:
         if ":/" in word or "@" in word:
             complaint = complaint.replace(word, clean_url(word))

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class Decorator(Protocol):
-    """What adds an argument or an option to the function of a command."""
+    """A decorator that adds an argument or an option to the function of a command."""
 
     def __call__(self, function: F, /) -> F:
-        """Return ``function`` with it."""
+        """Return ``function`` with the argument or option."""
         ...
 
 
@@ -32,14 +32,14 @@ url_argument: Decorator = click.argument(
     envvar=DEFAULT_URL,
     callback=lambda context, _, word: word if context.resilient_parsing else full_url(word),
 )
-"""Where locks are; default: ``ASYNCLOCK_URL``."""
+"""The URL of the locks; default: ``ASYNCLOCK_URL``."""
 
 target_argument: Decorator = click.argument(
     "target",
     metavar="URL/NAME",
     callback=lambda context, _, word: word if context.resilient_parsing else full_target(word),
 )
-"""A lock; a name alone is that of a lock under ``ASYNCLOCK_URL``."""
+"""A lock. A name alone means a lock under ``ASYNCLOCK_URL``."""
 
 backend_option: Decorator = click.option(
     "-o",
@@ -69,7 +69,7 @@ table_argument: Decorator = click.argument("table", metavar="TABLE")
 def table_options(
     table: str, options: Mapping[str, object], *, max_clock_skew: float | None = None
 ) -> dict[str, str]:
-    """Return options of a command as those of ``asynclock.hudi``, together with those of the environment.
+    """Return options of a command and of the environment under the names of ``asynclock.hudi``.
 
     Raises:
         ConfigError: Hudi's lock cannot lock this table, or an option of the environment is wrong.
@@ -87,7 +87,7 @@ def _word(value: object) -> str:
 
 
 def break_options(function: F) -> F:
-    """Add the options of commands that free another's lock."""
+    """Add the options of commands that free another holder's lock."""
     yes = click.option("--yes", is_flag=True, help="Do not ask.")
     return yes(click.option("--force", is_flag=True, help="Break a live or corrupt lock too.")(function))
 
@@ -95,6 +95,6 @@ def break_options(function: F) -> F:
 check_option: Decorator = click.option(
     "--check", is_flag=True, help="For scripts: exit with 1 if it is held, 0 if not."
 )
-"""The exit code tells whether a lock is held."""
+"""Makes the exit code say whether a lock is held."""
 
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")

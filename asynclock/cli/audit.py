@@ -52,7 +52,7 @@ _HOLDS: Final[tuple[Column[AuditHold], ...]] = (
 @backend_option
 @json_option
 def history_command(table: str, last: int | None, options: dict[str, object], *, as_json: bool) -> int:
-    """Show who held the lock of the Hudi table TABLE, from its audit trail, the oldest first.
+    """Show who held the lock of the Hudi table TABLE, from its audit trail, oldest first.
 
     Times are by the holders' own clocks. "no END": the holder died, lost the lock, or holds it now.
     """
@@ -62,8 +62,8 @@ def history_command(table: str, last: int | None, options: dict[str, object], *,
     holds = asyncio.run(audit_history(table, words))[-(last or 0) :]
     if not holds:
         enabled = asyncio.run(audit_status(table, words)).enabled
-        how = "since it is on" if enabled else f"and it is off; asynclock hudi audit {table} enable"
-        tell(f"the audit trail of {table} is empty, {how}")
+        state = "on, but still empty" if enabled else f"empty and off; asynclock hudi audit {table} enable"
+        tell(f"the audit trail of {table} is {state}")
     elif not as_json:
         screen = console()
         screen.print(fitted_table(_HOLDS, holds, screen.width))
@@ -78,9 +78,9 @@ def history_command(table: str, last: int | None, options: dict[str, object], *,
 @backend_option
 @json_option
 def verify_command(table: str, options: dict[str, object], *, as_json: bool) -> int:
-    """Check by its audit trail that the lock of the Hudi table TABLE never had two holders at once.
+    """Check in the audit trail of the Hudi table TABLE that its lock never had two holders at once.
 
-    Exit code 1 if two overlap, or no file can be read. A hold without an end is a warning.
+    Exit code 1 if two holds overlap, or no file can be read. A hold without an end is a warning.
     """
     from asynclock.hudi import audit_validate  # noqa: PLC0415  lets other commands start faster
 
@@ -114,14 +114,14 @@ def audit_command(
 ) -> int:
     """Show whether the lock of TABLE has an audit trail, switch it on or off, or delete its old files.
 
-    Once it is on, every holder writes a file, also Hudi's own writers. See hudi history and hudi verify.
+    Once it is on, every holder writes a file, including Hudi's own writers. See hudi history and hudi verify.
     """
     from asynclock import hudi  # noqa: PLC0415  lets other commands start faster
 
     if delete_files and action != "disable":
-        raise click.UsageError("--delete-files belongs to disable")
+        raise click.UsageError("--delete-files is only for disable")
     if (dry_run or older_than is not None) and action != "cleanup":
-        raise click.UsageError("--older-than and --dry-run belong to cleanup")
+        raise click.UsageError("--older-than and --dry-run are only for cleanup")
     words = table_options(table, options)
     if action == "cleanup":
         age = _DEFAULT_AGE if older_than is None else older_than

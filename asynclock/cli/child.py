@@ -29,8 +29,8 @@ class Child:
         command: Program and arguments.
         environment: Its complete environment.
         deadline: When belief in the lease ends, by the boot clock.
-        grace: Seconds from then until all of the command must be gone. Also between the SIGTERM and the
-            SIGKILL that it gets if this process is killed.
+        grace: Seconds from the deadline until all processes of the command must be gone. If this process is
+            killed, also the seconds between the command's SIGTERM and SIGKILL.
 
     Attributes:
         ended: Done with the command's exit code, or 128 + n if signal n ended it.
@@ -46,7 +46,7 @@ class Child:
         self.ended: asyncio.Future[int] = self._loop.create_future()
         adopt_orphans()
         self._terminal = Terminal()
-        # Before the command, so that it is never without a guard.
+        # Start the guard first, so that the command is never without one.
         self._guard = Guard(grace=grace)
         self._grace = grace
         self.guard_until(deadline)
@@ -57,7 +57,7 @@ class Child:
             raise
         self._guard.begin(self._group)
         self._terminal.give(self._group)
-        # It may have been stopped for reading the terminal before it owned it.
+        # The system may have stopped it for reading the terminal before it owned it.
         self.signal(signal.SIGCONT)
         threading.Thread(target=self._watch, name="asynclock-child", daemon=True).start()
 
@@ -74,13 +74,13 @@ class Child:
             os.killpg(self._group, number)
 
     def guard_until(self, deadline: float) -> None:
-        """Have the command ended if this process is stopped at ``deadline``, by the boot clock."""
-        # A little later than this process would do it, which then sends the only SIGTERM.
+        """Make the guard end the command if this process is stopped at ``deadline``, by the boot clock."""
+        # A little later than this process would act, so that only one of the two sends SIGTERM.
         later = deadline + self._grace * _GUARD_LATER
         self._guard.watch(terminate_at=later, kill_at=deadline + self._grace)
 
     async def end_all(self, *, grace: float) -> None:
-        """End the command and all its descendants: SIGTERM, after ``grace`` seconds SIGKILL."""
+        """End the command and all its descendants with SIGTERM, and after ``grace`` seconds with SIGKILL."""
         until = self._loop.time() + grace
         if grace > 0:
             if not self._guard.has_terminated():
@@ -89,7 +89,7 @@ class Child:
             self._terminal.give(self._group)
             # A stopped process handles SIGTERM only after SIGCONT.
             self._signal_all(signal.SIGCONT)
-        # Only the end of our own children can be awaited; descendants have to be polled.
+        # We can only wait for the end of our own children; descendants must be polled.
         while self._signal_all(0) and (left := until - self._loop.time()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(min(_LOOK_SECONDS, left))
         while self._signal_all(signal.SIGKILL):  # noqa: ASYNC110  as above
@@ -124,9 +124,9 @@ class Child:
                 return
 
     def _stop_too(self) -> None:
-        """Stop this process too when the command was stopped at the terminal, so that the shell takes over.
+        """Stop this process too if the command was stopped at the terminal, so that the shell takes over.
 
-        The shell later sends SIGCONT, which is forwarded; a lease that expired meanwhile is lost.
+        The shell later sends SIGCONT, which is forwarded. A lease that expired in the meantime is lost.
         """
         if self._terminal.present:
             self._terminal.take_back(self._group)

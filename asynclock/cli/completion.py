@@ -1,4 +1,4 @@
-"""``asynclock completion``: let a shell complete the command's words."""
+"""``asynclock completion``: lets a shell complete the command's words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``asynclock cost``: the requests a day of the locks at a URL, and their price."""
+"""``asynclock cost``: the daily requests of the locks at a URL, and their price."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 _DAY: Final = 86_400.0
 _MEAN_JITTER: Final = 0.75
-"""A waiter looks again after half of its poll interval to the whole of it."""
+"""A waiter reads again after half to all of its poll interval."""
 _ROUND_TRIP: Final = 0.02
-"""Seconds that a read is assumed to take; more makes fewer reads."""
+"""Assumed seconds for a read; a longer read means fewer reads."""
 
 
 @dataclass(frozen=True)
 class _Price:
     provider: str
     write: float
-    """Dollars for a million."""
+    """Dollars per million."""
     read: float
     source: str
 
@@ -66,16 +66,16 @@ PRICES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What locks cost a day.
+    """The daily cost of locks.
 
     Attributes:
-        provider: Who is paid.
-        writes: Requests that write, a day.
-        reads: Requests that read, a day.
+        provider: Provider that charges it.
+        writes: Write requests per day.
+        reads: Read requests per day.
         dollars: Their price.
-        dollars_per_million_writes: The price it is calculated with.
-        dollars_per_million_reads: The price it is calculated with.
-        source: Where these prices are from.
+        dollars_per_million_writes: The price behind ``dollars``.
+        dollars_per_million_reads: The price behind ``dollars``.
+        source: Source of these prices.
     """
 
     provider: str
@@ -90,20 +90,20 @@ class Cost:
 def cost_of(
     scheme: str, settings: LeaseSettings, *, locks: float = 1, waiting: float = 0, acquired: float = 0
 ) -> Cost:
-    """Return what locks cost a day.
+    """Return the daily cost of locks.
 
     Args:
-        scheme: Of the URL.
-        settings: Of the clients.
-        locks: How many are held all day.
-        waiting: How many clients wait all day.
-        acquired: How often a lock is acquired and released.
+        scheme: Scheme of the URL.
+        settings: Settings of the clients.
+        locks: Number of locks that are held all day.
+        waiting: Number of clients that wait all day.
+        acquired: How often per day a lock is acquired and released.
 
     Raises:
         ConfigError: No price is known for the scheme.
     """
     if scheme not in PRICES:
-        reason = "asynclock knows no prices of this scheme"
+        reason = "asynclock knows no prices for this scheme"
         raise ConfigError(setting="url", value=f"{scheme}://", reason=reason)
     price = PRICES[scheme]
     look = _MEAN_JITTER * settings.poll_interval + _ROUND_TRIP
@@ -124,13 +124,15 @@ def _count(word: str) -> float:
     return number
 
 
-@click.command("cost", short_help="Show the requests a day of locks, and their price.")
+@click.command("cost", short_help="Show the daily requests of locks, and their price.")
 @url_argument
 @_number("--locks", 1, "Locks that are held all day; default 1.")
 @_number("--waiting", 0, "Clients that wait all day; default 0.")
-@_number("--acquired", 0, "Acquisitions a day, each with its release; default 0.")
-@click.option("--validity", type=duration, metavar="TIME", help="Of the leases; default 5m.")
-@click.option("--poll-interval", type=duration, metavar="TIME", help="Of those who wait; default at most 1s.")
+@_number("--acquired", 0, "Acquisitions per day, each with its release; default 0.")
+@click.option("--validity", type=duration, metavar="TIME", help="Validity of the leases; default 5m.")
+@click.option(
+    "--poll-interval", type=duration, metavar="TIME", help="Poll interval of waiters; default at most 1s."
+)
 @json_option
 def cost_command(
     url: str,
@@ -142,9 +144,9 @@ def cost_command(
     poll_interval: float | None,
     as_json: bool,
 ) -> int:
-    """Show the requests a day of the locks under URL, and what they cost. Nothing is sent.
+    """Show the daily requests of the locks under URL, and their price. Nothing is sent.
 
-    Not counted: storage, versions that the bucket keeps, traffic, and requests of a KMS key.
+    Not counted: storage, old versions that the bucket keeps, traffic, and requests to a KMS key.
     """
     given = {"validity": validity, "poll_interval": poll_interval}
     settings = LeaseSettings(**{name: value for name, value in given.items() if value is not None})

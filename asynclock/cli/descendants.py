@@ -1,10 +1,9 @@
-"""Find and signal every process that a command has started, in any process group or session.
+"""Finds and signals every process that a command started, in any process group or session.
 
-A signal to the command's process group is not enough: ``timeout``, ``setsid`` and shells with job
-control start new groups, which it does not reach.
+A signal to the command's process group is not enough: ``timeout``, ``setsid`` and shells with job control
+start new groups that it does not reach.
 
-This file is also a program of its own, which ``guard`` starts, so it imports nothing but small parts of
-the standard library.
+``guard`` runs this file as a program, so it imports only small parts of the standard library.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ _STANDARD_INPUT = 0
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of descendants whose parent ends, so that they can still be found.
+    """Make this process the parent of orphaned descendants, so that it can still find them.
 
-    Source: prctl(2), PR_SET_CHILD_SUBREAPER. Does nothing on systems other than Linux.
+    Source: prctl(2), PR_SET_CHILD_SUBREAPER. Does nothing on other systems than Linux.
     """
     import ctypes  # noqa: PLC0415  the guard does not need it
 
@@ -35,16 +34,16 @@ def adopt_orphans() -> None:
 
 
 def signal_all(number: int, *, group: int, root: int, spare: int) -> int:
-    """Send a signal once to each process of a group and to each descendant; return how many live.
+    """Send a signal once to each process of a group and each descendant; return how many are alive.
 
     Args:
         number: The signal; 0 only counts.
-        group: A process group; 0: none is known yet.
-        root: The process whose descendants are meant.
+        group: A process group; 0: not known yet.
+        root: The process whose descendants get the signal.
         spare: A descendant that gets no signal, nor do its own descendants.
     """
     if number and group:
-        # First, and in one go, so that no process of the group can slip away by a fork.
+        # First the whole group at once, so that none of its processes can escape by a fork.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
     alive = list(_descendants(root, spare))
@@ -56,7 +55,7 @@ def signal_all(number: int, *, group: int, root: int, spare: int) -> int:
 
 
 def _descendants(root: int, spare: int) -> list[tuple[int, int]]:
-    """Return process id and group of every descendant that lives."""
+    """Return process id and group of every living descendant."""
     children: dict[int, list[tuple[int, str, int]]] = {}
     for pid, state, parent, group in _processes():
         children.setdefault(parent, []).append((pid, state, group))
@@ -72,7 +71,7 @@ def _descendants(root: int, spare: int) -> list[tuple[int, int]]:
 
 
 def _processes() -> list[tuple[int, str, int, int]]:
-    """Return id, state, parent and group of every process; nothing on systems without ``/proc``."""
+    """Return id, state, parent and group of every process; empty on systems without ``/proc``."""
     found = []
     with contextlib.suppress(FileNotFoundError):
         for pid in filter(str.isdigit, os.listdir(_PROC)):  # noqa: PTH208  pathlib is slow to import
@@ -87,16 +86,16 @@ def _processes() -> list[tuple[int, str, int, int]]:
 
 
 def boot_seconds() -> float:
-    """Return the seconds since this machine started, those of a suspension included."""
+    """Return the seconds since this machine booted, including time suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class _Watchman:
-    """The guard's program: ends a command if its lease ends and its wrapper does not do so.
+    """The guard's program: it ends a command if the lease ends and the wrapper does not act.
 
     It reads lines: ``group N``: guard that process group; ``lease T K``: SIGTERM at boot time T and SIGKILL
-    at K; ``ending K``: the wrapper has sent SIGTERM; ``well``: the command has ended. The end of the input
-    without that says that the wrapper died: then SIGTERM at once.
+    at K; ``ending K``: the wrapper has sent SIGTERM; ``well``: the command has ended. If the input ends
+    without ``well``, the wrapper died: the guard sends SIGTERM at once.
     """
 
     def __init__(self, wrapper: int, grace: float) -> None:
@@ -109,7 +108,7 @@ class _Watchman:
         rest = b""
         while True:
             left = min(self._term_at, self._kill_at) - boot_seconds()
-            # Timers stand still while the machine is suspended, so look at the clock again and again.
+            # Timers stop while the machine is suspended, so keep reading the clock.
             if select.select([_STANDARD_INPUT], [], [], max(0.0, min(left, _LONGEST_SLEEP)))[0]:
                 received = os.read(_STANDARD_INPUT, 4096)
                 *lines, rest = (rest + received).split(b"\n")
@@ -139,11 +138,11 @@ class _Watchman:
             self._term_at = self._kill_at = float("inf")
         elif now >= self._term_at:
             self._signal(signal.SIGTERM)
-            self._signal(signal.SIGCONT)  # a stopped process handles SIGTERM only after that
+            self._signal(signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
             self._term_at = float("inf")
 
     def _end(self) -> None:
-        """End the group of a wrapper that died. It believed in the lease then, so there is a grace."""
+        """End the group of a dead wrapper. It still believed in the lease, so there is a grace period."""
         now = boot_seconds()
         kill_at = min(self._kill_at, now + self._grace)
         if kill_at > now:
@@ -157,7 +156,7 @@ class _Watchman:
         return signal_all(number, group=self._group, root=self._wrapper, spare=os.getpid())
 
     def _signal_group(self, number: int) -> bool:
-        # The group only: the wrapper's id may be that of another process by now.
+        # Only the group: another process may have the wrapper's id by now.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._group, number)
             return True

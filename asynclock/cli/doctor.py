@@ -23,8 +23,8 @@ from asynclock.probing import probe
 def doctor_command(url: str, options: dict[str, Any], *, also: str | None, as_json: bool) -> int:
     """Test whether URL is safe for locks: conditions, races, reads, Dates.
 
-    Writes a few test objects there and deletes them, or names those that it could not delete.
-    Exit code 1 if the store is not safe; 69 if it does not answer or denies access.
+    Writes a few test objects there and deletes them. It names objects that it could not delete. Exit code 1
+    if the store is not safe; 69 if it does not answer or denies access.
     """
     report = asyncio.run(probe(url, also=also, **with_environment(url, options)))
     if as_json:
@@ -37,12 +37,12 @@ def doctor_command(url: str, options: dict[str, Any], *, also: str | None, as_js
         for defect in report.defects:
             click.echo(f"    {defect}: {defect.remedy}")
         if report.left:
-            click.echo(f"{len(report.left)} objects of this trial could not be deleted; no lock needs them:")
+            click.echo(f"{len(report.left)} objects of this test could not be deleted; no lock needs them:")
         for key in report.left:
             click.echo(f"left {key}")
         if report.unavailable is None:
             click.echo(f"{url}: {'locks may be kept here' if report.safe else 'NOT safe for locks'}")
     if report.unavailable is not None:
-        tell(f"{url}: not tested, since the store is not available: {report.unavailable}")
+        tell(f"{url}: not tested, because the store is not available: {report.unavailable}")
         return UNAVAILABLE
     return DONE if report.safe else NO

@@ -1,4 +1,4 @@
-"""Durations, as a command line gives them: seconds, or a number with its unit."""
+"""Durations on a command line: seconds, or a number with its unit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parse_duration(word: str) -> float:
     """Return the seconds of ``90``, ``90s``, ``5m``, ``1.5h`` or ``30d``.
 
     Raises:
-        ValueError: It is no such duration; negative numbers, ``nan`` and ``inf`` are none.
+        ValueError: The text is not a duration. Negative numbers, ``nan`` and ``inf`` are not allowed.
     """
     found = _WRITTEN.fullmatch(word)
     if found is None:
@@ -28,10 +28,10 @@ def parse_duration(word: str) -> float:
 
 
 def duration(word: str | float) -> float:
-    """Return the seconds of a word on the command line; a default is a number already.
+    """Return the seconds of a word on the command line. A number, such as a default, stays as it is.
 
     Raises:
-        click.BadParameter: It is no duration.
+        click.BadParameter: The word is not a duration.
     """
     if isinstance(word, int | float):
         return float(word)

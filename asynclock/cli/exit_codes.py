@@ -1,6 +1,6 @@
-"""Exit codes of the command, and the error that each stands for.
+"""Exit codes of the command, and the error behind each.
 
-Source: the numbers from 65 on are those of BSD ``sysexits.h``; 126, 127 and 128 + n are the shell's.
+Source: the numbers from 65 on come from BSD ``sysexits.h``; 126, 127 and 128 + n from the shell.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CORRUPT: Final = 65
 UNAVAILABLE: Final = 69
 """The store does not answer, or denies access."""
 NOT_ACQUIRED: Final = 75
-"""Not acquired in time, or no commit could be later than those of the table: the same may work later."""
+"""Not acquired in time, or no commit can be later than the table's last one: a later try may work."""
 LOST: Final = 76
 """The lease was lost, and asynclock ended CMD."""
 NOT_EXECUTABLE: Final = 126

@@ -1,4 +1,4 @@
-"""``asynclock pipeline explain`` as text: every option with its layer, its uses and its reason."""
+"""``asynclock pipeline explain`` as text: every option with its layer, uses and reason."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from asynclock.spark.hudi.options.option import Layer
 
 _LAYERS: Final[Mapping[Layer, str]] = {
-    "place": "where the table is",
-    "table": "what is fixed at its creation",
+    "place": "the place of the table",
+    "table": "fixed when the table is created",
     "merge": "which of two records of a key wins",
-    "concurrency": "what writers at the same time do about each other",
+    "concurrency": "how concurrent writers deal with each other",
     "services": "compaction, clustering, cleaning, archiving",
 }
 _INDENT: Final = "  "
@@ -30,7 +30,7 @@ def explanation_lines(explanation: Explanation, width: int | None) -> Iterator[s
 
     Args:
         explanation: What to print.
-        width: Columns of the terminal; only a key or a value longer than that is not broken. None: no limit.
+        width: Columns of the terminal. Longer keys and values are not broken. None: no limit.
     """
     for layer, options in groupby(explanation.options, key=lambda option: option.layer):
         yield from _wrapped(click.style(layer, bold=True) + f": {_LAYERS[layer]}", "", width)

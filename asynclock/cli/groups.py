@@ -1,4 +1,4 @@
-"""Groups of commands whose help shows a whole sentence for each of them."""
+"""Groups of commands whose help shows a whole sentence for each command."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _MEANT: Final = {
     "ls": "list",
     "show": "status",
 }
-"""Words of other programs for what a command does."""
+"""Other programs' words for commands."""
 
 
 class CommandGroup(click.Group):
-    """A group that never cuts off what its commands say of themselves, in its help and in completions."""
+    """A group that shows the short help of its commands in full, in its help and in completions."""
 
-    def __init__(self, *args: Any, **words: Any) -> None:  # noqa: ANN401  as of click
+    def __init__(self, *args: Any, **words: Any) -> None:  # noqa: ANN401  as in click
         super().__init__(*args, **{"subcommand_metavar": "COMMAND [ARG ...]", **words})
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a command; its short help is the first sentence of its help, unless it has its own."""
+        """Add a command. Its default short help is the first sentence of its help."""
         if not cmd.short_help and cmd.help:
             cmd.short_help = _first_sentence(cmd.help)
         super().add_command(cmd, name)
@@ -37,7 +37,7 @@ class CommandGroup(click.Group):
         """Return the command that the first word names.
 
         Raises:
-            click.UsageError: It names none; the error says which one may be meant.
+            click.UsageError: It names none; the error suggests one.
         """
         word = args[0]
         if word not in self.commands and not ctx.resilient_parsing and not word.startswith("-"):
@@ -48,7 +48,7 @@ class CommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def add_old_name(self, cmd: click.Command) -> None:
-        """Let a command that is in another group now still work here, without showing it."""
+        """Keep a moved command working here under its old name, but hidden."""
         old = copy.copy(cmd)
         old.hidden = True
         self.add_command(old)

@@ -1,4 +1,4 @@
-"""End a command whose ``asynclock run`` cannot: it was killed, or it is stopped while the lease ends."""
+"""Ends a command if ``asynclock run`` cannot, because it was killed, or is stopped when the lease ends."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _DISMISSED_WITHIN: Final = 2.0
 
 
 class Guard:
-    """A process of its own that ends a process group and, as far as it finds them, all descendants.
+    """A separate process that ends a process group and all descendants that it finds.
 
-    It does so if this process is killed, even by ``kill -9``, and if the lease ends while this process is
-    stopped. It cannot if it is killed or stopped itself.
+    It acts if this process is killed, even by ``kill -9``, and if the lease ends while this process is
+    stopped. It cannot act if it is killed or stopped itself.
 
     Args:
-        group: The process group; None: it follows, by ``begin``.
+        group: The process group; None: ``begin`` sets it later.
         grace: Seconds between SIGTERM and SIGKILL if this process is killed.
 
     Attributes:
@@ -51,18 +51,18 @@ class Guard:
         self._say(f"group {group}")
 
     def watch(self, *, terminate_at: float, kill_at: float) -> None:
-        """Let it send SIGTERM and SIGKILL at these readings of the boot clock, if nothing else is said."""
+        """Make the guard send SIGTERM and SIGKILL at these boot-clock times, unless told otherwise."""
         if terminate_at == self._terminate_at:
-            return  # it may have sent SIGTERM already, which it must not do again
+            return  # it may have sent SIGTERM already and must not send it again
         self._terminate_at = terminate_at
         self._say(f"lease {terminate_at} {kill_at}")
 
     def has_terminated(self) -> bool:
-        """Whether it has sent SIGTERM, because the time for that came while this process was stopped."""
+        """Whether the guard sent SIGTERM, because its time came while this process was stopped."""
         return boot_seconds() >= self._terminate_at and self._process.poll() is None
 
     def note_ending(self, *, kill_at: float) -> None:
-        """Leave it only SIGKILL: SIGTERM has been sent."""
+        """Tell the guard that SIGTERM was sent, so only SIGKILL is left for it."""
         self._say(f"ending {kill_at}")
 
     def dismiss(self) -> None:
@@ -77,5 +77,5 @@ class Guard:
         self._process.stdin.close()
 
     def _say(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # it was killed, or has been stopped for long
+        with contextlib.suppress(OSError):  # the guard was killed, or has been stopped for a long time
             os.write(self._pipe, f"{line}\n".encode())

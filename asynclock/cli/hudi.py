@@ -50,7 +50,7 @@ hudi_group.add_command(audit_command)
 def hudi_status_command(table: str, options: dict[str, object], *, check: bool, as_json: bool) -> int:
     """Show the lock of TABLE, such as s3a://bucket/warehouse/orders.
 
-    Exit code 65 if it is corrupt. With --check also 1 if it is held; 0 says that it can be taken now.
+    Exit code 65 if it is corrupt. With --check, 1 if it is held, and 0 if it can be taken now.
     """
     status = asyncio.run(_read(table, options))
     if as_json:
@@ -87,11 +87,11 @@ def hudi_freeze_command(
 ) -> int:
     """Run CMD while no writer can commit to TABLE, for example to copy its files.
 
-    CMD must not write to TABLE through Hudi: that write would wait for this very lock. Writers wait at
-    their next commit, as long as their hoodie.write.lock.wait_time_ms lets them.
+    CMD must not write to TABLE through Hudi: that write would wait for this very lock. Writers wait at their
+    next commit, for up to their hoodie.write.lock.wait_time_ms.
 
-    CMD is ended if the lock is lost, and the exit codes are those of asynclock run. CMD finds
-    ASYNCLOCK_LOCK, ASYNCLOCK_OWNER and ASYNCLOCK_VALID_UNTIL_MS in its environment.
+    If the lock is lost, CMD is ended. The exit codes are those of asynclock run. CMD finds ASYNCLOCK_LOCK,
+    ASYNCLOCK_OWNER and ASYNCLOCK_VALID_UNTIL_MS in its environment.
     """
     from asynclock.hudi._core import hoodie  # noqa: PLC0415  lets other commands start faster
     from asynclock.hudi._core.lock_options import LockOptions  # noqa: PLC0415  as above
@@ -102,7 +102,7 @@ def hudi_freeze_command(
     path = TablePath.parse(table)
     words = table_options(table, options, max_clock_skew=max_clock_skew)
     if not validity.is_integer():
-        raise click.BadParameter("must be whole seconds, as Hudi has them", param_hint="'--validity'")
+        raise click.BadParameter("must be whole seconds, as in Hudi", param_hint="'--validity'")
     words[hoodie.WRITE_LOCK_STORAGE_VALIDITY_TIMEOUT_SECS] = str(int(validity))
     words[hoodie.WRITE_LOCK_STORAGE_RENEW_INTERVAL_SECS] = str(max(1, int(validity) // 10))
     target = f"{path.url}/{LOCK_NAME}"
@@ -111,7 +111,7 @@ def hudi_freeze_command(
     client = opened.client
 
     async def release(lease: Lease) -> None:
-        # Through the lease, so that the audit trail gets its END; a client releases without it.
+        # Release through the lease, so that the audit trail gets its END; a client would not write one.
         releasing = asyncio.ensure_future(_release(lease, opened))
         await asyncio.wait([releasing], timeout=client._core.exit_bound)
 
@@ -132,7 +132,7 @@ def hudi_freeze_command(
 
 
 async def _release(lease: Lease, opened: OpenedTable) -> None:
-    with contextlib.suppress(AsyncLockError):  # a loss is in ``lease.lost``, which the exit code follows
+    with contextlib.suppress(AsyncLockError):  # ``lease.lost`` has the loss and decides the exit code
         await lease.release()
     await opened.finish_audit()
 
@@ -153,7 +153,7 @@ def hudi_break_command(
 ) -> int:
     """Free the lock of TABLE by hand: an expired one, or with --force a live or corrupt one.
 
-    Stop its holder before: a Hudi writer may go on to commit after it has lost the lock.
+    Stop its holder first: a Hudi writer may still commit after it lost the lock.
     """
     from asynclock.hudi._core.paths import LOCK_NAME, TablePath  # noqa: PLC0415  lets other commands start faster
 

@@ -1,4 +1,4 @@
-"""A lock in words: held since when and until when, and whether its holder lives."""
+"""A lock in words: since when and until when it is held, and whether its holder is alive."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from asynclock.status import LockStatus
 
 _DEAD: Final = 3
-"""Missed renewals after which a holder is called dead: a renewal may take the time of two."""
+"""A holder with this many missed renewals is called dead. One renewal may take as long as two."""
 _DEFAULT_HOLDER: Final = r"([^:\s]+):\d+:(.+)"
 _REASON: Final = 1000
 """Characters of a reason that are shown."""
-_NO_TIMES: Final = "unknown: the store tells no time, or this machine's clock does not agree with it"
+_NO_TIMES: Final = "unknown: the store sends no time, or this machine's clock does not agree with it"
 
 
 def is_overdue(status: LockStatus) -> bool:
@@ -28,7 +28,7 @@ def is_overdue(status: LockStatus) -> bool:
 
 
 def holder_cell(status: LockStatus) -> str:
-    """Return who holds a lock, or what else is to be said in its place."""
+    """Return the holder of a lock, or a note if it has none."""
     if status.state == "corrupt":
         return printable(status.reason or "")
     if status.kept and status.store_time is not None and status.remaining is not None:
@@ -41,7 +41,7 @@ def holder_cell(status: LockStatus) -> str:
 
 
 def free_in_cell(status: LockStatus) -> str:
-    """Return in what time others may take a lock."""
+    """Return the time until others may take a lock."""
     if status.state == "expired":
         return "now"
     if status.state != "held":
@@ -66,7 +66,7 @@ def since_cell(status: LockStatus) -> str:
 
 
 def overdue_words(status: LockStatus) -> str | None:
-    """Return what the renewals say that a live holder would have sent; None if it is on time."""
+    """Return a sentence about the renewals that the holder missed; None if it is on time."""
     missed = status.missed_renewals
     if status.state != "held" or not missed:
         return None
@@ -79,18 +79,18 @@ def overdue_words(status: LockStatus) -> str | None:
 
 
 def facts(status: LockStatus, *, break_command: str) -> Iterator[tuple[str, str]]:
-    """Yield what is known of a lock, each with its name.
+    """Yield the known facts of a lock, each with its name.
 
     Args:
         status: The lock.
-        break_command: The words that break it.
+        break_command: The command that breaks it.
     """
     if status.state == "absent":
-        yield "", "no object is there: it was never taken, or the URL or the name is another"
+        yield "", "there is no object: it was never taken, or the URL or name is wrong"
     elif status.state == "corrupt":
         yield "reason", printable(status.reason, limit=_REASON)
         yield "", "neither held nor free: nobody can take it until it is replaced"
-        yield "next", f"{break_command} shows its first bytes; with --force it replaces them by a free lock"
+        yield "next", f"{break_command} shows its first bytes; with --force it replaces them with a free lock"
     elif status.state == "free":
         yield from _of_a_free_lock(status)
     elif status.kept:
@@ -109,7 +109,7 @@ def _of_a_free_lock(status: LockStatus) -> Iterator[tuple[str, str]]:
         yield "last holder", printable(status.holder)
     if status.store_time is None:
         return
-    if status.remaining is not None:  # it was kept, and its time is over
+    if status.remaining is not None:  # it was kept, and that time has passed
         yield "free since", _ago(status, status.store_time + status.remaining)
     elif status.age is not None:
         yield "free since", _ago(status, status.store_time - status.age)
@@ -117,10 +117,10 @@ def _of_a_free_lock(status: LockStatus) -> Iterator[tuple[str, str]]:
 
 def _of_a_kept_lock(status: LockStatus) -> Iterator[tuple[str, str]]:
     yield "kept until", _until(status)
-    yield "", "by --at-least: its work is over, and nobody works under it"
+    yield "", "by --at-least: its work is done, and nobody works under it"
     if status.holder is not None:
         found = re.fullmatch(_DEFAULT_HOLDER, status.holder)
-        # Without the number of its process, which has ended.
+        # Without the process id, because that process has ended.
         yield "last holder", printable(f"{found[1]}:{found[2]}" if found else status.holder)
     yield from _since(status)
 
@@ -139,7 +139,7 @@ def _of_a_held_lock(status: LockStatus) -> Iterator[tuple[str, str]]:
         yield "free at", _until(status) + ("" if is_overdue(status) else " unless it is renewed")
     elif status.store_time is not None and status.remaining is not None:
         yield "free since", _ago(status, status.store_time + status.remaining)
-        yield "", "not released: its holder died or was cut off; others may take it"
+        yield "", "not released: its holder died or lost contact; others may take it"
 
 
 def _holder(status: LockStatus) -> str:

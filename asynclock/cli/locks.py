@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _SHOWN_BYTES: Final = 120
 _LOOK_SECONDS: Final = 2.0
 _TABLE_ROWS: Final = 1000
-"""Locks of one table: a longer list is printed in several, as it is read."""
+"""Most locks in one table. A longer list is printed in several tables while it is read."""
 
 
 @click.command("status")
@@ -56,10 +56,10 @@ def status_command(
 ) -> int:
     """Show one lock: whether it is free, who holds it, since when, and whether the holder lives.
 
-    States: absent (no object is there, so the lock was never taken, or the URL or the name is another), free,
-    held, expired (not released, but others may take it) and corrupt. All times are by the store's clock.
+    States: absent (there is no object, so the lock was never taken, or the URL or name is wrong), free, held,
+    expired (not released, but others may take it) and corrupt. All times are by the store's clock.
 
-    Exit code 65 if it is corrupt. With --check also 1 if it is held; 0 says that it can be taken now.
+    Exit code 65 if it is corrupt. With --check, 1 if it is held, and 0 if it can be taken now.
     """
     status = asyncio.run(_read(target, options, max_clock_skew))
     if as_json:
@@ -70,7 +70,7 @@ def status_command(
 
 
 def status_code(status: LockStatus, *, check: bool) -> int:
-    """Return the exit code that tells the state of a lock."""
+    """Return the exit code for the state of a lock."""
     if status.state == "corrupt":
         return CORRUPT
     return NO if check and status.state == "held" else DONE
@@ -83,7 +83,7 @@ async def _read(target: str, options: dict[str, object], max_clock_skew: float |
 
 
 async def _look(client: LockClient, name: str, target: str) -> LockStatus:
-    """Read a lock; if it is absent, make sure that the place where it would be is there.
+    """Read a lock. If it is absent, check that its bucket or folder exists.
 
     Raises:
         ConfigError: ``target`` is a Hudi table.
@@ -92,8 +92,8 @@ async def _look(client: LockClient, name: str, target: str) -> LockStatus:
     status = await client.lock(name).status()
     if status.state == "absent":
         await refuse_hudi_table(client, name, target)
-        with contextlib.suppress(AccessDeniedError):  # the right to list is not needed for locks
-            # Some stores answer a read of an object in a missing bucket as that of a missing object.
+        with contextlib.suppress(AccessDeniedError):  # locks do not need the right to list
+            # Some stores answer alike for a missing bucket and a missing object.
             if await client._core.run(lambda: _has_locks(client, f"{name}/")):
                 tell(f"there are locks under {target}; see asynclock list {target}")
     return status
@@ -106,7 +106,7 @@ async def _has_locks(client: LockClient, prefix: str) -> bool:
 
 
 async def _is_lock(url: str, options: dict[str, object], max_clock_skew: float | None) -> bool:
-    """Whether the URL of a folder that has no locks is that of a lock."""
+    """Whether the URL of a folder without locks is the URL of a lock."""
     with contextlib.suppress(ConfigError, BackendError, TimeoutError):
         async with asyncio.timeout(_LOOK_SECONDS):
             folder, name = split_target(url.rstrip("/"))
@@ -152,7 +152,7 @@ def list_command(url: str, options: dict[str, object], max_clock_skew: float | N
     return CORRUPT if "corrupt" in states else DONE
 
 
-@click.command("break", short_help="Free a lock that another holds, by hand.")
+@click.command("break", short_help="Free another holder's lock by hand.")
 @target_argument
 @break_options
 @store_options
@@ -166,10 +166,10 @@ def break_command(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Free another's lock by hand: an expired one, or with --force a live or corrupt one.
+    """Free another holder's lock by hand: an expired one, or with --force a live or corrupt one.
 
-    The lock's guarantee does not cover this: the old holder may act until its next renewal or its
-    deadline. The next holder gets a higher fencing token, so fenced objects refuse the old one.
+    The lock's guarantee does not cover this: the old holder may act until its next renewal or deadline. The
+    next holder gets a higher fencing token, so fenced objects refuse the old one.
     """
     return break_by_hand(target, options, max_clock_skew, yes=yes, force=force, as_json=as_json)
 
@@ -186,7 +186,7 @@ def break_by_hand(
     """Show a lock, ask, and free it; return the exit code."""
     if not yes and not sys.stdin.isatty():
         raise click.UsageError(
-            "there is no terminal to ask on: add --yes to break the lock without a question"
+            "there is no terminal for the question: add --yes to break the lock without it"
         )
     url, name = split_target(target)
     seen = asyncio.run(_read(target, options, max_clock_skew))
@@ -196,7 +196,7 @@ def break_by_hand(
             tell(f"{refusal}; nothing was written")
             return CORRUPT
         if not seen.kept:
-            tell("The old holder may act until its next renewal or its deadline.")
+            tell("The old holder may act until its next renewal or deadline.")
         if seen.state == "held" and not force:
             tell("Only --force breaks a live lock.")
             raise LockChangedError(key=f"{name}.json", expected=seen.version, status=seen)
@@ -219,7 +219,7 @@ def break_by_hand(
 
 
 def _refusal(target: str, seen: LockStatus, options: dict[str, object], *, force: bool) -> str | None:
-    """Show the bytes of a corrupt object; return why it is not overwritten, or None if it may be."""
+    """Show the bytes of a corrupt object; return why it must not be overwritten, or None if it may be."""
 
     async def read() -> Stored | Absent:
         url, name = split_target(target)
@@ -229,7 +229,7 @@ def _refusal(target: str, seen: LockStatus, options: dict[str, object], *, force
 
     stored = asyncio.run(read())
     if isinstance(stored, Absent) or stored.version != seen.version:
-        return "The object has changed meanwhile; look again"
+        return "The object changed in the meantime; look again"
     size = f"more than {MAX_BODY}" if len(stored.body) > MAX_BODY else str(len(stored.body))
     try:
         parse_record(stored.body, store_time=stored.server_time)
@@ -237,14 +237,14 @@ def _refusal(target: str, seen: LockStatus, options: dict[str, object], *, force
     except RecordCorruptError as corrupt:
         reason = corrupt.reason
     first = printable(stored.body[:_SHOWN_BYTES].decode("latin-1"))
-    tell(f"Its reason: {reason}. It has {size} bytes and begins with: {first}")
+    tell(f"Reason: {reason}. It has {size} bytes and begins with: {first}")
     if is_no_lock(stored.body):
-        return "It is no lock: valid JSON without any field of one. Break does not overwrite it"
+        return "It is not a lock: valid JSON without any field of a lock. Break does not overwrite it"
     return None if force else "Only --force overwrites a corrupt object"
 
 
 async def _break(lock: Lock, seen: LockStatus, *, force: bool) -> LockStatus:
-    """Break the lock that was seen, also if its holder has renewed it since, but not if the owner changed."""
+    """Break the lock that was seen, even if it was renewed since, but not if the owner changed."""
     while True:
         try:
             return await lock.break_lock(seen, force=force)

@@ -1,4 +1,4 @@
-"""The ``KEY=VALUE`` words of ``-o``, and where their secrets come from."""
+"""The ``KEY=VALUE`` words of ``-o``, and the sources of their secrets."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _PREFIX: Final = "ASYNCLOCK_OPTION_"
 def parse_options(words: Iterable[str]) -> dict[str, object]:
     """Read the ``KEY=VALUE`` words of ``-o``.
 
-    The value of a secret option may name a place: ``env:NAME`` is an environment variable, ``file:PATH``
-    a file, ``-`` the next line of the standard input (a terminal prompts for it). A secret given in
-    the clear is accepted with a warning.
+    The value of a secret option may name a source: ``env:NAME`` is an environment variable, ``file:PATH`` a
+    file, ``-`` the next line of the standard input (a terminal prompts for it). A secret in plain text is
+    accepted with a warning.
 
     Raises:
-        ConfigError: A word is not ``KEY=VALUE``, its value is not of the option's type, or the named
-            place has no secret.
+        ConfigError: A word is not ``KEY=VALUE``, its value does not have the option's type, or the named
+            source has no secret.
     """
     options: dict[str, object] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or key == "url" or not _NAME.fullmatch(key):
-            # Show none of it: it may be a secret that ends in "=" and whose key was forgotten.
+            # Show none of it: it may be a secret that ends in "=", given without its key.
             raise ConfigError(
                 setting="-o",
                 value=HIDDEN,
@@ -61,13 +61,13 @@ def parse_options(words: Iterable[str]) -> dict[str, object]:
 
 
 def environment_options(given: Container[str] = ()) -> dict[str, object]:
-    """Read the options that environment variables give: ``ASYNCLOCK_OPTION_REGION=eu`` is ``region=eu``.
+    """Read options from environment variables: ``ASYNCLOCK_OPTION_REGION=eu`` is ``region=eu``.
 
-    The value of a secret option may name another place, as in ``parse_options``. Options that are ``given``
-    on the command line are not looked at.
+    The value of a secret option may name a source, as in ``parse_options``. Options that are ``given`` on the
+    command line are ignored.
 
     Raises:
-        ConfigError: A value is not of the option's type, or the named place has no secret.
+        ConfigError: A value does not have the option's type, or the named source has no secret.
     """
     options: dict[str, object] = {}
     for variable, value in os.environ.items():
@@ -75,7 +75,7 @@ def environment_options(given: Container[str] = ()) -> dict[str, object]:
         if not variable.startswith(_PREFIX) or key == "url" or not value or key in given:
             continue
         if not _NAME.fullmatch(key):
-            raise ConfigError(setting=variable, value=HIDDEN, reason="this cannot be the name of an option")
+            raise ConfigError(setting=variable, value=HIDDEN, reason="an option cannot have this name")
         in_the_clear = not value.startswith((_ENVIRONMENT, _FILE))
         options[key] = _typed(key, value if in_the_clear or not is_secret(key) else _secret(key, value))
     return options
@@ -102,16 +102,18 @@ def _typed(key: str, value: str) -> object:
 
 def _secret(key: str, value: str) -> str:
     if value == _INPUT:
-        found, missing = _next_line(key), "the standard input has no line for it, or an empty one"
+        found, missing = _next_line(key), "the standard input has no line for it, or the line is empty"
     elif value.startswith(_ENVIRONMENT):
         found = os.environ.get(value.removeprefix(_ENVIRONMENT), "")
-        missing = "the environment has no variable of that name, or an empty one"
+        missing = "the environment has no variable of that name, or it is empty"
     elif value.startswith(_FILE):
         found, missing = _content(key, value.removeprefix(_FILE)), "the file is empty"
     else:
         tell(
-            f"{key} was given on the command line, which every user of this machine can read (ps) and shells "
-            f"keep in a file; give -o {key}=env:NAME, -o {key}=file:PATH or -o {key}=- (standard input)"
+            f"{key} was given on the command line, which every user of this machine can read (ps) and "
+            f"shells "
+            f"save in a file; give -o {key}=env:NAME, -o {key}=file:PATH or -o {key}=- (standard "
+            "input)"
         )
         return value
     if not found:

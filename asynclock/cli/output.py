@@ -1,4 +1,4 @@
-"""What commands print: text for people, one JSON object per line for programs."""
+"""The output of commands: text for people, one JSON object per line for programs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from asynclock.status import LockStatus
 
 _WIDE: Final = 10_000
-"""A pipe has no width: nothing is cut or wrapped there."""
+"""The width of a pipe: nothing is cut or wrapped."""
 
 
 def print_json(record: DataclassInstance) -> None:
-    """Print a dataclass as one line of JSON, in ASCII, since foreign text may be hostile to terminals."""
+    """Print a dataclass as one line of JSON in ASCII, because foreign text may attack a terminal."""
     sys.stdout.write(json.dumps(dataclasses.asdict(record), ensure_ascii=True, default=str) + "\n")
     sys.stdout.flush()
 
@@ -49,19 +49,19 @@ def print_list(statuses: Sequence[LockStatus]) -> None:
 
 
 def tell(text: str) -> None:
-    """Print a message to the standard error; the standard output is for results."""
+    """Print a message to the standard error. The standard output is for results."""
     print_message("".join(f"{clean_message(line)}\n" for line in f"asynclock: {text}".split("\n")))
 
 
 def print_message(lines: str) -> None:
     """Print lines to the standard error as they are."""
-    with contextlib.suppress(OSError, ValueError):  # nobody can read it, which must not end a running CMD
+    with contextlib.suppress(OSError, ValueError):  # nobody can read it, but a running CMD must go on
         sys.stderr.write(lines)
         sys.stderr.flush()
 
 
 def console() -> Console:
-    """Return what prints to the standard output, as wide as it is."""
+    """Return a console for the standard output, with its width."""
     from rich.console import Console  # noqa: PLC0415  lets other commands start faster
 
     return Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)

@@ -1,4 +1,4 @@
-"""``asynclock policy``: the least permissions that a user of the locks at a URL needs."""
+"""``asynclock policy``: the least permissions for the locks at a URL."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ _WILD: Final = str.maketrans({"$": "${$}", "*": "${*}"})
 @click.command("policy", short_help="Print the least permissions that locks need.")
 @url_argument
 @click.option("--read-only", is_flag=True, help="For status, list and watch only (S3).")
-@click.option("--prune", is_flag=True, help="For prune, and doctor's clean-up, too (S3).")
+@click.option("--prune", is_flag=True, help="Also for prune and for doctor's clean-up (S3).")
 def policy_command(url: str, *, read_only: bool, prune: bool) -> int:
     """Print the least permissions that a user of the locks under URL needs.
 
-    For S3 a policy in JSON, for Cloud Storage a role, for Azure a role and its scope. Nothing is sent.
+    For S3 this is a policy in JSON, for Cloud Storage a role, for Azure a role and its scope. Nothing is
+    sent.
     """
     parts = split_url(url)
     if read_only and prune:
@@ -46,11 +47,13 @@ def policy_command(url: str, *, read_only: bool, prune: bool) -> int:
         click.echo(_text("azure.txt").replace("CONTAINER", parts.netloc.partition("@")[0]), nl=False)
         tell("not tested, because the emulator checks no roles")
     elif parts.scheme == "file":
-        click.echo("permission to read, write and enter the folder; who may write there may hold its locks")
+        click.echo(
+            "permission to read, write and enter the folder; all who can write there can hold its locks"
+        )
     elif parts.scheme == "memory":
         click.echo("none")
     else:
-        reason = "asynclock knows no permissions of this scheme; ask the package that brings its backend"
+        reason = "asynclock knows no permissions for this scheme; see the package that provides its backend"
         raise ConfigError(setting="url", value=url, reason=reason)
     return DONE
 

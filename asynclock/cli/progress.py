@@ -1,4 +1,4 @@
-"""What a terminal shows while a command works: a moving sign, or a bar for each stream."""
+"""The display on a terminal while a command works: a spinner, or a bar for each stream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _terminal(*, quiet: bool) -> Console | None:
-    """Return what draws on the terminal of the standard error; None if there is none, or none is wanted."""
+    """Return a console for the terminal of the standard error; None: there is none, or ``quiet``."""
     if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
     from rich.console import Console  # noqa: PLC0415  lets other commands start faster
@@ -29,10 +29,10 @@ def _terminal(*, quiet: bool) -> Console | None:
 
 @contextlib.contextmanager
 def busy(text: str, *, quiet: bool = False) -> Iterator[None]:
-    """Show on a terminal that the body works, and on what; nothing stays there afterwards.
+    """Show a spinner and a text on a terminal while the body works; it leaves nothing behind.
 
     Args:
-        text: What is being done.
+        text: The work of the body.
         quiet: Show nothing.
     """
     terminal = _terminal(quiet=quiet)
@@ -43,8 +43,8 @@ def busy(text: str, *, quiet: bool = False) -> Iterator[None]:
 class StreamBars:
     """A bar for each stream of a run, on a terminal; a context manager.
 
-    A bar shows the files done of those that were there at the start, the rows, how many in a second, the time
-    left and the batch in work.
+    A bar shows how many of the files present at the start are done, the rows, the rows per second, the time
+    left and the current batch.
 
     Args:
         quiet: Show nothing.

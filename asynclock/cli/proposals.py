@@ -1,4 +1,4 @@
-"""What a word without ``://`` may mean where a URL belongs."""
+"""Suggestions for a word without ``://`` in place of a URL."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _EXAMPLE: Final = "nightly"
 
 
 def no_url(setting: str, word: str, *, of_lock: bool) -> ConfigError:
-    """Return the error about a word that stands in place of a URL; it proposes one.
+    """Return the error for a word in place of a URL; it suggests a URL.
 
     Args:
-        setting: How the help names the place.
+        setting: The argument's name in the help.
         word: The word.
-        of_lock: Whether the URL is that of a lock, not that of a folder or bucket of locks.
+        of_lock: Whether a lock's URL is needed, not that of a folder or bucket of locks.
     """
     example = "s3://bucket/locks/nightly" if of_lock else "s3://bucket/locks"
     reason = f"is not a URL such as {example}, gs://…, az://… or file:///…"
@@ -28,7 +28,7 @@ def no_url(setting: str, word: str, *, of_lock: bool) -> ConfigError:
 
 
 def refuse_unfit_file_url(setting: str, url: str, *, of_lock: bool) -> None:
-    """Refuse a ``file://`` URL with blanks in it, and propose one that has them as ``%20``.
+    """Refuse a ``file://`` URL with blanks in it, and suggest one with ``%20``.
 
     Raises:
         ConfigError: It has blanks.
@@ -40,7 +40,7 @@ def refuse_unfit_file_url(setting: str, url: str, *, of_lock: bool) -> None:
 
 
 def proposal(word: str, *, of_lock: bool) -> str:
-    """Return the end of a sentence, with the URL that ``word`` may mean; it may be empty."""
+    """Return the end of a sentence with the URL that ``word`` may mean, or an empty string."""
     scheme, colon, rest = word.partition(":")
     if "@" in word or not word.isprintable() or not word.strip("/"):
         return ""  # perhaps a secret, or nothing to work on
@@ -53,16 +53,16 @@ def proposal(word: str, *, of_lock: bool) -> str:
 
 def _in_folder(word: str, *, of_lock: bool) -> str:
     if {"#", "?"} & set(word):
-        return "; in file:///… a # is %23 and a ? is %3F"  # no message shows what follows them in a URL
+        return "; in file:///… a # is %23 and a ? is %3F"  # no message shows the part of a URL after them
     try:
         # Not resolve(), which would look at the folder.
         path = Path(os.path.abspath(Path(word).expanduser()))  # noqa: PTH100
-    except RuntimeError:  # the home of a user who is not there
+    except RuntimeError:  # the home of a user who does not exist
         return ""
     if of_lock and word.endswith("/"):
         path /= _EXAMPLE
     elif of_lock:
         path = path.with_name(path.name.removesuffix(SUFFIX))
         if not is_name(path.name):
-            return f"; {path.name!r} cannot be the name of a lock: it may have A-Z a-z 0-9 . _ = - only"
-    return f"; for a folder of this machine write {path.as_uri()}"
+            return f"; {path.name!r} cannot be the name of a lock: it may only have A-Z a-z 0-9 . _ = -"
+    return f"; for a folder on this machine write {path.as_uri()}"

@@ -1,4 +1,4 @@
-"""``asynclock prune``: delete the objects of locks that have been free for long."""
+"""``asynclock prune``: deletes the objects of locks that have been free for a long time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from asynclock.prune import PruneReport
 
 
-@click.command("prune", short_help="Delete the objects of locks that nobody has held for long.")
+@click.command("prune", short_help="Delete the objects of locks that nobody has held for a long time.")
 @url_argument
 @click.option(
     "--older-than",
@@ -38,10 +38,10 @@ def prune_command(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Delete the objects of the locks under URL that nobody has held for long.
+    """Delete the objects of the locks under URL that nobody has held for a long time.
 
-    A lock that is pruned can be taken as before, and its fencing token still rises. Held and corrupt locks
-    and those of Hudi tables stay. Exit code 69 if the store cannot delete on condition: nothing was deleted.
+    A pruned lock can be taken as before, and its fencing token still rises. Held and corrupt locks and those
+    of Hudi tables stay. Exit code 69 if the store cannot delete on a condition; then nothing was deleted.
     """
     from asynclock.prune import prune  # noqa: PLC0415  lets other commands start faster
 

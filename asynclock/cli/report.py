@@ -1,4 +1,4 @@
-"""``asynclock pipeline report``: what a run did, as a page with pictures and as a summary."""
+"""``asynclock pipeline report``: the story of a run, as a page with pictures and as a summary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--run", "run_dir", metavar="DIR", help="The folder of a recorded run; default: the table's timeline."
 )
-@click.option("-o", "--output", metavar="FILE", help="Write the page to FILE, one that is there too.")
+@click.option("-o", "--output", metavar="FILE", help="Write the page to FILE. An existing file is replaced.")
 @click.option("--archived", is_flag=True, help="Without --run: begin with the archived timeline.")
 @json_option
 @with_spark_log
@@ -33,15 +33,15 @@ def report_command(
 ) -> int:
     """Print what a run of SPEC did, and draw it on a page: leases, commits, services, resources.
 
-    With --run it is what the processes of that run have recorded, also while they run, and Spark is not
-    started. Without it, it is what the timeline of the table tells: commits and services. The page is one
-    file that needs no network.
+    With --run, the report shows what the processes of that run recorded so far; Spark is not started. Without
+    it, the report shows the table's timeline: commits and services. The page is one file that needs no
+    network.
     """
     from asynclock.spark import load_spec  # noqa: PLC0415  needs the extra
     from asynclock.spark.runs.text import summary  # noqa: PLC0415
 
     if run_dir is not None and archived:
-        raise click.UsageError("--archived is of the timeline, and --run reads none: give one of them")
+        raise click.UsageError("--archived is for the timeline, and --run does not read it: give one of them")
     loaded = load_spec(spec)
     story = _story(loaded, run_dir, archived=archived)
     if output is not None:
@@ -52,7 +52,7 @@ def report_command(
         for line in summary(story):
             click.echo(line)
     if run_dir is None and not archived:
-        tell("instants of the archived timeline are left out; --archived begins with them")
+        tell("the archived timeline is left out; --archived begins with it")
     if output is not None:
         tell(f"{output} written")
     return DONE

@@ -1,4 +1,4 @@
-"""``asynclock run``: run a command only while a lock is held."""
+"""``asynclock run``: runs a command only while a lock is held."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _INTERRUPTING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, 
 _GRACE_SHARE: Final = 0.8
 """Share of the safety margin, so that SIGKILL ends the command before others may take over."""
 _OURS: Final = frozenset({"lost", "release_pending", "release_unconfirmed"})
-"""Events that this command tells of itself, together with what it does then."""
+"""Events that this command reports itself, together with its reaction."""
 _BROKEN_GRACE: Final = 1.0
 """Longest grace, in seconds, if others may already hold the lock."""
 
@@ -61,7 +61,7 @@ _BROKEN_GRACE: Final = 1.0
               help="End CMD and give up the lock after this time, even if CMD hangs.")  # fmt: skip
 @click.option("--skip-if-held", is_flag=True,
               help="If another holds it, run nothing and exit with 0; without --wait: one try.")  # fmt: skip
-@click.option("--holder", metavar="TEXT", help="Who holds the lock, for others; default host:pid:program.")
+@click.option("--holder", metavar="TEXT", help="The holder's name for others; default host:pid:program.")
 @click.option("--note", metavar="TEXT", help="Shown to others after the holder, in parentheses.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors: nothing about a wait or the store.")
 @click.option("-v", "--verbose", is_flag=True, help="Print each step: acquired, renewed, released.")
@@ -84,27 +84,26 @@ def run_locked_command(
 ) -> int:
     """Run CMD while holding the lock, and release it when CMD ends.
 
-    Options of asynclock come before CMD; all words after CMD's first are CMD's.
+    Options of asynclock come before CMD. All words after CMD's first word belong to CMD.
 
-    CMD finds ASYNCLOCK_LOCK, ASYNCLOCK_FENCING_TOKEN, ASYNCLOCK_OWNER and
-    ASYNCLOCK_VALID_UNTIL_MS in its environment and gets the signals of this process. If the lease
-    is lost, CMD and everything it started get SIGTERM, then SIGKILL before others may take over
-    (at most 1 s later if the lock was taken over or broken), and the exit code is 76. It is also 76
-    if only the release finds that the lock was lost while CMD ran. A second process ends CMD in time if
-    this one is killed, or is stopped while the lease ends.
+    CMD finds ASYNCLOCK_LOCK, ASYNCLOCK_FENCING_TOKEN, ASYNCLOCK_OWNER and ASYNCLOCK_VALID_UNTIL_MS in its
+    environment and gets the signals of this process. If the lease is lost, CMD and everything it started get
+    SIGTERM, then SIGKILL before others may take over (at most 1 s later if the lock was taken over or
+    broken), and the exit code is 76. It is also 76 if the release finds that the lock was lost while CMD ran.
+    If this process is killed, or is stopped when the lease ends, a second process ends CMD in time.
 
     --at-most TIME ends a CMD that hangs: the lease is lost then, however well it is renewed.
 
-    --at-least TIME with --skip-if-held runs CMD once per period on whichever machine comes first. TIME
-    counts from the start of CMD. If this machine crashes, the lock is free after its validity.
+    --at-least TIME with --skip-if-held runs CMD once per period, on the machine that comes first. TIME counts
+    from the start of CMD. If this machine crashes, the lock is free after its validity.
 
-    Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started. CMD was
-    not run: 75 if others held the lock, 69 if the store was the reason.
+    Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started. If CMD was not
+    run: 75 if others held the lock, 69 if the store was the reason.
     """
     url, name = split_target(target)
     if skip_if_held and wait is None:
         wait = 0.0
-    # Cron mails all that is printed, and neither a wait nor a skip is news to it.
+    # Cron mails all output, and neither a wait nor a skip is news there.
     usual = logging.WARNING if skip_if_held else logging.INFO
     level = logging.ERROR if quiet else logging.DEBUG if verbose else usual
     keep = checked_at_least(at_least)
@@ -151,7 +150,7 @@ async def run_under(
     finish: Callable[[Lease], Awaitable[None]] | None = None,
     level: int = logging.INFO,
 ) -> int:
-    """Run a command while holding a lock of ``client``, which is closed, and return its exit code.
+    """Run a command while holding a lock of ``client``, close the client and return the exit code.
 
     Args:
         client: The locks.
@@ -159,11 +158,11 @@ async def run_under(
         command: Program and arguments.
         target: URL and name of the lock, for the command.
         wait: Longest wait for the lock, in seconds; None: no limit.
-        at_least: Seconds from the command's start for which the lock stays held, even if it ends earlier.
-        at_most: Seconds after which the lock is given up and the command ended; None: never.
-        ready: Awaited with the lease before the command is started; a signal cancels it.
+        at_least: Seconds from the command's start to keep the lock, even if the command ends earlier.
+        at_most: Seconds after which the lock is given up and the command is ended; None: never.
+        ready: Awaited with the lease before the command starts; a signal cancels it.
         finish: Awaited with the lease after the command has ended, before the client releases it.
-        level: Least level of what is printed of the log ``asynclock``.
+        level: Least level of the printed records of the log ``asynclock``.
     """
     with _Printed(level, once=wait == 0) as printed, _Signals() as signals:
         async with client:
@@ -178,18 +177,19 @@ async def run_under(
                 await finish(lease)
             lease._engine.finish_later(
                 lease._core
-            )  # the client waits for it as it is closed, within the time that an exit may take
+            )  # closing the client waits for it, within the time that an exit may take
         return _code_after_release(client, lease, code)
 
 
 class _Printed(logging.Filter):
-    """Chooses what is printed of the log ``asynclock``: what this command says itself is left out.
+    """Chooses the printed records of the log ``asynclock``, without those that this command reports itself.
 
     Args:
         level: The least level.
 
     Attributes:
-        once: One try is under way: nothing is waited for, and the exit code and its line say how it ends.
+        once: Whether this is a single try. It does not wait, and the exit code and its line report the
+            result.
     """
 
     def __init__(self, level: int, *, once: bool) -> None:
@@ -216,10 +216,10 @@ class _Printed(logging.Filter):
 
 
 def _code_after_release(client: LockClient, lease: Lease, code: int) -> int:
-    """Return the exit code once the client is closed; a loss that only the release found is one too."""
+    """Return the exit code after the client was closed. A loss that only the release found counts too."""
     if lease.lost is not None:
         if code != LOST:
-            tell(f"{lease.lost}; CMD had ended with {code}")
+            tell(f"{lease.lost}; CMD had already ended with {code}")
         return LOST
     if not lease._core.confirmed:
         validity = client.settings.validity
@@ -249,7 +249,7 @@ async def _hold(  # noqa: PLR0917  all of one call
     except OSError as error:
         tell(f"CMD was not run: {error}")
         return NOT_EXECUTABLE
-    lease._core.keep(at_least)  # a command that was not run leaves the lock to another machine
+    lease._core.keep(at_least)  # a command that did not start leaves the lock to another machine
     signals.forward(child.signal)
     try:
         return await watch.until_end(child)
@@ -258,8 +258,8 @@ async def _hold(  # noqa: PLR0917  all of one call
 
 
 def _for_a_shell(command: Sequence[str]) -> str:
-    """Return a hint, if a whole line of a shell was given as the name of a program."""
-    return "; for a line of the shell write: sh -c '...'" if len(command) == 1 and " " in command[0] else ""
+    """Return a hint if a whole shell command was given as the name of a program."""
+    return "; for a shell command write: sh -c '...'" if len(command) == 1 and " " in command[0] else ""
 
 
 def _environment(lease: Lease, target: str) -> dict[str, str]:
@@ -295,7 +295,7 @@ class _Watch:
     async def until_end(self, child: Child) -> int:
         """Return the command's exit code; after a loss, end the command and return the code for a loss."""
         lost: asyncio.Future[Any] = asyncio.ensure_future(self._lost.wait())
-        # Read before the loss, because a suspended machine sees the loss long after the deadline.
+        # Read it before the loss: a suspended machine sees the loss long after the deadline.
         deadline = self._deadline()
         while not lost.done() and not child.ended.done():
             deadline = self._deadline() or deadline
@@ -313,12 +313,12 @@ class _Watch:
         return LOST
 
     def _deadline(self) -> float:
-        """Return the boot clock's reading at the end of belief; 0.0 if it has ended."""
+        """Return the boot-clock time at which belief ends; 0.0 if it has ended."""
         left = self._lease.remaining()
         return self._clock.boot() + left if left > 0 else 0.0
 
     def _grace(self, loss: LeaseLostError, deadline: float) -> float:
-        """Return seconds between SIGTERM and SIGKILL."""
+        """Return the seconds between SIGTERM and SIGKILL."""
         grace = self._margin * _GRACE_SHARE
         if isinstance(loss, LeaseTakenOverError):
             return min(grace, _BROKEN_GRACE)
@@ -326,7 +326,7 @@ class _Watch:
 
 
 class _Signals:
-    """Signals of this process: they first interrupt the wait for the lock, later go to the command.
+    """Signals of this process: first they interrupt the wait for the lock, later the command gets them.
 
     Signals that were ignored when this process started (``nohup``, background jobs) stay ignored,
     here and in the command.

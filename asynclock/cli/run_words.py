@@ -1,4 +1,4 @@
-"""The command line of ``asynclock run``: where its own words end and those of CMD begin."""
+"""The command line of ``asynclock run``: finds the place where its own words end and CMD begins."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CMD: Final = "[--] CMD [ARG ...]"
-"""How a usage line shows the command that is run."""
+"""CMD in a usage line."""
 
 
 class RunCommand(click.Command):
-    """A command whose second argument begins another command: all words after it belong to that."""
+    """A command whose second argument starts another command, which gets all words after it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; those of CMD are left as they are, with or without ``--`` before them.
+        """Parse the words, and leave those of CMD alone, with or without ``--`` before them.
 
         Raises:
             click.UsageError: The lock or CMD is missing, or CMD comes before the lock.
@@ -50,7 +50,7 @@ def _taking_a_value(parameters: Sequence[click.Parameter]) -> frozenset[str]:
 def _refuse_disorder(
     words: Sequence[str], taking_a_value: frozenset[str], what: str, ctx: click.Context
 ) -> None:
-    """Refuse a command line whose first word is no lock, if a later one is, or if ``--`` is before it."""
+    """Refuse a command line whose first word is not a lock, if a later one is, or if ``--`` precedes it."""
     start = _start_of_command(words, taking_a_value)
     dashes = words.index("--") if "--" in words else len(words)
     first = _first_argument(words[:dashes], taking_a_value)
@@ -73,7 +73,7 @@ def _first_argument(words: Sequence[str], taking_a_value: frozenset[str]) -> str
 
 
 def _start_of_command(words: Sequence[str], taking_a_value: frozenset[str]) -> int:
-    """Return the index of CMD's first word; 0 if ``--`` marks it already, or there is none."""
+    """Return the index of CMD's first word; 0 if there is none or ``--`` already marks it."""
     arguments, index = 0, 0
     while index < len(words):
         word = words[index]

@@ -29,13 +29,13 @@ _LONGEST: Final = 40
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Most rows shown."
 )
-@click.option("--as-of", metavar="INSTANT", help="The rows as they were at this completion time.")
+@click.option("--as-of", metavar="INSTANT", help="Show the rows as of this completion time.")
 @json_option
 @with_spark_log
 def show_command(spec: str, *, limit: int, as_of: str | None, as_json: bool) -> int:
     """Print up to N rows of the table of SPEC, merged, under the names of its view. Times are in UTC.
 
-    Which rows these are is not defined; they are printed in the order of their keys. If the terminal is too
+    The choice of rows is not defined; they are printed in the order of their keys. If the terminal is too
     narrow for a table, each row is a list of its values.
     """
     from asynclock.spark import load_spec, session_for  # noqa: PLC0415  needs the extra
@@ -56,7 +56,7 @@ def show_command(spec: str, *, limit: int, as_of: str | None, as_json: bool) -> 
 
 
 def _lines(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None) -> Iterator[str]:
-    """Yield a table, or a list for each row if the table is wider than ``width``; None: any width."""
+    """Yield a table, or a list for each row if the table is wider than ``width``. None: no limit."""
     texts = [list(map(_text, row)) for row in rows]
     columns = zip(names, zip(*texts, strict=True) if texts else ((),) * len(names), strict=True)
     widths = [max(len(name), *map(len, column)) if column else len(name) for name, column in columns]

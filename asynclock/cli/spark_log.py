@@ -1,4 +1,4 @@
-"""Keeps what Spark and Hudi print away from the output of ``asynclock pipeline``: it goes to a file."""
+"""Sends the output of Spark and Hudi to a file, away from the output of ``asynclock pipeline``."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ if TYPE_CHECKING:
 
 _KEPT: Final = 20
 _LOGGERS: Final = ("py4j", "pyspark", "py.warnings")
-"""What speaks for Spark in this process; py4j logs the traceback of every batch that fails."""
+"""Spark's loggers in this process; py4j logs the traceback of every failed batch."""
 
 
 def with_spark_log(function: F) -> F:
-    """Give a command the option ``--log``, and send there what the Spark that it starts prints."""
+    """Give a command the option ``--log``, and send the output of its Spark there."""
 
     @click.option(
         "--log",
         metavar="FILE",
-        help="Where what Spark and Hudi say goes; default: a new file of the user's, removed at a good end.",
+        help="File for the output of Spark and Hudi; default: a new file of the user's, removed after "
+        "success.",
     )
     @functools.wraps(function)
-    def quiet(*args: Any, log: str | None, **words: Any) -> Any:  # noqa: ANN401  whatever the command takes
+    def quiet(*args: Any, log: str | None, **words: Any) -> Any:  # noqa: ANN401  the arguments of any command
         with _spark_log(log) as own, _waits_told():
             code = function(*args, **words)
             own.keep = code != DONE
@@ -51,7 +52,7 @@ def with_spark_log(function: F) -> F:
 
 @dataclass
 class _OwnLog:
-    """The log that this command has chosen itself, if Spark was started at all."""
+    """The log file that this command chose itself, if it started Spark at all."""
 
     path: Path | None = None
     keep: bool = True
@@ -68,7 +69,7 @@ def _spark_log(path: str | None) -> Iterator[_OwnLog]:
             file = resources.enter_context(_opened(path))
             if path is None:
                 own.path = Path(file.name)
-                tell(f"starting Spark; what it and Hudi say is in {file.name}")
+                tell(f"starting Spark; its output and Hudi's are in {file.name}")
             resources.enter_context(_python_too(file.name))
             return cast("BinaryIO", file)
 
@@ -81,7 +82,7 @@ def _spark_log(path: str | None) -> Iterator[_OwnLog]:
 
 @contextlib.contextmanager
 def _waits_told() -> Iterator[None]:
-    """Print what is waited for: INFO of the library's own log, and of the pipeline's only warnings."""
+    """Print waits: records from INFO on in the library's own log, only warnings in the pipeline's."""
     quieter = logging.getLogger("asynclock.spark")
     before = logger.level, quieter.level
     logger.setLevel(logging.INFO)
@@ -103,14 +104,14 @@ def _opened(path: str | None) -> Any:  # noqa: ANN401  a file, of one kind or an
 
 
 def _new_log() -> Path:
-    """Return the path of a new log, in the one folder for them, of which the oldest are removed."""
+    """Return the path of a new log in the folder of logs, and remove the oldest ones there."""
     try:
         state = os.environ.get("XDG_STATE_HOME")
         folder = (Path(state) if state else Path("~/.local/state").expanduser()) / "asynclock" / "logs"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError
-    except (OSError, RuntimeError):  # no home, or one that cannot be written
+    except (OSError, RuntimeError):  # no home, or no permission to write there
         folder = Path(tempfile.mkdtemp(prefix="asynclock-logs-"))
     with contextlib.suppress(OSError):
         for old in sorted(folder.glob("pipeline-*.log"))[:-_KEPT]:
@@ -120,7 +121,7 @@ def _new_log() -> Path:
 
 @contextlib.contextmanager
 def _python_too(name: str) -> Iterator[None]:
-    """Send what Spark's Python side logs, and warnings, to the file as well."""
+    """Send the logs of Spark's Python side, and warnings, to the file as well."""
     handler = logging.FileHandler(name)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     loggers = [logging.getLogger(each) for each in _LOGGERS]

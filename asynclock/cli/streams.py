@@ -1,4 +1,4 @@
-"""The standard streams, as the caller has left them: open, closed, full, or a pipe that nobody reads."""
+"""The standard streams as the caller left them: open, closed, full, or a pipe that nobody reads."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import sys
 def open_standard_streams() -> None:
     """Take descriptors 0 to 2 if they are closed, so that no socket and no file is mistaken for a stream.
 
-    CMD and all other children find them closed, as they would without this process. Here the input is empty,
-    messages are dropped, and results that are printed are an error.
+    CMD and all other children find them closed, as they would without this process. In this process the input
+    is empty, messages are dropped, and printing results is an error.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest free number is this one. Reading the output and writing the input fail, on purpose.
+            # ``number`` is the lowest free one. Reading the output and writing the input fail, on purpose.
             with contextlib.suppress(OSError):
                 os.open(os.devnull, os.O_WRONLY if number == 0 else os.O_RDONLY)
-    # Of this process alone, and open until its end.
+    # For this process only, and open until its end.
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
@@ -29,7 +29,7 @@ def open_standard_streams() -> None:
 
 
 def _notice_lost_output() -> None:
-    """Let a full pipe that does not block raise: an unbuffered stream drops what does not fit."""
+    """Make a full non-blocking pipe raise an error: an unbuffered stream drops the rest."""
     raw = getattr(sys.stdout, "buffer", None)
     if isinstance(raw, io.RawIOBase):
         encoding, errors = sys.stdout.encoding, sys.stdout.errors
@@ -38,13 +38,13 @@ def _notice_lost_output() -> None:
 
 
 def drop_output() -> None:
-    """Drop what is left for the standard output: it would be complained of at the interpreter's end."""
+    """Drop the unwritten standard output, or the interpreter would complain about it at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def drop_messages() -> None:
-    """Drop messages that could not be written, such as to a full disk: they must not change the exit code."""
+    """Drop messages that could not be written, for example to a full disk, to keep the exit code."""
     try:
         sys.stderr.flush()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Tables that fit the width they are given and keep the name of each row."""
+"""Tables that fit a given width and keep the name of each row."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Column(Generic[T]):
     """A column of a table.
 
     Attributes:
-        title: Its head.
-        text: What it has of a row.
-        rank: Columns of the lowest ranks stay where there is no room for all; 0 is that of the names.
+        title: Its heading.
+        text: Returns its text for a row.
+        rank: If there is no room for all, the columns of the lowest ranks stay; 0 is the column of the names.
         least: The width to which it may be cut; None: it is shown whole or not at all.
-        style: The style of a row's text.
+        style: Returns the style of a row's text.
     """
 
     title: str
@@ -65,8 +65,8 @@ LOCKS: Final[tuple[Column[LockStatus], ...]] = (
 def fitted_table(columns: Sequence[Column[T]], rows: Sequence[T], width: int) -> Table:
     """Return a table that is at most ``width`` columns wide.
 
-    Columns that do not fit are left out, those of the highest rank first. A name is whole: one that is too
-    long for its line goes on in the next.
+    Columns that do not fit are left out, highest rank first. Names are always whole: a name that is too long
+    for its line continues on the next one.
     """
     from rich.table import Table  # noqa: PLC0415  lets other commands start faster
     from rich.text import Text  # noqa: PLC0415  as above
@@ -88,7 +88,7 @@ def fitted_table(columns: Sequence[Column[T]], rows: Sequence[T], width: int) ->
 
 
 def _widths(columns: Sequence[Column[Any]], texts: dict[str, list[str]], width: int) -> dict[str, int]:
-    """Return the width of each column that is shown."""
+    """Return the width of each visible column."""
     from rich.cells import cell_len  # noqa: PLC0415  lets other commands start faster
 
     natural = {title: max(cell_len(title), *map(cell_len, found), 0) for title, found in texts.items()}

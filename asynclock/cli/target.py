@@ -29,14 +29,14 @@ _LOOK_SECONDS: Final = 2.0
 _ONE_CLOCK: Final = frozenset({"file", "memory"})
 _SAME_STORE: Final = {"s3a": "s3"}
 DEFAULT_URL: Final = "ASYNCLOCK_URL"
-"""The environment variable with the URL that a command line may leave out."""
+"""The environment variable with the default URL."""
 
 
 def full_target(target: str) -> str:
-    """Return ``URL/NAME`` for a name alone, which is that of a lock under ``ASYNCLOCK_URL``.
+    """Return ``URL/NAME`` for a target that may be the name of a lock under ``ASYNCLOCK_URL``.
 
     Raises:
-        ConfigError: It is no URL, nor a name while the variable is set; the error proposes a URL.
+        ConfigError: It is neither a URL, nor a name while the variable is set; the error suggests a URL.
     """
     if "://" in target:
         refuse_unfit_file_url("URL/NAME", target, of_lock=True)
@@ -52,10 +52,10 @@ def full_target(target: str) -> str:
 
 
 def full_url(url: str) -> str:
-    """Return the URL where locks are.
+    """Return the URL of the locks, checked.
 
     Raises:
-        ConfigError: It is none; the error has the URL of the folder that it may mean.
+        ConfigError: It is not a URL; the error suggests the URL of a folder.
     """
     if "://" not in url:
         setting = DEFAULT_URL if url == os.environ.get(DEFAULT_URL) else "URL/"
@@ -68,7 +68,7 @@ def full_url(url: str) -> str:
 
 
 def with_environment(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options together with those of the environment, which only the store of ``ASYNCLOCK_URL`` gets.
+    """Return options plus those of the environment, which are only for the store of ``ASYNCLOCK_URL``.
 
     Raises:
         ConfigError: An option of the environment is wrong.
@@ -85,7 +85,7 @@ def _store(url: str) -> tuple[str, str]:
 
 
 def split_target(target: str) -> tuple[str, str]:
-    """Split ``URL/NAME`` at its last slash; a split at any other slash would name the same object.
+    """Split ``URL/NAME`` at its last slash. A split at another slash would name the same object.
 
     Raises:
         ConfigError: There is no URL, or no name after it.
@@ -100,7 +100,8 @@ def split_target(target: str) -> tuple[str, str]:
         raise ConfigError(
             setting="URL/NAME",
             value=target,
-            reason=f"names no lock, as {target.rstrip('/')}/nightly does; asynclock list shows all",
+            reason=f"names no lock; write a name, as in {target.rstrip('/')}/nightly; asynclock list "
+            "shows all",
         )
     return f"{parts.scheme}://{parts.netloc}{folder}", name
 
@@ -117,13 +118,13 @@ def connect_to(
     """Return a client of the locks under ``url``; no I/O.
 
     Args:
-        url: Where the locks are.
-        options: Options of the backend, before those of the environment.
+        url: URL of the locks.
+        options: Options of the backend; they override those of the environment.
         validity: Seconds; None: the default.
         max_clock_skew: Seconds; None: 0 if the store uses this machine's clock (``file://``,
             ``memory://``), else the default.
-        holder: As of ``asynclock.connect``.
-        events: As of ``asynclock.connect``.
+        holder: As for ``asynclock.connect``.
+        events: As for ``asynclock.connect``.
 
     Raises:
         ConfigError: The URL, an option or a setting is wrong.
@@ -131,18 +132,18 @@ def connect_to(
     """
     scheme = split_url(url).scheme
     if scheme == "memory":
-        tell("warning: memory:// is a store of this process alone: it keeps no other process out")
+        tell("warning: memory:// is a store of this process only: it keeps no other process out")
     if max_clock_skew is None and scheme in _ONE_CLOCK:
         max_clock_skew = 0.0
     times = {"validity": validity, "max_clock_skew": max_clock_skew}
     settings = LeaseSettings(**{name: value for name, value in times.items() if value is not None})
-    # Not connect(), whose own arguments would be taken for options of the backend.
+    # Not connect(): an option of the backend may have the name of one of its own arguments.
     backend = open_backend(url, **with_environment(url, options))
     return LockClient(url=url, backend=backend, settings=settings, holder=holder, events=events)
 
 
 def holder_with_note(holder: str | None, note: str | None) -> str | None:
-    """Return the holder that others see: ``holder``, or the default, and a note in parentheses.
+    """Return the holder that others see: ``holder`` or the default, and a note in parentheses.
 
     Raises:
         ConfigError: The note is empty or not printable.
@@ -155,14 +156,14 @@ def holder_with_note(holder: str | None, note: str | None) -> str | None:
 
 
 async def refuse_hudi_table(client: LockClient, name: str, target: str) -> None:
-    """Refuse a lock that would lie next to a Hudi table and keep none of its writers out.
+    """Refuse a lock next to a Hudi table, because it would keep none of the table's writers out.
 
     Raises:
         ConfigError: ``target`` is the path of a Hudi table.
     """
     key = f"{name}/{_HUDI_PROPERTIES}" if name else _HUDI_PROPERTIES
     found: object = None
-    with contextlib.suppress(BackendError, TimeoutError):  # what is wrong is said by the command itself
+    with contextlib.suppress(BackendError, TimeoutError):  # the command itself reports the failure
         async with asyncio.timeout(_LOOK_SECONDS):
             found = await client._core.run(lambda: client._core.request("get", key, client.backend.get(key)))
     if isinstance(found, Stored):

@@ -1,4 +1,4 @@
-"""``asynclock pipeline timeline``: the instants of a table, once or as they come."""
+"""``asynclock pipeline timeline``: the instants of a table, once or continuously."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MINUTE, _HOUR = 60, 3600
 
 @dataclass(frozen=True)
 class TimelineColumn:
-    """A column of the table; those of the highest ranks are left out on a narrow terminal."""
+    """A column of the table. A narrow terminal leaves out the columns of the highest ranks."""
 
     title: str
     text: Callable[[Instant], str]
@@ -44,17 +44,17 @@ class TimelineColumn:
         return text.rjust(self.width) if self.right else text.ljust(self.width)
 
 
-@click.command("timeline", short_help="Print what was done to the table: when, by whom, how much.")
+@click.command("timeline", short_help="Print the changes of the table: when, by whom, how much.")
 @click.argument("spec")
-@click.option("--follow", is_flag=True, help="Go on with what is new or has changed, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Keep printing new and changed instants until Ctrl-C.")
 @click.option("--archived", is_flag=True, help="Begin with the instants of the archived timeline.")
 @json_option
 @with_spark_log
 def timeline_command(spec: str, *, follow: bool, archived: bool, as_json: bool) -> int:
-    """Print what was done to the table of SPEC: by whom and when, how much, and how long it took.
+    """Print the changes of the table of SPEC: by whom and when, how much, and how long each took.
 
-    The newest comes last; what is pending has no time of completion yet. That time, as it stands or with its
-    digits only, is what asynclock.spark.read takes for as_of, and pipeline validate for --as-of.
+    The newest comes last. Pending ones have no completion time yet. You can pass a completion time, as
+    printed or just its digits, to asynclock.spark.read as as_of, and to pipeline validate as --as-of.
     """
     from asynclock.spark import load_spec, session_for  # noqa: PLC0415  needs the extra
     from asynclock.spark.reader.table_history import follow as followed  # noqa: PLC0415
@@ -98,11 +98,11 @@ class _Printed:
 
 
 class TimelineTable:
-    """A table that grows line by line, so its columns have their widths from the start.
+    """A table that grows line by line, so the widths of its columns are fixed from the start.
 
     Args:
         streams: The names of the streams.
-        width: That of the terminal; None: all columns, and the names whole.
+        width: Width of the terminal; None: all columns, and whole names.
     """
 
     def __init__(self, streams: Iterable[str], width: int | None) -> None:
@@ -150,7 +150,7 @@ def _completed(instant: Instant) -> str:
 
 
 def _time(instant: str) -> str:
-    """Return an instant, which has digits only, as people write a time."""
+    """Return an instant of digits in the notation of a time."""
     date, clock = f"{instant[:4]}-{instant[4:6]}-{instant[6:8]}", f"{instant[8:10]}:{instant[10:12]}"
     return f"{date}T{clock}:{instant[12:14]}.{instant[14:]}"
 
@@ -164,7 +164,7 @@ def _stream(instant: Instant) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return a text that is no wider; streams often differ at the end of their names."""
+    """Return a text that is not wider. It is cut in the middle: names of streams often differ at the end."""
     half = width // 2
     return text if len(text) <= width else f"{text[: width - half - 1]}…{text[-half:]}"
 

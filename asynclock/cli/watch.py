@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 _LEAST_INTERVAL: Final = 0.1
 _OTHER_LINES: Final = 4
-"""Lines of the screen that are no lock: two heads, a note and the cursor's."""
+"""Lines of the screen without a lock: two headings, a note and the cursor's line."""
 
 
 @click.command("watch")
 @url_argument
 @click.option(
-    "--interval", type=duration, default=2.0, metavar="TIME", help="Time between two looks; default 2s."
+    "--interval", type=duration, default=2.0, metavar="TIME", help="Time between two reads; default 2s."
 )
 @store_options
 @json_option
@@ -45,8 +45,9 @@ def watch_command(
 ) -> int:
     """Show all locks under URL as they change, until Ctrl-C.
 
-    On a terminal a table; else, or with --json, a line for each lock and for each change of its state or its
-    owner, and if its holder is probably dead. Each look costs one listing and a read of each lock.
+    A terminal shows a table. Otherwise, or with --json, it prints a line for each lock, for each change of
+    its state or owner, and if its holder is probably dead. Each look costs one listing and a read of each
+    lock.
     """
     if not _LEAST_INTERVAL <= interval < math.inf:
         raise ConfigError(setting="interval", value=interval, reason=f"must be {_LEAST_INTERVAL} s or more")
@@ -86,7 +87,7 @@ async def _watch(
     try:
         async with connect_to(url, options, max_clock_skew=max_clock_skew) as client:
             await refuse_hudi_table(client, "", url)
-            view.show(await client.list())  # a store that fails at once is an error of the command
+            view.show(await client.list())  # if the store fails at once, the command fails
             while True:
                 await asyncio.sleep(interval)
                 try:
@@ -139,12 +140,12 @@ class _Lines:
 
 
 def _told(status: LockStatus) -> tuple[object, ...]:
-    """Return what a line tells of a lock; a renewal changes none of it."""
+    """Return the part of a lock that a line shows; a renewal changes none of it."""
     return status.state, status.owner, status.kept, is_overdue(status)
 
 
 class _Screen:
-    """A table that is drawn again at each look, as wide and as high as the terminal is then."""
+    """A table that is redrawn at each look, in the present size of the terminal."""
 
     def __init__(self, url: str, screen: Console) -> None:
         from rich.live import Live  # noqa: PLC0415  lets other commands start faster
@@ -174,7 +175,7 @@ class _Screen:
         from rich.text import Text  # noqa: PLC0415  as above
 
         width, rows = options.max_width, max(1, screen.height - _OTHER_LINES)
-        # What is held comes first, so that it is seen on a screen that is too low for all.
+        # Held locks come first, so that they are visible even on a small screen.
         by_state = sorted(self._statuses, key=lambda status: (status.state == "free", status.name))
         clock = time.strftime("%H:%M:%S", time.localtime(self._looked))
         held = sum(status.state == "held" for status in self._statuses)

@@ -220,7 +220,7 @@ def test_break_never_overwrites_what_is_no_lock(folder: Path, target: str, body:
     ran = asynclock("break", target, "--yes", "--force")
 
     assert (ran.returncode, ran.stdout) == (65, "")
-    assert "It is no lock" in ran.stderr
+    assert "It is not a lock" in ran.stderr
     assert (folder / "nightly.json").read_bytes() == body
 
 

@@ -31,7 +31,7 @@ URL = "s3://bucket/locks/nightly"
         (("unlock", URL), "Did you mean 'break'?"),
         (("lock", URL), "Did you mean 'run'?"),
         (("ls", URL), "Did you mean 'list'?"),
-        (("status", "s3://bucket/locks/"), "s3://bucket/locks/nightly does; asynclock list shows all"),
+        (("status", "s3://bucket/locks/"), "as in s3://bucket/locks/nightly; asynclock list shows all"),
         (("list", f"{URL}.json"), f"is the object of a lock; the lock itself is {URL}"),
         (("run", URL, "-o", "validity=60", "ls"), "is not an option of a store; write --validity TIME"),
         (("run", "file:///var/my locks/a", "ls"), "write file:///var/my%20locks/a"),

@@ -227,7 +227,7 @@ def test_without_a_common_clock_no_time_is_made_up() -> None:
     found = hudi(remaining=None, age=None, store_time=None, missed_renewals=None, since_ms=1_699_999_000_000)
     words = words_of(found)
 
-    assert words["free at"].startswith("unknown: the store tells no time")
+    assert words["free at"].startswith("unknown: the store sends no time")
     assert "ago" not in words["since"]
     assert "last renewal" not in words
     assert (overdue_words(found), is_overdue(found)) == (None, False)

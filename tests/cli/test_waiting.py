@@ -141,7 +141,7 @@ def test_doctor_of_an_unreachable_store_is_69() -> None:
     ran = run_at_store(["doctor", "s3://bucket/locks", *at(9)])
 
     assert (ran.returncode, ran.stdout) == (69, "")
-    assert "not tested, since the store is not available" in ran.stderr
+    assert "not tested, because the store is not available" in ran.stderr
     assert "cannot connect" in ran.stderr
 
 

@@ -26,7 +26,7 @@ source = "in/*.csv"
 ordering = "at"
 columns = { at = "bigint", x = "int" }
 """
-NAMED = re.compile(r"asynclock: starting Spark; what it and Hudi say is in (\S+)")
+NAMED = re.compile(r"asynclock: starting Spark; its output and Hudi's are in (\S+)")
 
 
 @pytest.fixture

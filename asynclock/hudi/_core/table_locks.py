@@ -315,7 +315,8 @@ class OpenedTable:
     Args:
         table: The table.
         options: Options of its lock.
-        fencing: As for ``table_lock``. events: As for ``asynclock.connect``.
+        fencing: As for ``table_lock``.
+        events: As for ``asynclock.connect``.
     """
 
     def __init__(
