@@ -325,7 +325,7 @@ def test_a_table_on_a_share_is_refused(base: Path, one: JavaProgram) -> None:
 
 def test_python_and_java_refuse_the_same_file_systems() -> None:
     """A table and its locks can be in one folder."""
-    source = Path(asynclock.__file__).parent / "spark/java/src/main/java/io/asynclock/hudi/SharedFiles.java"
+    source = Path(asynclock.__file__).parent / "spark/java/src/main/java/io/asynclock/disk/SharedFiles.java"
     listed = source.read_text(encoding="utf-8").partition("Set.of(")[2].partition(")")[0]
 
     assert set(re.findall(r'"([^"]+)"', listed)) == _mounts._SHARED

@@ -256,7 +256,7 @@ def sentence(spark: SparkSession, zone: str, ahead: float, now: str, *, writer: 
     newest = own.replace(tzinfo=None) + dt.timedelta(seconds=ahead)
     made = newest.replace(tzinfo=dt.UTC) - offset
     java_zone = jvm.java.time.ZoneId.of(zone)
-    order = jvm.io.asynclock.hudi.InstantOrder
+    order = jvm.io.asynclock.timeline.InstantOrder
     return str(
         order.tooEarly(
             "/t", java_zone, digits(newest), int(made.timestamp() * 1000), digits(own),

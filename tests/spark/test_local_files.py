@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-OURS = "io.asynclock.hudi.LocalFiles"
+OURS = "io.asynclock.disk.LocalFiles"
 PROGRAM = """
 import sys
 from asynclock.spark.hudi.session import start

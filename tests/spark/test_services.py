@@ -384,7 +384,7 @@ def test_a_dead_write_is_off_the_timeline_before_its_files_are_removed(pipeline:
     """Without its instant it cannot be committed; the next cleaning goes on where a rollback was cut off."""
     spec = pipeline.spec()
     fill(pipeline, spec, 1)
-    dead_writes: Any = pipeline.spark._jvm.io.asynclock.hudi.DeadWrites
+    dead_writes: Any = pipeline.spark._jvm.io.asynclock.timeline.DeadWrites
     with write_client(spec, pipeline.spark, writing(spec)) as client:
         instant = client.startCommit()
     pipeline.age_heartbeats()

@@ -132,7 +132,7 @@ class StatementEvents:
         types = ", ".join(f"c{at} {_RAW.get(kind, kind)}" for at, (_, kind) in enumerate(columns))
         tasks = min(len(files), 4 * self._spark.sparkContext.defaultParallelism)
         frame = frame_of(self._spark, files, "place int, parts array<string>, path string").repartition(tasks)
-        java: Any = classes(self._spark).io.asynclock.hudi.LogRows
+        java: Any = classes(self._spark).io.asynclock.rows.LogRows
         read = DataFrame(java.read(frame._jdf, [name for name, _ in columns], types), self._spark)  # noqa: SLF001
         read = read.withColumns(
             {f"d{at}": self._deleted(name).cast(kind) for at, (name, kind) in enumerate(shared)}

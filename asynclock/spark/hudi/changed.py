@@ -126,7 +126,7 @@ def statements(spark: SparkSession, table: str, until: str) -> list[Statement]:
 
     One that replaces whole files is left out: what it changed is not explained by the rows that it wrote.
     """
-    java: Any = classes(spark).io.asynclock.hudi.ChangedFiles
+    java: Any = classes(spark).io.asynclock.timeline.ChangedFiles
     configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
 
     def dump() -> list[dict[str, Any]]:
@@ -199,7 +199,7 @@ def _dump(
     spark: SparkSession, table: str, since: str, until: str
 ) -> tuple[list[dict[str, Any]], dict[str, bool]]:
     """Return the commits in the order of completion, and what is said of the whole timeline."""
-    java: Any = classes(spark).io.asynclock.hudi.ChangedFiles
+    java: Any = classes(spark).io.asynclock.timeline.ChangedFiles
     configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
     *found, state = dumped(lambda file: java.write(configuration, table, since, until, file))
     commits = {commit["commit"]: commit for commit in found}

@@ -27,7 +27,7 @@ class History:
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._java = classes(spark).io.asynclock.hudi.Instants
+        self._java = classes(spark).io.asynclock.timeline.Instants
         self._meta = meta_client(spark, path)
         self._utc = self.exists and is_utc(self._meta)
         self._known: set[tuple[str, str, str]] = set()

@@ -1,7 +1,8 @@
 """The rule that a new instant of a table is later than all that it has.
 
-``io.asynclock.hudi.InstantOrder`` has it, because Hudi makes its instants in the JVM. Both commit locks ask
-it for each instant. What is here asks before a piece of work begins, and makes its refusal an error of ours.
+``io.asynclock.timeline.InstantOrder`` has it, because Hudi makes its instants in the JVM. Both commit locks
+ask it for each instant. What is here asks before a piece of work begins, and makes its refusal an error of
+ours.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 PROPERTY: Final = hoodie.TABLE_TIMELINE_TIMEZONE
 UTC: Final = "UTC"
-_REFUSED: Final = "io.asynclock.hudi.InstantOrder$Refused"
+_REFUSED: Final = "io.asynclock.timeline.InstantOrder$Refused"
 
 
 def refuse_disorder(spark: SparkSession, path: str, archived: str = "") -> None:
@@ -42,7 +43,7 @@ def refuse_disorder(spark: SparkSession, path: str, archived: str = "") -> None:
         ConfigError: The table is in UTC and the JVM is in another zone. Nothing was written.
     """
     with in_order_at(path):
-        classes(spark).io.asynclock.hudi.InstantOrder.check(path, storage_configuration(spark), archived)
+        classes(spark).io.asynclock.timeline.InstantOrder.check(path, storage_configuration(spark), archived)
 
 
 @contextlib.contextmanager
@@ -65,7 +66,7 @@ def refuse_other_zone(spark: SparkSession) -> None:
     """
     jvm = classes(spark)
     zone = jvm.java.util.TimeZone.getDefault().toZoneId()
-    if not jvm.io.asynclock.hudi.InstantOrder.isUtc(zone):
+    if not jvm.io.asynclock.timeline.InstantOrder.isUtc(zone):
         reason = (
             f"the JVM of this Spark is in {zone.getId()}; nothing was changed. Start Spark with "
             "-Duser.timezone=UTC, or let asynclock start it"
@@ -80,7 +81,7 @@ def is_utc(meta: Any) -> bool:  # noqa: ANN401  py4j
 
 def newest_instant(spark: SparkSession, path: str) -> str:
     """Return the newest text on the timeline, of requests and completions; empty without an instant."""
-    order = classes(spark).io.asynclock.hudi.InstantOrder
+    order = classes(spark).io.asynclock.timeline.InstantOrder
     found: str = order.newest(path, storage_configuration(spark))
     return found
 

@@ -21,6 +21,7 @@ def own_session(spark: SparkSession) -> SparkSession:
         spark: The user's session, which stays as it is.
     """
     jvm: Any = classes(spark)
-    own = SparkSession(spark.sparkContext, jvm.io.asynclock.hudi.OwnSession.of(spark._jsparkSession, RUNTIME))  # noqa: SLF001
+    session = jvm.io.asynclock.session.OwnSession.of(spark._jsparkSession, RUNTIME)  # noqa: SLF001
+    own = SparkSession(spark.sparkContext, session)
     keep_names(own)
     return own

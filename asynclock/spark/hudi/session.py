@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # asynclock/spark/java/pom.xml builds the merger against the same artifact.
 HUDI_BUNDLE: Final = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 SQL_EXTENSION: Final = "io.asynclock.hudi.SpliceExtensions"
-LOCAL_FILES: Final = "io.asynclock.hudi.LocalFiles"
+LOCAL_FILES: Final = "io.asynclock.disk.LocalFiles"
 BUNDLE_VARIABLE: Final = "ASYNCLOCK_HUDI_BUNDLE"
 MERGER_JAR: Final = Path(__file__).parents[1] / "jars" / "asynclock-hudi.jar"
 
@@ -163,7 +163,7 @@ def start(
     jvm = classes(SparkContext)
     require_classes(jvm, running=running and running.appName)
     if not submitted and running is None and (zone := local_zone()) is not None:
-        jvm.io.asynclock.hudi.LogTimes.showIn(zone)  # the JVM itself is in UTC
+        jvm.io.asynclock.session.LogTimes.showIn(zone)  # the JVM itself is in UTC
     if not submitted and running is None and master.startswith("local"):
         settings = _with_local_files(settings, jvm)
     for name, value in (settings | dict(secrets or {})).items():
@@ -183,7 +183,7 @@ def _with_local_files(settings: Mapping[str, str], jvm: Any) -> dict[str, str]: 
     choice = "spark.hadoop.fs.file.impl"
     if choice in settings:
         return dict(settings)
-    jvm.io.asynclock.hudi.LocalFiles.install()
+    jvm.io.asynclock.disk.LocalFiles.install()
     second = "spark.hadoop.fs.AbstractFileSystem.file.impl"
     return {choice: LOCAL_FILES, second: f"{LOCAL_FILES}$Context", **settings}
 

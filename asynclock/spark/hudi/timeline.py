@@ -240,7 +240,7 @@ class Timeline:
     def cut_files(self) -> list[str]:
         """Return the files that are shorter than their commits say: path below the table and both sizes."""
         meta = self._meta_client()
-        return [] if meta is None else list(classes(self._spark).io.asynclock.hudi.CutFiles.of(meta))
+        return [] if meta is None else list(classes(self._spark).io.asynclock.timeline.CutFiles.of(meta))
 
     def refuse_cut_files(self) -> None:
         """Make sure that no file of the table is cut: a service would make the loss permanent.
@@ -268,11 +268,11 @@ class Timeline:
             raise StrayFilesError(path=self._path, files=tuple(strays))
 
     def unseen(self) -> list[dict[str, Any]]:
-        """Return the commits of the active timeline that no read shows; see ``io.asynclock.hudi.Unseen``."""
+        """Return the commits of the active timeline that no read shows; see the Java class ``Unseen``."""
         meta = self._meta_client()
         if meta is None:
             return []
-        java = classes(self._spark).io.asynclock.hudi.Unseen
+        java = classes(self._spark).io.asynclock.timeline.Unseen
         return retry(lambda: list(dumped(lambda file: java.dump(meta, file))), READ)
 
     def refuse_lost_properties(self) -> None:
@@ -427,7 +427,7 @@ class Timeline:
         yield from self._dump(lambda file: self._java().archived(meta, file))
 
     def _java(self) -> Any:  # noqa: ANN401
-        return classes(self._spark).io.asynclock.hudi.Commits
+        return classes(self._spark).io.asynclock.timeline.Commits
 
     def _dump(self, write: Callable[[str], object]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
         schemas: list[str] = []

@@ -154,7 +154,7 @@ class _ChangedRows:
         files = [(file.path, file.role, file.group) for file in self._files.files]
         tasks = min(len(files), 4 * self._spark.sparkContext.defaultParallelism)
         frame = frame_of(self._spark, files, "path string, role string, file_group string").repartition(tasks)
-        java: Any = classes(self._spark).io.asynclock.hudi.ChangedKeys
+        java: Any = classes(self._spark).io.asynclock.rows.ChangedKeys
         read = DataFrame(java.read(frame._jdf, list(self._files.commits)), self._spark)  # noqa: SLF001
         found = read.distinct().localCheckpoint()
         if (missing := found.where("role = 'missing'").first()) is not None:

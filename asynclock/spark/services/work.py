@@ -279,7 +279,7 @@ class Cleaning:
             _tell(self._on_event, f"archived {before - left} commits, {left} are left active")
 
     def _clean(self, client: Any) -> None:  # noqa: ANN401  py4j
-        writes = classes(self._spark).io.asynclock.hudi.DeadWrites
+        writes = classes(self._spark).io.asynclock.timeline.DeadWrites
         dead = writes.withdraw(client, SILENCE_MS)
         started = self._asked = time.monotonic()
         cleaned = client.clean()  # starts with the rollbacks that are planned

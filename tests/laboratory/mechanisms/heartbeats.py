@@ -59,7 +59,7 @@ def show(stage: Stage) -> Shown:
         silent = time.monotonic() - stopped
         cleaning = Cleaning(spec, spark)
         with write_client(spec, spark, cleaning_options(spec)) as client:
-            dead = spark._jvm.io.asynclock.hudi.DeadWrites
+            dead = spark._jvm.io.asynclock.timeline.DeadWrites
             must(list(dead.withdraw(client, SILENCE_MS)) == [paused], f"{living} is not withdrawn")
         driver.resume()
         failed = json.loads(driver.answer())

@@ -1,4 +1,4 @@
-import io.asynclock.hudi.LocalFiles;
+import io.asynclock.disk.LocalFiles;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.OutputStream;

@@ -1,5 +1,7 @@
 package io.asynclock.hudi;
 
+import io.asynclock.lock.TableLockFile;
+import io.asynclock.timeline.InstantOrder;
 import java.io.IOException;
 import java.net.URI;
 import java.nio.file.Path;

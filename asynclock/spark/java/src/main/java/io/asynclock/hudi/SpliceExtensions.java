@@ -1,5 +1,6 @@
 package io.asynclock.hudi;
 
+import io.asynclock.splice.SpliceStatements;
 import org.apache.spark.sql.SparkSessionExtensions;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;

@@ -1,5 +1,7 @@
 package io.asynclock.hudi;
 
+import io.asynclock.splice.Columns;
+import io.asynclock.splice.SpliceStatements;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.time.LocalDate;
@@ -39,11 +41,6 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
 
-  /** The key columns of the table, separated by commas; in its {@code hoodie.properties}. */
-  static final String KEY_COLUMNS = "hoodie.asynclock.key";
-
-  static final String RECORD_KEY = "_asynclock_key";
-
   private static final long serialVersionUID = 1L;
   private static final String OPERATION = "hoodie.datasource.write.operation";
   private static final String PARTITION_FIELDS = "hoodie.datasource.write.partitionpath.field";
@@ -78,7 +75,7 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
               + " buckets or remove what streams wrote. Nothing was written. Leave out %s.",
           operation, OPERATION));
     }
-    String named = properties.getString(KEY_COLUMNS, "");
+    String named = properties.getString(SpliceStatements.KEY_COLUMNS, "");
     keyColumns = named.isEmpty() ? new String[0] : named.split(",");
     generator = generator(properties);
     recordKeyFields = generator.getRecordKeyFieldNames();
@@ -165,7 +162,7 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
           byStream.computeIfAbsent(stream, Group::new).add(names[at], at);
         }
       }
-      recordKey = positions.getOrDefault(RECORD_KEY, -1);
+      recordKey = positions.getOrDefault(Columns.RECORD_KEY, -1);
       // Hudi prunes the rows of a delete to the record key and the partition.
       boolean whole = recordKey >= 0 && Arrays.stream(keyColumns).allMatch(positions::containsKey);
       key = new int[whole ? keyColumns.length : 0];
@@ -205,7 +202,7 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
         throw refused(String.format(
             "its %s is %s, and its key columns make it '%s': another would store the key twice. A session with"
                 + " the extension %s sets it",
-            RECORD_KEY, given == null ? "null" : "'" + given + "'", encoded, SpliceExtensions.class.getName()));
+            Columns.RECORD_KEY, given == null ? "null" : "'" + given + "'", encoded, SpliceExtensions.class.getName()));
       }
     }
 

@@ -1,5 +1,7 @@
 package io.asynclock.hudi;
 
+import io.asynclock.splice.Columns;
+import io.asynclock.splice.Splice;
 import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.Map;
@@ -8,8 +10,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hudi.common.config.TypedProperties;
 import org.apache.hudi.common.engine.RecordContext;
 import org.apache.hudi.common.model.HoodieOperation;
-import org.apache.hudi.common.model.HoodieRecord;
 import org.apache.hudi.common.model.HoodieRecord.HoodieRecordType;
+import org.apache.hudi.common.model.HoodieRecord;
 import org.apache.hudi.common.model.HoodieRecordMerger;
 import org.apache.hudi.common.schema.HoodieSchema;
 import org.apache.hudi.common.schema.HoodieSchemaField;
@@ -41,7 +43,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 public final class SpliceMerger implements HoodieRecordMerger {
 
   /** Written into {@code hoodie.properties} of every splice table; never changes. */
-  public static final String STRATEGY_ID = "3158b597-87e4-4016-bcb2-5fe63391c0b1";
+  public static final String STRATEGY_ID = Splice.STRATEGY_ID;
 
   private static final long serialVersionUID = 1L;
 

@@ -1,5 +1,7 @@
 package io.asynclock.hudi;
 
+import io.asynclock.lock.LockUse;
+import io.asynclock.timeline.InstantOrder;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;

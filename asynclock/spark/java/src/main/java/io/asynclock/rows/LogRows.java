@@ -1,4 +1,4 @@
-package io.asynclock.hudi;
+package io.asynclock.rows;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;

@@ -1,4 +1,4 @@
-package io.asynclock.hudi;
+package io.asynclock.disk;
 
 import java.io.IOException;
 import java.nio.file.FileAlreadyExistsException;
@@ -11,7 +11,7 @@ import java.util.Set;
  * Files that several users lock: who may write in a folder may lock what is in it, whatever the umask, and
  * nobody else, since the operating system grants a shared lock to everyone who can read a file.
  */
-final class SharedFiles {
+public final class SharedFiles {
 
   /** As in {@code asynclock/backends/_mounts.py}: not this machine's kernel alone gives locks there. */
   private static final Set<String> KINDS = Set.of(
@@ -28,13 +28,13 @@ final class SharedFiles {
   private SharedFiles() {}
 
   /** Whether a file system of this kind is shared with other machines or with the host of this one. */
-  static boolean isShared(String kind) {
+  public static boolean isShared(String kind) {
     // "fuse.sshfs" and the like; "fuseblk" is a local disk.
     return KINDS.contains(kind) || kind.startsWith("fuse.");
   }
 
   /** Creates an empty file for those who may write in its folder; leaves one that another process made. */
-  static void create(Path path) throws IOException {
+  public static void create(Path path) throws IOException {
     // Made under another name: nobody can open it before it has its mode, nor a mode that is too wide.
     Path draft = Files.createTempFile(path.getParent(), ".asynclock", ".tmp");
     try {
@@ -52,7 +52,7 @@ final class SharedFiles {
   }
 
   /** Shares a new folder as the one that it stands in, if several users may write there. */
-  static void likeItsFolder(Path folder) throws IOException {
+  public static void likeItsFolder(Path folder) throws IOException {
     int above = mode(folder.getParent());
     if ((above & (GROUP_WRITES | OTHERS_WRITE)) != 0) {
       share(folder, folder.getParent(), above);

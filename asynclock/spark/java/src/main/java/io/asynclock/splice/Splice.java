@@ -1,4 +1,4 @@
-package io.asynclock.hudi;
+package io.asynclock.splice;
 
 import java.util.ArrayList;
 import java.util.Collections;
@@ -25,13 +25,16 @@ import org.apache.spark.sql.types.TimestampType;
  * How rows of one schema splice with rows of another: worked out once a pair of schemas, then used for
  * every record. Immutable.
  */
-final class Splice {
+public final class Splice {
+
+  /** By which a table says that it merges so, for as long as there are tables. */
+  public static final String STRATEGY_ID = "3158b597-87e4-4016-bcb2-5fe63391c0b1";
 
   private static final int MISSING = -1;
   private static final Set<String> HUDI_COLUMNS = HoodieRecord.HOODIE_META_COLUMNS_WITH_OPERATION;
 
   /** The merged row's schema: the newer record's, unless the older has columns of the table which that lacks. */
-  final HoodieSchema schema;
+  public final HoodieSchema schema;
 
   private final Group[] groups;
   private final Column[] rest;
@@ -39,7 +42,8 @@ final class Splice {
   private final boolean newerIsWhole;
   private final boolean olderIsWhole;
 
-  Splice(HoodieSchema older, HoodieSchema newer) {
+  /** Works out how rows of {@code older} splice with those of {@code newer}. */
+  public Splice(HoodieSchema older, HoodieSchema newer) {
     Map<String, Integer> olderPositions = positions(older);
     Map<String, Integer> newerPositions = positions(newer);
     newerIsWhole = newerPositions.keySet().containsAll(columnsToKeep(olderPositions, newerPositions));
@@ -66,7 +70,7 @@ final class Splice {
   }
 
   /** Whether the newer row already is the merged row: the older one wins no group. */
-  boolean newerSuffices(InternalRow older, InternalRow newer) {
+  public boolean newerSuffices(InternalRow older, InternalRow newer) {
     if (!newerIsWhole) {
       return false;
     }
@@ -79,7 +83,7 @@ final class Splice {
   }
 
   /** Whether the older row already is the merged row: the newer one wins no group. */
-  boolean olderSuffices(InternalRow older, InternalRow newer) {
+  public boolean olderSuffices(InternalRow older, InternalRow newer) {
     if (!olderIsWhole) {
       return false;
     }
@@ -92,7 +96,7 @@ final class Splice {
   }
 
   /** The merged row's values, in the order of {@link #schema}. */
-  Object[] values(InternalRow older, InternalRow newer) {
+  public Object[] values(InternalRow older, InternalRow newer) {
     Object[] values = new Object[width];
     for (Column column : rest) {
       values[column.target] = column.newer.exists() ? column.newer.value(newer) : column.older.value(older);

@@ -1,4 +1,4 @@
-package io.asynclock.hudi;
+package io.asynclock.session;
 
 import java.util.Map;
 import java.util.regex.Matcher;

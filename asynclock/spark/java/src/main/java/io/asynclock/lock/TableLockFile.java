@@ -1,5 +1,6 @@
-package io.asynclock.hudi;
+package io.asynclock.lock;
 
+import io.asynclock.disk.SharedFiles;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
@@ -27,7 +28,7 @@ import org.apache.hudi.exception.HoodieLockException;
  * <p>One object and one open channel per table and JVM, kept for good: POSIX drops a process's lock on a
  * file when <em>any</em> of its descriptors of that file is closed, so nothing here opens it twice.
  */
-final class TableLockFile {
+public final class TableLockFile {
 
   private static final Map<Path, TableLockFile> OPEN = new ConcurrentHashMap<>();
   private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(10);
@@ -50,7 +51,7 @@ final class TableLockFile {
   }
 
   /** The lock file of the table at {@code base}; creates nothing. */
-  static TableLockFile of(Path base) {
+  public static TableLockFile of(Path base) {
     Path real;
     try {
       real = base.toRealPath();
@@ -62,7 +63,7 @@ final class TableLockFile {
         real.resolve(".hoodie").resolve(".locks").resolve("asynclock.lock"), TableLockFile::new);
   }
 
-  boolean tryLock(long nanos) throws IOException, InterruptedException {
+  public boolean tryLock(long nanos) throws IOException, InterruptedException {
     if (mutex.isHeldByCurrentThread()) {
       throw new HoodieLockException(
           "This thread already holds " + path + ", and waiting for itself would never end.");
@@ -99,7 +100,7 @@ final class TableLockFile {
     }
   }
 
-  void unlock() throws IOException {
+  public void unlock() throws IOException {
     if (!mutex.isHeldByCurrentThread()) {
       return;
     }
@@ -112,12 +113,12 @@ final class TableLockFile {
     }
   }
 
-  LockUse use() {
+  public LockUse use() {
     return use;
   }
 
   /** Who held the lock when this JVM last looked; may be gone since. */
-  String owner() {
+  public String owner() {
     return owner;
   }
 

@@ -1,4 +1,4 @@
-package io.asynclock.hudi;
+package io.asynclock.timeline;
 
 import java.io.IOException;
 import java.util.ArrayList;

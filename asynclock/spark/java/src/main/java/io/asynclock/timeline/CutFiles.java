@@ -1,4 +1,4 @@
-package io.asynclock.hudi;
+package io.asynclock.timeline;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;

@@ -1,4 +1,4 @@
-package io.asynclock.hudi;
+package io.asynclock.splice;
 
 import static org.apache.spark.sql.functions.coalesce;
 import static org.apache.spark.sql.functions.col;
@@ -75,7 +75,10 @@ import scala.collection.immutable.Map$;
  *   <li>Whatever overwrites, empties or restructures the table is refused.
  * </ul>
  */
-final class SpliceStatements extends Rule<LogicalPlan> {
+public final class SpliceStatements extends Rule<LogicalPlan> {
+
+  /** The property with the key columns, separated by commas. */
+  public static final String KEY_COLUMNS = "hoodie.asynclock.key";
 
   /** Where a repair keeps rows while it moves them, as asynclock/spark/hudi/timeline.py says. */
   private static final String REPAIR_COPY = ".hoodie/asynclock-repair";
@@ -85,7 +88,8 @@ final class SpliceStatements extends Rule<LogicalPlan> {
 
   private final SparkSession session;
 
-  SpliceStatements(SparkSession session) {
+  /** The rule for one session. */
+  public SpliceStatements(SparkSession session) {
     this.session = session;
   }
 
@@ -128,7 +132,7 @@ final class SpliceStatements extends Rule<LogicalPlan> {
     }
     Dataset<Row> rows = rows(insert.query());
     Column[] columns = Arrays.stream(rows.columns())
-        .map(name -> name.equals(SpliceKeyGenerator.RECORD_KEY) ? table.recordKey() : column(name))
+        .map(name -> name.equals(Columns.RECORD_KEY) ? table.recordKey() : column(name))
         .toArray(Column[]::new);
     return insert.copy(insert.logicalRelation(), analyzed(rows.select(columns)), insert.partitionSpec(), false);
   }
@@ -297,7 +301,7 @@ final class SpliceStatements extends Rule<LogicalPlan> {
       }
       HoodieCatalogTable hudi = new HoodieCatalogTable(session, table);
       HoodieTableConfig config = hudi.tableConfig();
-      String key = config.getProps().getString(SpliceKeyGenerator.KEY_COLUMNS, "");
+      String key = config.getProps().getString(KEY_COLUMNS, "");
       return key.isEmpty() ? null : new Table(session, hudi, relation, key);
     }
 
@@ -316,7 +320,7 @@ final class SpliceStatements extends Rule<LogicalPlan> {
       String values = key.stream()
           .map(column -> "url_encode(CAST(`" + column + "` AS STRING))")
           .collect(Collectors.joining(", "));
-      return expr("concat_ws('|', " + values + ")").as(SpliceKeyGenerator.RECORD_KEY);
+      return expr("concat_ws('|', " + values + ")").as(Columns.RECORD_KEY);
     }
 
     /** The assigned values by the names that the columns have in the table, however the statement spells them. */
@@ -398,7 +402,7 @@ final class SpliceStatements extends Rule<LogicalPlan> {
     /** The command that appends the rows, whose columns are the table's. */
     LogicalPlan insert(Dataset<Row> rows) {
       Column[] columns = fields.stream()
-          .map(field -> field.name().equals(SpliceKeyGenerator.RECORD_KEY) ? recordKey() : column(field.name()))
+          .map(field -> field.name().equals(Columns.RECORD_KEY) ? recordKey() : column(field.name()))
           .toArray(Column[]::new);
       LogicalPlan aligned = InsertIntoHoodieTableCommand.alignQueryOutput(
           analyzed(rows.select(columns)), hudi, Map$.MODULE$.empty(), session.sessionState().conf());

@@ -1,4 +1,4 @@
-package io.asynclock.hudi;
+package io.asynclock.timeline;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -72,7 +72,7 @@ public final class InstantOrder {
    * @param base path of the table
    * @throws Refused if not
    */
-  static void check(String base, StorageConfiguration<?> configuration) {
+  public static void check(String base, StorageConfiguration<?> configuration) {
     if (isReadable(base, configuration)) {
       check(base, configuration, "", false);
     }

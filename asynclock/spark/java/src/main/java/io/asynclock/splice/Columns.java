@@ -1,7 +1,10 @@
-package io.asynclock.hudi;
+package io.asynclock.splice;
 
 /** The names of a splice table's columns: {@code <stream>__<column>}. */
-final class Columns {
+public final class Columns {
+
+  /** The record key: the key columns as one text. */
+  public static final String RECORD_KEY = "_asynclock_key";
 
   private static final String SEPARATOR = "__";
   private static final String ORDERING = "ts";
@@ -11,23 +14,23 @@ final class Columns {
   }
 
   /** The stream that owns the column; null for key, partition and Hudi's own columns. */
-  static String stream(String column) {
+  public static String stream(String column) {
     int end = column.indexOf(SEPARATOR);
     // At 0 there is no stream name: such a column is not ours.
     return end > 0 ? column.substring(0, end) : null;
   }
 
   /** The name of a stream's ordering column. */
-  static String ordering(String stream) {
+  public static String ordering(String stream) {
     return stream + SEPARATOR + ORDERING;
   }
 
-  static boolean isOrdering(String column) {
+  public static boolean isOrdering(String column) {
     String stream = stream(column);
     return stream != null && column.equals(ordering(stream));
   }
 
-  static boolean isTombstone(String column) {
+  public static boolean isTombstone(String column) {
     String stream = stream(column);
     return stream != null && column.equals(stream + SEPARATOR + TOMBSTONE);
   }

@@ -1,4 +1,4 @@
-package io.asynclock.hudi;
+package io.asynclock.disk;
 
 import java.io.FilterOutputStream;
 import java.io.IOException;

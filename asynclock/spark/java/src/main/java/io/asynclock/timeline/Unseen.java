@@ -1,4 +1,4 @@
-package io.asynclock.hudi;
+package io.asynclock.timeline;
 
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonGenerator;

@@ -1,4 +1,4 @@
-package io.asynclock.hudi;
+package io.asynclock.session;
 
 import java.util.HashMap;
 import java.util.List;

@@ -1,7 +1,8 @@
-package io.asynclock.hudi;
+package io.asynclock.timeline;
 
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonGenerator;
+import io.asynclock.splice.Splice;
 import java.io.ByteArrayInputStream;
 import java.io.Closeable;
 import java.io.IOException;
@@ -56,7 +57,7 @@ public final class Commits implements Closeable {
 
   private Commits(HoodieTableMetaClient table, String file) throws IOException {
     this.table = table;
-    splice = SpliceMerger.STRATEGY_ID.equals(table.getTableConfig().getRecordMergeStrategyId());
+    splice = Splice.STRATEGY_ID.equals(table.getTableConfig().getRecordMergeStrategyId());
     // A table from before the guard does not say it.
     buckets = Integer.parseInt(
         table.getTableConfig().getProps().getProperty(NUM_BUCKETS, String.valueOf(Integer.MAX_VALUE)));
