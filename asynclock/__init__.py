@@ -3,6 +3,8 @@
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
+from asynclock._core.shutdown import install_signal_handlers as install_signal_handlers
+from asynclock._core.status import LockStatus as LockStatus
 from asynclock.backend import Absent as Absent
 from asynclock.backend import Backend as Backend
 from asynclock.backend import Stored as Stored
@@ -31,21 +33,23 @@ from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
 from asynclock.lease import Lease as Lease
 from asynclock.lock import Lock as Lock
 from asynclock.settings import LeaseSettings as LeaseSettings
-from asynclock.shutdown import install_signal_handlers as install_signal_handlers
-from asynclock.status import LockStatus as LockStatus
 
 if TYPE_CHECKING:
+    from asynclock._core.defects import Defect as Defect
+    from asynclock._core.probing import Finding as Finding
+    from asynclock._core.probing import ProbeReport as ProbeReport
+    from asynclock._core.probing import probe as probe
     from asynclock.fencing import FencedObject as FencedObject
     from asynclock.options import BackendOptions as BackendOptions
-    from asynclock.probing import ProbeReport as ProbeReport
-    from asynclock.probing import probe as probe
 
 __version__: str = "0.1.0"
 _LATER = {
     "BackendOptions": "options",
+    "Defect": "_core.defects",
     "FencedObject": "fencing",
-    "ProbeReport": "probing",
-    "probe": "probing",
+    "Finding": "_core.probing",
+    "ProbeReport": "_core.probing",
+    "probe": "_core.probing",
 }
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from asynclock.cli import main
+from asynclock._cli import main
 
 main()

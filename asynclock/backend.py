@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-from asynclock.record import MAX_BODY as MAX_BODY  # noqa: PLC0414  backends need to import this module only
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+MAX_BODY: Final = 64 * 1024
+"""Bytes of the longest object that a lock, or a fenced object, reads or writes."""
 
 
 @dataclass(frozen=True, slots=True)

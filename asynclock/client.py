@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from asynclock._core.client import Core, open_core
+from asynclock._core.names import checked_name
+from asynclock._core.portal import run_on, running_loop
 from asynclock.lock import Lock
-from asynclock.names import checked_name
-from asynclock.portal import run_on, running_loop
 
 if TYPE_CHECKING:
     import builtins
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from asynclock._core.client import Renewal
+    from asynclock._core.status import LockStatus
     from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
     from asynclock.options import BackendOptions
     from asynclock.settings import LeaseSettings
-    from asynclock.status import LockStatus
 
 
 def connect(

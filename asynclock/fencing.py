@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from asynclock._core.protocol.refusals import Refusals, Shown
 from asynclock.backend import MAX_BODY, Absent
 from asynclock.errors import (
     BackendError,
@@ -17,7 +18,6 @@ from asynclock.errors import (
     RecordCorruptError,
     StaleTokenError,
 )
-from asynclock.protocol.refusals import Refusals, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable

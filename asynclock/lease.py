@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from asynclock._core.handles import LeaseHandle
+from asynclock._core.portal import run_on
 from asynclock.errors import LeaseLostError
-from asynclock.portal import run_on
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -25,15 +25,15 @@ from weakref import WeakKeyDictionary, WeakMethod, ref
 from asynclock._core.acquirers import note_acquired
 from asynclock._core.handles import LockHandle, checked_at_least, checked_timeout, warn_of_unused
 from asynclock._core.leading import Candidate
+from asynclock._core.portal import current_task, run_on, running_loop
 from asynclock.errors import LeaseLostError
 from asynclock.lease import Lease
-from asynclock.portal import current_task, run_on, running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from asynclock.status import LockStatus
+    from asynclock._core.status import LockStatus
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import asynclock
 from asynclock import LeaseSettings
-from asynclock.cli.cost import cost_of
-from asynclock.testing.proxy import TapProxy
+from asynclock._cli.cost import cost_of
+from asynclock.testing._proxy import TapProxy
 from benchmarks.measure import Line
 from tests.laboratory.servers import running
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from asynclock import LeaseSettings
 from asynclock.backends import open_backend
 from asynclock.client import LockClient
-from asynclock.testing.proxy import TapProxy
+from asynclock.testing._proxy import TapProxy
 from benchmarks.bench_store import body
 from benchmarks.contender import Counted
 from benchmarks.measure import Line, interleaved, ratio

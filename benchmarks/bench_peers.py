@@ -25,7 +25,7 @@ import boto3
 from python_dynamodb_lock.python_dynamodb_lock import DynamoDBLockClient
 from redis import Redis
 
-from asynclock.testing.proxy import TapProxy
+from asynclock.testing._proxy import TapProxy
 from benchmarks.measure import SCRATCH, Line, Samples, interleaved, ratio
 from benchmarks.peers.link import link
 from benchmarks.peers.servers import etcd, redis

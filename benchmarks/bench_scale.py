@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asynclock.testing.proxy import TapProxy
+from asynclock.testing._proxy import TapProxy
 from benchmarks.measure import SCRATCH, Line
 from benchmarks.model_scale import LOCK_TAKEN, commit_lock
 from tests.hudi.harness import compile_harness, lock_client_jar
@@ -20,7 +20,7 @@ from tests.laboratory.servers import BUCKET, running
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from asynclock.testing.proxy import Tap
+    from asynclock.testing._proxy import Tap
 
 WRITERS = (1, 8)
 SEVERAL = 16

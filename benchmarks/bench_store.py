@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import asynclock
 from asynclock import LeaseSettings
 from asynclock.backends import open_backend
-from asynclock.testing.proxy import TapProxy
+from asynclock.testing._proxy import TapProxy
 from benchmarks.measure import Line, Samples, interleaved, microseconds, ratio
 from benchmarks.store_writers import HTTP, SDK, writers
 from tests.laboratory.servers import running

@@ -11,7 +11,7 @@ from anyio.from_thread import start_blocking_portal
 
 import asynclock
 from asynclock import LeaseSettings, sync
-from asynclock.portal import Host, block_on
+from asynclock._core.portal import Host, block_on
 from benchmarks.measure import Line, interleaved, microseconds, ratio
 
 if TYPE_CHECKING:

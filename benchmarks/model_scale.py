@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from asynclock import LeaseSettings
-from asynclock.cli.cost import cost_of
+from asynclock._cli.cost import cost_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -3,6 +3,6 @@
 ``spark-submit --master … --jars … examples/submit.py pipeline run SPEC``
 """
 
-from asynclock.cli import main
+import runpy
 
-main()
+runpy.run_module("asynclock", run_name="__main__", alter_sys=True)

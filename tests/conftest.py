@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from blockbuster import blockbuster_ctx
 
-from asynclock.testing.clocks import ManualClock
+from asynclock.testing._clocks import ManualClock
 from tests.laboratory.class_archive import jvm_options
 
 if TYPE_CHECKING:

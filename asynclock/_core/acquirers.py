@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 if TYPE_CHECKING:
-    from asynclock.protocol.held import HeldLock
+    from asynclock._core.protocol.held import HeldLock
 
 
 class Acquirer:

@@ -11,34 +11,34 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import anyio
 
-from asynclock import shutdown
+from asynclock._core import shutdown
 from asynclock._core.engine import Engines, LockEngine
-from asynclock._mutex import Mutex
-from asynclock._patched import refuse_patched
+from asynclock._core.inflight import InFlight
+from asynclock._core.mutex import Mutex
+from asynclock._core.names import SUFFIX, is_name
+from asynclock._core.narration import Narrator
+from asynclock._core.patched import refuse_patched
+from asynclock._core.portal import Host, prepare, run_on, running_loop, runs, uninterrupted
+from asynclock._core.protocol.held import CLOSED
+from asynclock._core.protocol.objects import LockObjects
+from asynclock._core.protocol.renewal import Renewals
+from asynclock._core.protocol.timing import Timing
 from asynclock._secrets import clean_url
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.events import Events
-from asynclock.inflight import InFlight
-from asynclock.names import SUFFIX, is_name
-from asynclock.narration import Narrator
-from asynclock.portal import Host, prepare, run_on, running_loop, runs, uninterrupted
-from asynclock.protocol.held import CLOSED
-from asynclock.protocol.objects import LockObjects
-from asynclock.protocol.renewal import Renewals
-from asynclock.protocol.timing import Timing
 from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
     import random
     from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 
+    from asynclock._core.status import LockStatus
     from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
-    from asynclock.status import LockStatus
 
 T = TypeVar("T")
 Renewal = Literal["thread", "loop"]

@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from asynclock._core.acquirers import acquired_above
+from asynclock._core.names import by_name
+from asynclock._core.portal import start_on
+from asynclock._core.protocol.acquire import Acquisition
+from asynclock._core.protocol.decisions import Observation, Seen, Verdict, judge, may_prune
+from asynclock._core.protocol.objects import Attempt, Landed, Open
+from asynclock._core.protocol.refusals import Refusals, Shown
+from asynclock._core.protocol.waiting import Fairness, WaitQueue
+from asynclock._core.record import LockRecord, is_no_lock
+from asynclock._core.status import corrupt_status, own_status, seen_status
 from asynclock.backend import Absent
 from asynclock.errors import (
     AcquireTimeoutError,
@@ -19,24 +28,15 @@ from asynclock.errors import (
     PreconditionFailedError,
     RecordCorruptError,
 )
-from asynclock.names import by_name
-from asynclock.portal import start_on
-from asynclock.protocol.acquire import Acquisition
-from asynclock.protocol.decisions import Observation, Seen, Verdict, judge, may_prune
-from asynclock.protocol.objects import Attempt, Landed, Open
-from asynclock.protocol.refusals import Refusals, Shown
-from asynclock.protocol.waiting import Fairness, WaitQueue
-from asynclock.record import LockRecord, is_no_lock
-from asynclock.status import corrupt_status, own_status, seen_status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from weakref import ReferenceType
 
-    from asynclock.protocol.held import HeldLock
-    from asynclock.protocol.objects import LockObjects
-    from asynclock.protocol.renewal import Renewals
-    from asynclock.status import LockStatus
+    from asynclock._core.protocol.held import HeldLock
+    from asynclock._core.protocol.objects import LockObjects
+    from asynclock._core.protocol.renewal import Renewals
+    from asynclock._core.status import LockStatus
 
 
 KEPT: Final = 1024

@@ -6,18 +6,18 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from asynclock._reserve import on_lost as callbacks
+from asynclock._core.protocol.held import Phase
+from asynclock._core.reserve import on_lost as callbacks
 from asynclock.errors import ConfigError
 from asynclock.events import logger
-from asynclock.protocol.held import Phase
 from asynclock.settings import MAX_VALIDITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asynclock._core.engine import LockEngine
+    from asynclock._core.protocol.held import HeldLock
     from asynclock.errors import LeaseLostError
-    from asynclock.protocol.held import HeldLock
 
 
 class LeaseHandle:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from asynclock._core.engine import LockEngine
-    from asynclock.status import LockStatus
+    from asynclock._core.status import LockStatus
 
     OnChange = Callable[[LockStatus], object] | None
 

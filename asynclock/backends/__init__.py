@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 GROUP: Final = "asynclock.backends"
 """Entry points of other packages: the name is the URL scheme, the value ``factory(url, **options)``."""
 BUILT_IN: Final = {
-    "memory": "memory:open_memory",
-    "file": "local:open_local",
-    "s3": "s3:open_s3",
-    "s3a": "s3:open_s3",
-    "gs": "gcs:open_gcs",
-    "az": "azure:open_azure",
-    "abfs": "azure:open_azure",
-    "abfss": "azure:open_azure",
-    "wasb": "azure:open_azure",
-    "wasbs": "azure:open_azure",
+    "memory": "_memory:open_memory",
+    "file": "_local:open_local",
+    "s3": "_s3:open_s3",
+    "s3a": "_s3:open_s3",
+    "gs": "_gcs:open_gcs",
+    "az": "_azure:open_azure",
+    "abfs": "_azure:open_azure",
+    "abfss": "_azure:open_azure",
+    "wasb": "_azure:open_azure",
+    "wasbs": "_azure:open_azure",
 }
-"""Module and factory by URL scheme. A module has the name of the extra that installs its SDK."""
+"""Module and factory by URL scheme. The module of a cloud is named after the extra that installs its SDK."""
 
 
 def open_backend(url: str, **options: object) -> Backend:
@@ -52,7 +52,7 @@ def _built_in(scheme: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), factory)
     except ImportError as error:
-        raise BackendNotInstalledError(scheme=scheme, extra=module) from error
+        raise BackendNotInstalledError(scheme=scheme, extra=module.removeprefix("_")) from error
     except AttributeError as error:  # the import has not come that far
         raise RuntimeError(
             f"a signal handler opened {scheme}:// within its import; connect before you set a handler"

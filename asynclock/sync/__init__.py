@@ -7,6 +7,8 @@ running event loop, every call raises a ``RuntimeError`` that names the async ca
 from typing import TYPE_CHECKING
 
 import asynclock
+from asynclock._core.shutdown import install_signal_handlers as install_signal_handlers
+from asynclock._core.status import LockStatus as LockStatus
 from asynclock.backend import Absent as Absent
 from asynclock.backend import Backend as Backend
 from asynclock.backend import Stored as Stored
@@ -31,8 +33,6 @@ from asynclock.errors import SpecError as SpecError
 from asynclock.errors import StaleTokenError as StaleTokenError
 from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
 from asynclock.settings import LeaseSettings as LeaseSettings
-from asynclock.shutdown import install_signal_handlers as install_signal_handlers
-from asynclock.status import LockStatus as LockStatus
 from asynclock.sync._facade import FencedObject as FencedObject
 from asynclock.sync._facade import Lease as Lease
 from asynclock.sync._facade import Lock as Lock
@@ -41,8 +41,8 @@ from asynclock.sync._facade import connect as connect
 from asynclock.sync._facade import probe as probe
 
 if TYPE_CHECKING:
+    from asynclock._core.probing import ProbeReport as ProbeReport
     from asynclock.options import BackendOptions as BackendOptions
-    from asynclock.probing import ProbeReport as ProbeReport
 
 _LATER = ("BackendOptions", "ProbeReport")
 

@@ -14,11 +14,11 @@ from asynclock._core.acquirers import note_acquired
 from asynclock._core.client import open_core
 from asynclock._core.handles import LeaseHandle, LockHandle, checked_at_least, checked_timeout, warn_of_unused
 from asynclock._core.leading import Candidate
-from asynclock._patched import refuse_patched
+from asynclock._core.names import checked_name
+from asynclock._core.patched import refuse_patched
+from asynclock._core.portal import Host, block_on, run_on, start_on
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.fencing import Fenced
-from asynclock.names import checked_name
-from asynclock.portal import Host, block_on, run_on, start_on
 
 if TYPE_CHECKING:
     import builtins
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from asynclock._core.client import Core
     from asynclock._core.engine import LockEngine
+    from asynclock._core.probing import ProbeReport
+    from asynclock._core.status import LockStatus
     from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
     from asynclock.fencing import FencedValue
     from asynclock.options import BackendOptions
-    from asynclock.probing import ProbeReport
     from asynclock.settings import LeaseSettings
-    from asynclock.status import LockStatus
 
 T = TypeVar("T")
 _ENDS: Final = frozenset({"Lease.release", "LockClient.aclose"})

@@ -16,14 +16,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from asynclock.testing.clocks import ManualClock, VirtualClock
-    from asynclock.testing.contract import BackendContract
-    from asynclock.testing.faulty import Fault, FaultyBackend
-    from asynclock.testing.lock_contract import LockContract
-    from asynclock.testing.proxy import TapProxy, Wire
-    from asynclock.testing.store import SimulatedStore, StoreProfile
-    from asynclock.testing.virtual import DeadlockError, Process, VirtualLoop, run_virtual
-    from asynclock.testing.world import FaultyClient, VirtualWorld
+    from asynclock.testing._clocks import ManualClock, VirtualClock
+    from asynclock.testing._contract import BackendContract
+    from asynclock.testing._faulty import Fault, FaultyBackend
+    from asynclock.testing._lock_contract import LockContract
+    from asynclock.testing._proxy import TapProxy, Wire
+    from asynclock.testing._store import SimulatedStore, StoreProfile
+    from asynclock.testing._virtual import DeadlockError, Process, VirtualLoop, run_virtual
+    from asynclock.testing._world import FaultyClient, VirtualWorld
 
 __all__ = [
     "BackendContract",
@@ -45,22 +45,22 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "BackendContract": "contract",
-    "DeadlockError": "virtual",
-    "Fault": "faulty",
-    "FaultyBackend": "faulty",
-    "FaultyClient": "world",
-    "LockContract": "lock_contract",
-    "ManualClock": "clocks",
-    "Process": "virtual",
-    "SimulatedStore": "store",
-    "StoreProfile": "store",
-    "TapProxy": "proxy",
-    "VirtualClock": "clocks",
-    "VirtualLoop": "virtual",
-    "VirtualWorld": "world",
-    "Wire": "proxy",
-    "run_virtual": "virtual",
+    "BackendContract": "_contract",
+    "DeadlockError": "_virtual",
+    "Fault": "_faulty",
+    "FaultyBackend": "_faulty",
+    "FaultyClient": "_world",
+    "LockContract": "_lock_contract",
+    "ManualClock": "_clocks",
+    "Process": "_virtual",
+    "SimulatedStore": "_store",
+    "StoreProfile": "_store",
+    "TapProxy": "_proxy",
+    "VirtualClock": "_clocks",
+    "VirtualLoop": "_virtual",
+    "VirtualWorld": "_world",
+    "Wire": "_proxy",
+    "run_virtual": "_virtual",
 }
 
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from asynclock.cli.guard import Guard
+from asynclock._cli.run_guard import Guard
 from tests.laboratory._installed import debian_program
 from tests.laboratory.servers import free_ports
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COMMAND = (sys.executable, "-c", "from asynclock.cli import main; main()")
+COMMAND = (sys.executable, "-c", "from asynclock._cli import main; main()")
 DEADLINE = 30.0
 VALIDITY = ("--validity", "2")
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from asynclock.cli.app import command
-from asynclock.cli.durations import REFUSED, duration, parse_duration
+from asynclock._cli.app import command
+from asynclock._cli.durations import REFUSED, duration, parse_duration
 from tests.cli.command import asynclock, locks
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asynclock.cli.exit_codes import exit_code
+from asynclock._cli.exit_codes import exit_code
 from asynclock.errors import AsyncLockError, ConfigError
 from asynclock.spark.errors import CutFilesError, TimelineAheadError
 

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from asynclock import __version__
-from asynclock.cli.app import command
+from asynclock._cli.app import command
 from tests.cli.command import asynclock
 
 if TYPE_CHECKING:

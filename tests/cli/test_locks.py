@@ -357,7 +357,7 @@ def test_missing_extra_is_2(name: str) -> None:
     script = (
         f"import sys; from importlib import util; found = util.find_spec\n"
         f"util.find_spec = lambda n, *r: None if n == '{name}' else found(n, *r)\n"
-        "from asynclock.cli import main; main(['list', 'memory://'])"
+        "from asynclock._cli import main; main(['list', 'memory://'])"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
@@ -375,7 +375,7 @@ def test_missing_pyspark_is_2(tmp_path: Path) -> None:
     )
     script = (
         "import sys; sys.modules['pyspark'] = None\n"
-        f"from asynclock.cli import main; main(['pipeline', 'run', {str(tmp_path / 'spec.toml')!r}])"
+        f"from asynclock._cli import main; main(['pipeline', 'run', {str(tmp_path / 'spec.toml')!r}])"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
@@ -387,7 +387,7 @@ def test_missing_pyspark_is_2(tmp_path: Path) -> None:
 def test_import_is_light() -> None:
     """The command's modules load neither Spark nor a cloud SDK."""
     script = (
-        "import sys, asynclock.cli.app\n"
+        "import sys, asynclock._cli.app\n"
         "print(*({'pyspark', 'aiobotocore', 'botocore', 'gcloud', 'azure', 'rich'} & set(sys.modules)))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

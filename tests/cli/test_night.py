@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asynclock import LeaseSettings, LockStatus, sync
-from asynclock.cli.lock_words import facts, holder_cell, is_overdue, overdue_words
-from asynclock.record import LockRecord
+from asynclock._cli.lock_words import facts, holder_cell, is_overdue, overdue_words
+from asynclock._core.record import LockRecord
 from tests.cli.command import asynclock, eventually, finish, kill_group, start, status
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asynclock.cli.cost import PRICES
+from asynclock._cli.cost import PRICES
 from tests.cli.command import asynclock
 
 PAGE = Path(__file__).parents[2].joinpath("docs/backends/index.md").read_text(encoding="utf-8")

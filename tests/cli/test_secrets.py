@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import ConfigError
-from asynclock.cli.app import run_command
-from asynclock.cli.options import parse_options
+from asynclock._cli.app import run_command
+from asynclock._cli.option_words import parse_options
 from tests.cli.command import COMMAND, DEADLINE, asynclock
 from tests.servers.fixtures import server
 from tests.unit.test_secrets import CANARY, URLS
@@ -131,7 +131,7 @@ def test_secrets_come_from_standard_input_line_by_line(monkeypatch: pytest.Monke
 def test_a_terminal_is_asked_without_an_echo() -> None:
     """Where the standard input is a terminal, KEY=- asks for the option by name and shows nothing typed."""
     ours, theirs = pty.openpty()
-    script = "from asynclock.cli.options import parse_options; print(parse_options(['sas_token=-']))"
+    script = "from asynclock._cli.option_words import parse_options; print(parse_options(['sas_token=-']))"
     with subprocess.Popen(
         [sys.executable, "-c", script],
         stdin=theirs,

@@ -14,7 +14,7 @@ from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.backends._azure_account import find_account
 from asynclock.errors import UnsupportedBackendError
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 from tests.laboratory.servers import AZURE_ACCOUNT, AZURE_KEY, USER
 
 if TYPE_CHECKING:

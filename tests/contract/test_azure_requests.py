@@ -25,7 +25,7 @@ from asynclock.errors import (
     OutcomeUnknownError,
     UnsupportedBackendError,
 )
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 from tests.faults.scripted import serving
 from tests.faults.test_tables import Certificates
 from tests.laboratory.servers import AZURE_ACCOUNT, AZURE_KEY, BUCKET

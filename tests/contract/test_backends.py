@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.backends import BUILT_IN, open_backend
-from asynclock.testing.contract import BackendContract
+from asynclock.testing._contract import BackendContract
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -23,7 +23,7 @@ from asynclock.errors import (
     ConfigError,
     UnsupportedBackendError,
 )
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 from tests.servers.fixtures import server
 
 if TYPE_CHECKING:

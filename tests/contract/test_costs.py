@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import LeaseSettings, LockClient
-from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.store import SimulatedBackend, SimulatedStore, StoreProfile
-from asynclock.testing.virtual import VirtualLoop
+from asynclock.testing._clocks import VirtualClock
+from asynclock.testing._store import SimulatedBackend, SimulatedStore, StoreProfile
+from asynclock.testing._virtual import VirtualLoop
 
 if TYPE_CHECKING:
     from asynclock.backend import Absent, Stored, Written

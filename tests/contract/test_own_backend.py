@@ -11,7 +11,7 @@ import pytest
 import asynclock
 from asynclock.backend import MAX_BODY, Absent, Backend, Entry, Stored, Written
 from asynclock.backends import open_backend
-from asynclock.testing.contract import BackendContract
+from asynclock.testing._contract import BackendContract
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -105,7 +105,7 @@ def _doctor(url: str, options: dict[str, Any]) -> list[str]:
         "AWS_SESSION_TOKEN": options["session_token"],
         "AWS_ENDPOINT_URL": options["endpoint_url"],
     }
-    command = (sys.executable, "-c", "from asynclock.cli import main; main()", "doctor", url)
+    command = (sys.executable, "-c", "from asynclock._cli import main; main()", "doctor", url)
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
     return ran.stdout.splitlines()
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
+from asynclock._core.probing import probe, probe_backend
 from asynclock.backend import Absent, Stored, Written
-from asynclock.backends.memory import MemoryBackend
-from asynclock.probing import probe, probe_backend
-from asynclock.testing.proxy import TapProxy
+from asynclock.backends._memory import MemoryBackend
+from asynclock.testing._proxy import TapProxy
 
 if TYPE_CHECKING:
     from pathlib import Path

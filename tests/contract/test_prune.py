@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asynclock import LeaseSettings, LockClient, UnsupportedBackendError, connect
+from asynclock._core.prune import _try_out
 from asynclock.backend import Absent, ConditionalDelete, Stored
 from asynclock.backends import open_backend
 from asynclock.errors import PreconditionFailedError
-from asynclock.prune import _try_out
 
 if TYPE_CHECKING:
     from pathlib import Path

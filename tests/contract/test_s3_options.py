@@ -19,7 +19,7 @@ from asynclock.errors import (
     BackendUnavailableError,
     UnsupportedBackendError,
 )
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 from tests.laboratory.servers import KMS_KEY
 
 if TYPE_CHECKING:

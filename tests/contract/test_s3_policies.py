@@ -12,11 +12,11 @@ import pytest
 
 import asynclock
 from asynclock import FencedObject, LeaseSettings, hudi
+from asynclock._cli.policy import s3_policy
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
-from asynclock.cli.policy import s3_policy
 from asynclock.errors import AccessDeniedError
-from asynclock.testing.proxy import TapProxy
+from asynclock.testing._proxy import TapProxy
 from tests.contract.keys import Statement, temporary_key
 from tests.laboratory.servers import BUCKET, KMS_KEY
 

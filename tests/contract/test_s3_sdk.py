@@ -21,7 +21,7 @@ import asynclock.backends._aws
 from asynclock.backend import Absent, Stored
 from asynclock.backends import open_backend
 from asynclock.errors import BackendError, BackendUnavailableError, ConfigError, UnsupportedBackendError
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 from tests.faults.credentials import Machine
 from tests.faults.scripted import options as options_of
 from tests.faults.scripted import serving

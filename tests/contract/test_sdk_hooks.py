@@ -34,7 +34,7 @@ from asynclock.backends._gcs_token import GcsToken, checked_token
 from asynclock.backends._resolver import Resolver
 from asynclock.backends._session import new_session
 from asynclock.errors import UnsupportedBackendError
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 MODULES: Final = (
-    "s3",
-    "gcs",
-    "azure",
+    "_s3",
+    "_gcs",
+    "_azure",
     "_aws",
     "_gcs_token",
     "_azure_account",

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from asynclock.backends import open_backend
-from asynclock.testing.proxy import TapProxy
+from asynclock.testing._proxy import TapProxy
 from tests.laboratory import servers
 from tests.laboratory.servers import running
 

@@ -43,7 +43,7 @@ RUN_ELSEWHERE: Final = {
     ("report.md", "console"): "tests/report and tests/spark/test_run_log.py record a run and draw it",
     ("places.md", "console"): "spark-submit starts a Spark of its own; tests/places does",
     ("places.md", "session_for"): "needs a session; the tutorial with Spark does the same",
-    ("places.md", "from asynclock.cli import main"): "it is examples/submit.py, word for word",
+    ("places.md", "from asynclock._cli import main"): "it is examples/submit.py, word for word",
 }
 """Blocks that no test takes from their page, by a word in them or their language, and why."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock import AccessDeniedError, AcquireTimeoutError, RecordCorruptError, sync
-from asynclock.cli import main
+from asynclock._cli import main
 from asynclock.spark.errors import (
     BadRowsError,
     ChangesLostError,
@@ -20,15 +20,15 @@ from asynclock.spark.errors import (
     TableBusyError,
     UnfinishedRestoreError,
 )
-from asynclock.testing.faulty import Fault, FaultyBackend
-from asynclock.testing.world import VirtualWorld
+from asynclock.testing._faulty import Fault, FaultyBackend
+from asynclock.testing._world import VirtualWorld
 from tests.docs.night import SENTENCES, is_said
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from asynclock.testing.world import FaultyClient
+    from asynclock.testing._world import FaultyClient
 
     Play = Callable[[FaultyClient, VirtualWorld], Awaitable[None]]
 

@@ -15,8 +15,12 @@ import click
 import pytest
 from sphinx.util.inventory import InventoryFile
 
-from asynclock.backends import azure, gcs, local, memory, s3
-from asynclock.cli.app import command
+from asynclock._cli.app import command
+from asynclock.backends import _azure as azure
+from asynclock.backends import _gcs as gcs
+from asynclock.backends import _local as local
+from asynclock.backends import _memory as memory
+from asynclock.backends import _s3 as s3
 from asynclock.settings import LeaseSettings
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.joins import ViewSpec

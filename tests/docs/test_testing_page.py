@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.packaging.wheel import install
 
 ROOT = Path(__file__).parents[2]

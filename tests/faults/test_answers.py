@@ -22,7 +22,7 @@ from asynclock.errors import (
     PreconditionFailedError,
     UnsupportedBackendError,
 )
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
     from pathlib import Path

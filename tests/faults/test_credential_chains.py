@@ -21,7 +21,7 @@ import asynclock.backends._credentials
 from asynclock import LeaseSettings
 from asynclock.backends import open_backend
 from asynclock.errors import BackendUnavailableError
-from asynclock.testing.proxy import TapProxy
+from asynclock.testing._proxy import TapProxy
 from tests.faults.credentials import (
     Aws,
     Entra,

@@ -14,7 +14,7 @@ import asynclock
 from asynclock import LeaseSettings
 from asynclock.backend import Absent
 from asynclock.backends import open_backend
-from asynclock.testing.proxy import TapProxy
+from asynclock.testing._proxy import TapProxy
 from tests.faults.credentials import (
     Aws,
     Entra,

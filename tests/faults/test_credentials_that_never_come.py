@@ -13,7 +13,7 @@ import pytest
 from azure.core.exceptions import ClientAuthenticationError
 
 import asynclock
-import asynclock.backends.s3
+import asynclock.backends._s3
 from asynclock.backends import open_backend
 from asynclock.errors import AccessDeniedError, BackendUnavailableError
 from tests.faults.scripted import options, serving
@@ -152,7 +152,7 @@ async def test_a_slow_machine_is_no_missing_credential(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Calls whose time is up while the SDK is loaded warn of nothing, and the next ones find it loaded."""
-    slowly: Callable[..., Any] = asynclock.backends.s3.open_client
+    slowly: Callable[..., Any] = asynclock.backends._s3.open_client
     opened = 0
 
     async def open_client(**given: Any) -> object:  # noqa: ANN401  passed on
@@ -161,7 +161,7 @@ async def test_a_slow_machine_is_no_missing_credential(
         await asyncio.sleep(1.0)  # a busy machine
         return await slowly(**given)
 
-    monkeypatch.setattr(asynclock.backends.s3, "open_client", open_client)
+    monkeypatch.setattr(asynclock.backends._s3, "open_client", open_client)
     async with serving() as script:
         script.say(404)
         backend = open_backend("s3://locks", **options("s3", f"http://127.0.0.1:{script.port}"))

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import asynclock
-from asynclock.defects import Defect
+from asynclock._core.defects import Defect
 from tests.servers.scripted import Quirk, ScriptedStore
 
 DIALECTS = ["s3", "gcs", "azure"]

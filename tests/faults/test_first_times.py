@@ -18,7 +18,7 @@ import asyncio, gc, json, sys, warnings
 import asynclock
 from asynclock import LeaseSettings, LockClient
 from asynclock.backends import open_backend
-from asynclock.testing.faulty import Fault, FaultyBackend
+from asynclock.testing._faulty import Fault, FaultyBackend
 
 url, options = sys.argv[1], json.loads(sys.argv[2])
 settings = LeaseSettings(validity=2.0, max_clock_skew=0.1, poll_interval=0.05)

@@ -18,8 +18,8 @@ import pytest
 
 import asynclock
 from asynclock import LeaseSettings
-from asynclock.defects import Defect
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock._core.defects import Defect
+from asynclock.testing._proxy import TapProxy, Wire
 from tests.faults.scripted import CLOUDS, URLS, options, serving
 from tests.faults.test_answers import gcs_body, s3_body
 from tests.faults.test_tables import TABLES, Certificates, is_absent, meant, rows, said_by

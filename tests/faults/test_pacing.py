@@ -14,10 +14,10 @@ import asynclock
 from asynclock import LeaseSettings, LockClient
 from asynclock.backends import open_backend
 from asynclock.errors import BackendUnavailableError
-from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.proxy import TapProxy, Wire
-from asynclock.testing.store import SimulatedBackend, SimulatedStore, StoreProfile
-from asynclock.testing.virtual import VirtualLoop
+from asynclock.testing._clocks import VirtualClock
+from asynclock.testing._proxy import TapProxy, Wire
+from asynclock.testing._store import SimulatedBackend, SimulatedStore, StoreProfile
+from asynclock.testing._virtual import VirtualLoop
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.backends import open_backend
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
     from tests.laboratory.servers import Server

@@ -16,7 +16,7 @@ from asynclock import LeaseSettings
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.errors import LeaseExpiredError, LeaseLostError, OutcomeUnknownError
-from asynclock.testing.proxy import TapProxy
+from asynclock.testing._proxy import TapProxy
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

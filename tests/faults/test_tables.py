@@ -30,7 +30,7 @@ from asynclock.errors import (
     PreconditionFailedError,
     UnsupportedBackendError,
 )
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 from tests.faults.scripted import CLOUDS, URLS, options, serving
 from tests.faults.test_answers import gcs_body, s3_body
 

@@ -13,7 +13,7 @@ import asynclock.backends._session
 from asynclock.backend import Absent
 from asynclock.backends import open_backend
 from asynclock.errors import BackendUnavailableError, OutcomeUnknownError
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

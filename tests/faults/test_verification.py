@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-from asynclock import AcquireTimeoutError, LeaseSettings, verification
+from asynclock import AcquireTimeoutError, LeaseSettings
+from asynclock._core import verification
+from asynclock._core.defects import Defect
 from asynclock.backends import open_backend
-from asynclock.defects import Defect
 from asynclock.errors import BackendError, ConfigError, UnsupportedBackendError
 from tests.servers.scripted import Quirk, ScriptedStore
 

@@ -28,7 +28,7 @@ from asynclock.errors import (
     RecordCorruptError,
 )
 from asynclock.testing._http1 import close_stream
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

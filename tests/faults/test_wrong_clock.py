@@ -9,9 +9,9 @@ import pytest
 
 import asynclock
 from asynclock import LeaseSettings
+from asynclock._core.probing import probe
 from asynclock.errors import AcquireTimeoutError
-from asynclock.probing import probe
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
     from tests.laboratory.servers import Server

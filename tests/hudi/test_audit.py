@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock import hudi
+from asynclock._core.record import LockRecord
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.errors import ConfigError
 from asynclock.hudi._core.audit import AuditReport, cleanup, validate
 from asynclock.hudi._core.audit_records import encode, file_name, start_of
-from asynclock.record import LockRecord
 
 if TYPE_CHECKING:
     from asynclock.backend import Backend

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock import hudi
-from asynclock.record import parse_record
+from asynclock._core.record import parse_record
 from tests.hudi.conftest import LOCK_KEY
 
 if TYPE_CHECKING:

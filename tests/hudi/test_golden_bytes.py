@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from asynclock import hudi
+from asynclock._core.record import parse_record
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
-from asynclock.record import parse_record
 from tests.hudi.conftest import LOCK_KEY, lock_options
 from tests.servers.fixtures import server
 

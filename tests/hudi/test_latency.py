@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock import hudi
-from asynclock.testing.proxy import TapProxy
+from asynclock.testing._proxy import TapProxy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 from asynclock import hudi
+from asynclock._core.record import LockRecord, parse_record
 from asynclock.errors import ConfigError, LeaseLostError, RecordCorruptError
-from asynclock.record import LockRecord, parse_record
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
     from tests.hudi.conftest import Table

@@ -14,9 +14,9 @@ from uuid import uuid4
 import pytest
 
 from asynclock import hudi
+from asynclock._core.record import parse_record
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
-from asynclock.record import parse_record
 from tests.hudi.conftest import LOCK_KEY, lock_options
 from tests.hudi.harness import lock_client_jar, s3a_jars
 

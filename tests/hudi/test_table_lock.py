@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock import hudi
+from asynclock._core.record import LockRecord, parse_record
 from asynclock.backend import Absent
 from asynclock.errors import (
     AcquireTimeoutError,
@@ -24,9 +25,8 @@ from asynclock.errors import (
     RecordCorruptError,
 )
 from asynclock.hudi._core.held_tables import held_here, refuse_if_held
-from asynclock.record import LockRecord, parse_record
 from asynclock.sync import hudi as blocking
-from asynclock.testing.proxy import TapProxy
+from asynclock.testing._proxy import TapProxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

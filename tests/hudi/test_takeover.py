@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from asynclock import LeaseSettings, hudi
+from asynclock._core.record import parse_record
 from asynclock.backends import open_backend
-from asynclock.record import parse_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

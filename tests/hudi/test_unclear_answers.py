@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import hudi
+from asynclock._core.record import parse_record
 from asynclock.errors import AccessDeniedError
-from asynclock.record import parse_record
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 
 if TYPE_CHECKING:
     from tests.hudi.conftest import Table

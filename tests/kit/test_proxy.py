@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from asynclock.testing.proxy import TapProxy
+from asynclock.testing._proxy import TapProxy
 
 REQUEST = b"PUT /key HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"

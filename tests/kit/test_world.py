@@ -11,11 +11,11 @@ import pytest
 
 from asynclock import BackendError, LeaseSettings
 from asynclock.testing import Fault, StoreProfile, VirtualWorld
-from asynclock.testing.clocks import EPOCH
+from asynclock.testing._clocks import EPOCH
 
 if TYPE_CHECKING:
     from asynclock.testing import FaultyClient
-    from asynclock.testing.store import Operation
+    from asynclock.testing._store import Operation
 
 SETTINGS = LeaseSettings(validity=30.0)
 

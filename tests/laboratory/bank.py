@@ -23,9 +23,9 @@ from asynclock.client import LockClient
 from asynclock.errors import BackendError, LeaseLostError, StaleTokenError
 from asynclock.fencing import FencedObject
 from asynclock.settings import LeaseSettings
-from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.store import SimulatedStore, StoreProfile
-from asynclock.testing.virtual import VirtualLoop
+from asynclock.testing._clocks import VirtualClock
+from asynclock.testing._store import SimulatedStore, StoreProfile
+from asynclock.testing._virtual import VirtualLoop
 from tests.laboratory.cores import spread
 from tests.laboratory.names import NAME, URL
 from tests.laboratory.simulate import quiet

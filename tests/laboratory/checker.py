@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
-    from asynclock.protocol.held import HeldLock
-    from asynclock.testing.store import Operation, SimulatedStore
-    from asynclock.testing.virtual import Process
+    from asynclock._core.protocol.held import HeldLock
+    from asynclock.testing._store import Operation, SimulatedStore
+    from asynclock.testing._virtual import Process
     from tests.laboratory.watched import Believer
 
 COUNT_KEY: Final = "count"

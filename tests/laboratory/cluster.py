@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyspark
 
-from asynclock.cli.guard import Guard
+from asynclock._cli.run_guard import Guard
 from tests.laboratory.cores import SHORT_LIVED_JVM
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from asynclock.settings import LeaseSettings
-from asynclock.testing.store import StoreProfile
+from asynclock.testing._store import StoreProfile
 
 if TYPE_CHECKING:
     from random import Random

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from asynclock.settings import MAX_VALIDITY, MIN_VALIDITY, LeaseSettings
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.laboratory import draw
 from tests.laboratory.draw import HOUR, MINUTE, SKEW
 from tests.laboratory.plan import Plan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock._core.engine import Engines
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.laboratory.checker import Invariant
 from tests.laboratory.names import NAME
 from tests.laboratory.watched import shallow_copy
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from asynclock.client import LockClient
     from asynclock.lease import Lease
     from asynclock.settings import LeaseSettings
-    from asynclock.testing.virtual import Process, VirtualLoop
+    from asynclock.testing._virtual import Process, VirtualLoop
     from tests.laboratory.history import Simulation, Trouble
     from tests.laboratory.machines import Machine, SimulatedFaults
     from tests.laboratory.users import User
@@ -160,7 +160,7 @@ class Endings:
             act(index)
 
     def _send_signal(self, index: int) -> None:
-        """Do what the handlers of ``asynclock.shutdown`` do; the process lives on."""
+        """Do what the handlers of ``asynclock._core.shutdown`` do; the process lives on."""
         if self._loop.time() >= self._run.ends:
             return
         if (machine := self._run.suffers(self._run.aimed(index), "signal")) is None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock.client import LockClient
 from asynclock.errors import LeaseLostError
 from asynclock.settings import LeaseSettings
-from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.store import SimulatedStore, StoreProfile, is_answer
-from asynclock.testing.virtual import DeadlockError, Process, VirtualLoop
+from asynclock.testing._clocks import VirtualClock
+from asynclock.testing._store import SimulatedStore, StoreProfile, is_answer
+from asynclock.testing._virtual import DeadlockError, Process, VirtualLoop
 from tests.laboratory.checker import Checker, Invariant
 from tests.laboratory.machines import SimulatedFaults
 from tests.laboratory.names import FENCED_KEY, KEY, NAME, URL

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock._core.record import parse_record
 from asynclock.errors import RecordCorruptError
-from asynclock.record import parse_record
 from tests.laboratory.cores import spread
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 # ruff: noqa: T201  a command that prints
-"""Hostile plans bred by coverage: which branches of ``asynclock/protocol/`` no history has reached.
+"""Hostile plans bred by coverage: which branches of ``asynclock/_core/protocol/`` no history has reached.
 
 ``python -m tests.laboratory guided --histories 3000`` runs a plan of each scenario, keeps those
 whose history reaches a branch that none has reached before, changes them at random and goes on
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from coverage import Coverage
 
-import asynclock.protocol
-from asynclock.testing.faulty import Fault
+import asynclock._core.protocol
+from asynclock.testing._faulty import Fault
 from tests.laboratory.history import Simulation
 from tests.laboratory.scenarios import SCENARIOS
 from tests.laboratory.simulate import quiet
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.laboratory.history import History
     from tests.laboratory.plan import Plan
 
-PROTOCOL: Final = Path(asynclock.protocol.__file__).parent
+PROTOCOL: Final = Path(asynclock._core.protocol.__file__).parent
 FIRST: Final = 4
 """Plans of each scenario that are run as they are."""
 RATES: Final = (

@@ -15,10 +15,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.errors import BackendError, ConfigError, LockChangedError, RecordCorruptError
-from asynclock.testing.clocks import EPOCH
-from asynclock.testing.faulty import Fault
-from asynclock.testing.store import SimulatedStore, is_answer
-from asynclock.testing.virtual import DeadlockError, VirtualLoop
+from asynclock.testing._clocks import EPOCH
+from asynclock.testing._faulty import Fault
+from asynclock.testing._store import SimulatedStore, is_answer
+from asynclock.testing._virtual import DeadlockError, VirtualLoop
 from tests.laboratory.checker import Checker, Invariant
 from tests.laboratory.endings import ROUND_TRIPS, Endings
 from tests.laboratory.machines import Machine
@@ -28,7 +28,7 @@ from tests.laboratory.users import JavaWriter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asynclock.testing.store import Operation
+    from asynclock.testing._store import Operation
     from tests.laboratory.checker import Violation
     from tests.laboratory.plan import Plan
 

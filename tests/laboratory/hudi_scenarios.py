@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.laboratory import draw
 from tests.laboratory.draw import HOUR, MINUTE, SKEW
 from tests.laboratory.plan import Plan

@@ -9,14 +9,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from asynclock.errors import BackendError, LeaseLostError
-from asynclock.testing.store import SimulatedBackend, SimulatedStore
+from asynclock.testing._store import SimulatedBackend, SimulatedStore
 from tests.laboratory.explore import INSTANT, Bench, Exploration
 from tests.laboratory.names import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asynclock.testing.virtual import Process, VirtualLoop
+    from asynclock.testing._virtual import Process, VirtualLoop
     from tests.laboratory.checker import Violation
 
 

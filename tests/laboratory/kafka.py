@@ -17,7 +17,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock.cli.guard import Guard
+from asynclock._cli.run_guard import Guard
 from tests.laboratory._installed import maven_jars
 from tests.laboratory.cores import SHORT_LIVED_JVM
 from tests.laboratory.servers import free_ports

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from asynclock.testing.virtual import Process
+    from asynclock.testing._virtual import Process
     from tests.laboratory.watched import Believer
 
 

@@ -11,9 +11,9 @@ from tests.laboratory.checker import Invariant
 from tests.laboratory.names import KEY
 
 if TYPE_CHECKING:
+    from asynclock._core.status import LockStatus
     from asynclock.lease import Lease
     from asynclock.lock import Lock
-    from asynclock.status import LockStatus
     from tests.laboratory.users import User
 
 _STEP_DOWN: Final = 0.5

@@ -7,8 +7,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from asynclock.client import LockClient
-from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.faulty import FaultyBackend
+from asynclock.testing._clocks import VirtualClock
+from asynclock.testing._faulty import FaultyBackend
 from tests.laboratory.names import KEY, URL
 from tests.laboratory.users import User
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from asynclock.clock import Clock
     from asynclock.errors import ConfigError, RecordCorruptError
     from asynclock.events import Event
-    from asynclock.testing.store import SimulatedBackend, SimulatedStore
-    from asynclock.testing.virtual import Process, VirtualLoop
+    from asynclock.testing._store import SimulatedBackend, SimulatedStore
+    from asynclock.testing._virtual import Process, VirtualLoop
     from tests.laboratory.checker import Checker
     from tests.laboratory.plan import Plan
 

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from asynclock.settings import LeaseSettings
-    from asynclock.testing.faulty import Fault
-    from asynclock.testing.store import StoreProfile
+    from asynclock.testing._faulty import Fault
+    from asynclock.testing._store import StoreProfile
 
 TROUBLES: Final = (
     *("crash", "pause", "stall", "suspend", "clock-step", "partition", "break", "wrong-date"),

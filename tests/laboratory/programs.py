@@ -7,14 +7,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import BackendError, LeaseLostError, RecordCorruptError
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.laboratory.checker import Invariant
 from tests.laboratory.explore import VALIDITY, Bench, Exploration
 from tests.laboratory.names import NAME
 
 if TYPE_CHECKING:
     from asynclock.lease import Lease
-    from asynclock.testing.virtual import Process
+    from asynclock.testing._virtual import Process
     from tests.laboratory.checker import Violation
 
 PROMPT: Final = 3.0

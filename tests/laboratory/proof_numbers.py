@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "proof.md"
-_LOCK: Final = ("asynclock", ":!asynclock/spark", ":!asynclock/cli")
+_LOCK: Final = ("asynclock", ":!asynclock/spark", ":!asynclock/_cli")
 _DATA: Final = ("asynclock/spark",)
-_LOCK_AND_PIPELINE: Final = ("asynclock", ":!asynclock/cli")
+_LOCK_AND_PIPELINE: Final = ("asynclock", ":!asynclock/_cli")
 _HEADER: Final = """\
 # Numbers of the long runs
 

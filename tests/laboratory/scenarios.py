@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from asynclock.settings import LeaseSettings
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.laboratory import draw
 from tests.laboratory.draw import HOUR, MINUTE, SKEW
 from tests.laboratory.edge_scenarios import EDGE_SCENARIOS

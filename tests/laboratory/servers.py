@@ -35,8 +35,8 @@ from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock._cli.run_guard import Guard
 from asynclock.backends import open_backend
-from asynclock.cli.guard import Guard
 from tests.laboratory._certificate import issue_certificate
 from tests.laboratory._containers import IMAGES, engine_answers, run_container
 from tests.laboratory._installed import go_binary, go_version, npm_binary, npm_version

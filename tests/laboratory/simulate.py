@@ -23,7 +23,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.laboratory.cores import spread
 from tests.laboratory.history import Simulation
 from tests.laboratory.plan import TROUBLES

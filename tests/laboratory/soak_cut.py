@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 import asynclock
 from asynclock.errors import BackendError, LeaseLostError
 from asynclock.settings import LeaseSettings
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 from tests.laboratory.servers import Server, running
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Why some branches of ``asynclock/protocol/`` are reached by no simulated history."""
+"""Why some branches of ``asynclock/_core/protocol/`` are reached by no simulated history."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from asynclock.errors import (
     UnsupportedBackendError,
 )
 from asynclock.fencing import FencedObject
-from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.faulty import Fault
+from asynclock.testing._clocks import VirtualClock
+from asynclock.testing._faulty import Fault
 from tests.laboratory.capped import Cap
 from tests.laboratory.checker import COUNT_KEY, Invariant
 from tests.laboratory.endings import ROUND_TRIPS, Droppable, forget

@@ -7,8 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from asynclock.protocol.held import HeldLock
-    from asynclock.testing.virtual import Process
+    from asynclock._core.protocol.held import HeldLock
+    from asynclock.testing._virtual import Process
 
 
 class Believer(Protocol):

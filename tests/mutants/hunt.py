@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 import asynclock
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.laboratory.checker import Invariant
 from tests.laboratory.interleavings import interleavings
 from tests.laboratory.programs import PROGRAMS, cancellations, single_faults

@@ -13,7 +13,7 @@ PACKAGES: Final = {
     "asynclock",
     "asynclock._core",
     "asynclock.backends",
-    "asynclock.protocol",
+    "asynclock._core.protocol",
     "asynclock.sync",
 }
 """The packages of asynclock whose modules may be loaded: no command, no Spark, no telemetry, no test kit."""
@@ -40,7 +40,7 @@ def test_an_import_brings_nothing_along_that_it_does_not_need(name: str) -> None
 
     assert along == AT_A_LOSS
     assert {each.rpartition(".")[0] if each not in PACKAGES else each for each in own} <= PACKAGES
-    assert not own & {f"asynclock.backends.{each}" for each in BACKENDS}
+    assert not own & {f"asynclock.backends._{each}" for each in BACKENDS}
 
 
 @pytest.mark.parametrize("url", ["memory://", "file:///tmp/locks"])
@@ -81,7 +81,7 @@ else:
     raise SystemExit("found")
 """
 
-    assert "asynclock.probing" in loaded(program)
+    assert "asynclock._core.probing" in loaded(program)
 
 
 def test_what_few_programs_need_is_loaded_later() -> None:
@@ -96,4 +96,4 @@ async def main():
 asyncio.run(main())
 """
 
-    assert not loaded(program) & {"asynclock.probing", "asynclock.fencing", "asynclock.options"}
+    assert not loaded(program) & {"asynclock._core.probing", "asynclock.fencing", "asynclock.options"}

@@ -46,7 +46,7 @@ def test_a_wheel_has_the_package_the_plugin_and_nothing_else(source: Path) -> No
     names = set(_released(source).namelist())
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "asynclock").rglob("*.py")}
 
-    policies = {str(path.relative_to(ROOT)) for path in (ROOT / "asynclock/cli/policies").iterdir()}
+    policies = {str(path.relative_to(ROOT)) for path in (ROOT / "asynclock/_cli/policies").iterdir()}
     shipped = {name for name in names if ".dist-info/" not in name}
 
     assert shipped == modules | policies | {"asynclock/py.typed", JAR, PAGE, "pytest_asynclock.py"}

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
+from asynclock._core.record import parse_record
 from asynclock.errors import LeaseLostError
-from asynclock.record import parse_record
-from asynclock.testing.clocks import EPOCH
+from asynclock.testing._clocks import EPOCH
 from tests.laboratory.checker import Invariant
 from tests.laboratory.explore import Bench
 from tests.laboratory.names import KEY, NAME

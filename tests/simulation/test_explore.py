@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.errors import BackendError, BackendUnavailableError
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.laboratory import programs
 from tests.laboratory.checker import Invariant
 from tests.laboratory.explore import Bench

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.backend import Absent, Backend, Stored
-from asynclock.backends.memory import MemoryBackend
+from asynclock.backends._memory import MemoryBackend
 from asynclock.errors import (
     BackendUnavailableError,
     ConfigError,

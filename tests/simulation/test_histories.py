@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from asynclock._core.protocol.objects import LockObjects
 from asynclock.errors import ConfigError
 from asynclock.lock import Hold
-from asynclock.protocol.objects import LockObjects
 from tests.laboratory.checker import Invariant, Violation
 from tests.laboratory.history import Simulation
 from tests.laboratory.scenarios import CYCLE, SCENARIOS

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from asynclock.testing.clocks import EPOCH, VirtualClock
-from asynclock.testing.virtual import DeadlockError, VirtualLoop, run_virtual
+from asynclock.testing._clocks import EPOCH, VirtualClock
+from asynclock.testing._virtual import DeadlockError, VirtualLoop, run_virtual
 
 
 def test_time_passes_without_waiting() -> None:

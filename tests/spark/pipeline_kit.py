@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.cli.app import run_command
+from asynclock._cli.app import run_command
 from asynclock.errors import LockChangedError
 from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.guard import guard_properties

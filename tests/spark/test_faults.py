@@ -14,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from asynclock import sync
-from asynclock.cli.app import run_command
+from asynclock._cli.app import run_command
 from asynclock.errors import BackendUnavailableError, LeaseLostError, OutcomeUnknownError, SpecError
 from asynclock.hudi._core import hoodie
 from asynclock.spark import faults

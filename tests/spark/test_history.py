@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from asynclock.cli.app import run_command
+from asynclock._cli.app import run_command
 from asynclock.errors import SpecError
 from asynclock.spark import Instant, timeline
 from asynclock.spark.services.work import Cleaning, Compaction

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.cli.app import run_command
+from asynclock._cli.app import run_command
 from asynclock.errors import ConfigError
 from asynclock.hudi._core import hoodie
 from asynclock.spark.check.validation import validate
@@ -535,7 +535,7 @@ def test_people_see_their_own_time(pipeline: Pipeline) -> None:
     body = """
 import time
 from asynclock.spark import timeline
-from asynclock.cli.timeline import TimelineTable
+from asynclock._cli.timeline_command import TimelineTable
 clock = time.strftime("%y/%m/%d %H:")
 spark._jvm.org.apache.log4j.Logger.getLogger("people").warn("as we see it")
 (one,) = timeline(spec, spark)

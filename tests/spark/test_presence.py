@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.cli.app import run_command
+from asynclock._cli.app import run_command
 from asynclock.errors import ConfigError, SpecError
 from asynclock.spark.check.validation import validate
 from asynclock.spark.reader.changes import changes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from asynclock.cli.app import run_command
+from asynclock._cli.app import run_command
 from tests.docs.story import ROOT, Story, blocks
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock import sync
-from asynclock.cli.pipeline_reports import print_validation
+from asynclock._cli.pipeline_reports import print_validation
 from asynclock.errors import ConfigError
 from asynclock.spark.check.committed import repeated_batches, stale_commits
 from asynclock.spark.check.strict.expected import Expected

@@ -23,8 +23,8 @@ from asynclock import (
     hudi,
     sync,
 )
+from asynclock._core.portal import Host
 from asynclock.errors import AcquireTimeoutError
-from asynclock.portal import Host
 from asynclock.sync import hudi as sync_hudi
 from tests.unit.kit import our_record
 

@@ -8,7 +8,7 @@ import pytest
 
 from asynclock import AcquireTimeoutError
 from asynclock.events import Event, Events
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import ALWAYS, SETTINGS, World, faulty, our_record, until_lost
 
 HOSTILE = 'mallory"} 1\nasynclock_lock_losses_total{error_type="forged\x1b[31m'

@@ -20,8 +20,8 @@ from asynclock import (
     SystemClock,
     sync,
 )
-from asynclock.backends.local import LocalBackend
-from asynclock.backends.memory import MemoryBackend
+from asynclock.backends._local import LocalBackend
+from asynclock.backends._memory import MemoryBackend
 from asynclock.fencing import FencedValue
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.backends.local import LocalBackend
+from asynclock.backends._local import LocalBackend
 from tests.unit.kit import STEADY, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from asynclock.testing.store import StoreProfile
+    from asynclock.testing._store import StoreProfile
 
 
 @pytest.fixture

@@ -12,18 +12,18 @@ import pytest
 
 import asynclock
 from asynclock import ConfigError, Lease, LeaseSettings, LockClient
-from asynclock.protocol.timing import Timing
-from asynclock.record import LockRecord, parse_record
-from asynclock.testing.clocks import EPOCH, VirtualClock
-from asynclock.testing.faulty import FaultyBackend
-from asynclock.testing.store import SimulatedStore, StoreProfile
-from asynclock.testing.virtual import VirtualLoop
+from asynclock._core.protocol.timing import Timing
+from asynclock._core.record import LockRecord, parse_record
+from asynclock.testing._clocks import EPOCH, VirtualClock
+from asynclock.testing._faulty import FaultyBackend
+from asynclock.testing._store import SimulatedStore, StoreProfile
+from asynclock.testing._virtual import VirtualLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from asynclock.events import Event
-    from asynclock.testing.store import Operation
+    from asynclock.testing._store import Operation
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from asynclock.portal import run_on
+from asynclock._core.portal import run_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

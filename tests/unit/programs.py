@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from asynclock.record import LockRecord, parse_record
+from asynclock._core.record import LockRecord, parse_record
 
 if TYPE_CHECKING:
     from pathlib import Path

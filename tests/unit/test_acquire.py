@@ -20,7 +20,7 @@ from asynclock import (
     UnsupportedBackendError,
     Written,
 )
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import ALWAYS, KEY, STEADY, TIMING, World, faulty, in_virtual_time, our_record, unopened
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import asynclock
 from asynclock import ConfigError, LeaseSettings, LeaseTakenOverError
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import SETTINGS, World, faulty, in_virtual_time
 
 NO_LONGER = SETTINGS.takeover_bound(0.0) - SETTINGS.validity

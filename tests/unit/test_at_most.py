@@ -8,8 +8,8 @@ import pytest
 
 import asynclock
 from asynclock import ConfigError, LeaseExpiredError, LeaseSettings
-from asynclock.protocol.cap import Cap
-from asynclock.testing.faulty import Fault
+from asynclock._core.protocol.cap import Cap
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import (
     BELIEF,
     SETTINGS,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import LeaseTakenOverError, LockChangedError, OutcomeUnknownError, RecordCorruptError
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import KEY, World, faulty, in_virtual_time, our_record, until_lost
 
 if TYPE_CHECKING:

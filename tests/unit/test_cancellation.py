@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 import asynclock
-from asynclock.testing.faulty import Fault, FaultyBackend
+from asynclock.testing._faulty import Fault, FaultyBackend
 from tests.unit.kit import SETTINGS, World, faulty, in_virtual_time, our_record
 
 STEPS = [0.005 * step for step in range(16)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asynclock
-from asynclock.portal import cancel_once, current_task, run_on, uninterrupted
+from asynclock._core.portal import cancel_once, current_task, run_on, uninterrupted
 from tests.unit.loops import FOREVER, SOON, call_here, let_run, nothing
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 import asynclock
 from asynclock import AcquireTimeoutError, BackendError
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import ALWAYS, SETTINGS, World, faulty, in_virtual_time, our_record, until_lost
 
 

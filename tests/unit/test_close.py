@@ -10,8 +10,8 @@ import pytest
 
 import asynclock
 from asynclock import ConfigError, LeaseSettings, LockClient
-from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.faulty import Fault, FaultyBackend
+from asynclock.testing._clocks import VirtualClock
+from asynclock.testing._faulty import Fault, FaultyBackend
 from tests.unit.kit import KEY, World, faulty, hudi_record, in_virtual_time, our_record, steps, while_renewing
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 import asynclock
 from asynclock import ConfigError, Lease, LeaseTakenOverError, LockClient, LockStatus
-from asynclock.backends.local import LocalBackend
+from asynclock.backends._local import LocalBackend
 from tests.unit.kit import FAST
 from tests.unit.programs import record, run
 

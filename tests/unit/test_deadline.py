@@ -8,7 +8,7 @@ import pytest
 
 import asynclock
 from asynclock import LeaseExpiredError, LeaseLostError, LeaseSettings, LockClient
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import (
     ALWAYS,
     BELIEF,

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from asynclock import LeaseSettings
-from asynclock.clock import ClockReading, Date
-from asynclock.protocol.decisions import (
+from asynclock._core.protocol.decisions import (
     Observation,
     Seen,
     judge,
@@ -17,9 +16,10 @@ from asynclock.protocol.decisions import (
     next_token_without_dates,
     promise,
 )
-from asynclock.protocol.timing import Timing
-from asynclock.record import LockRecord, parse_record
-from asynclock.testing.clocks import ManualClock
+from asynclock._core.protocol.timing import Timing
+from asynclock._core.record import LockRecord, parse_record
+from asynclock.clock import ClockReading, Date
+from asynclock.testing._clocks import ManualClock
 from tests.unit import kit
 from tests.unit.kit import SETTINGS, hudi_record, our_record
 

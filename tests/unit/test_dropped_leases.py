@@ -14,8 +14,8 @@ import pytest
 
 import asynclock
 from asynclock import LeaseLostError, LeaseSettings, LockClient, sync
-from asynclock.protocol.held import HeldLock, Phase
-from asynclock.protocol.renewal import Renewals
+from asynclock._core.protocol.held import HeldLock, Phase
+from asynclock._core.protocol.renewal import Renewals
 from tests.unit.kit import FAST
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import BackendError, BackendUnavailableError, LockClient, Written
-from asynclock.backends.memory import MemoryBackend
-from asynclock.testing.clocks import VirtualClock
+from asynclock.backends._memory import MemoryBackend
+from asynclock.testing._clocks import VirtualClock
 from tests.unit.kit import SETTINGS, World, in_virtual_time, start_eagerly, steps
 
 if TYPE_CHECKING:

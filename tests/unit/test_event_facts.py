@@ -10,7 +10,7 @@ import pytest
 
 import asynclock
 from asynclock import AcquireTimeoutError
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import (
     ALWAYS,
     BELIEF,

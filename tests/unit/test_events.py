@@ -10,7 +10,7 @@ import pytest
 
 import asynclock
 from asynclock import sync
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import FAST, KEY, World, faulty, in_virtual_time, our_record, until_lost
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import itertools
 import pytest
 
 from asynclock import AcquireTimeoutError, LeaseSettings
-from asynclock.protocol.timing import Timing
-from asynclock.protocol.waiting import Fairness
+from asynclock._core.protocol.timing import Timing
+from asynclock._core.protocol.waiting import Fairness
 from tests.unit.kit import TIMING, World, in_virtual_time
 
 BUSY = LeaseSettings(validity=2.0, max_clock_skew=0.0, poll_interval=0.05)

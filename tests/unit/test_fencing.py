@@ -16,7 +16,7 @@ from asynclock import (
     RecordCorruptError,
     StaleTokenError,
 )
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import World, clock_of, faulty, in_virtual_time
 
 if TYPE_CHECKING:

@@ -24,8 +24,9 @@ from asynclock import (
     UnsupportedBackendError,
 )
 from asynclock.backend import MAX_BODY, Absent, Stored
-from asynclock.backends import _folder, local
-from asynclock.backends.local import LocalBackend
+from asynclock.backends import _folder
+from asynclock.backends import _local as local
+from asynclock.backends._local import LocalBackend
 from tests.unit.files import KEY
 
 if TYPE_CHECKING:

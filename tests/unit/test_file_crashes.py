@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from asynclock._core.record import parse_record
 from asynclock.backend import Stored
-from asynclock.backends.local import LocalBackend
-from asynclock.record import parse_record
+from asynclock.backends._local import LocalBackend
 from tests.unit.files import KEY, run_alone
 from tests.unit.kit import our_record
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WRITER = """
 import asyncio, pathlib, sys
-from asynclock.backends.local import LocalBackend
+from asynclock.backends._local import LocalBackend
 from tests.unit.kit import our_record
 async def main():
     backend = LocalBackend(pathlib.Path(sys.argv[1]), fsync=False)

@@ -17,7 +17,7 @@ import pytest
 import asynclock
 from asynclock import AccessDeniedError, OutcomeUnknownError, UnsupportedBackendError
 from asynclock.backend import Absent, Stored
-from asynclock.backends.local import LocalBackend
+from asynclock.backends._local import LocalBackend
 from tests.unit.files import KEY, SIDE, run_alone
 
 if TYPE_CHECKING:

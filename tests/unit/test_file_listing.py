@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock.backends import local, open_backend
+from asynclock.backends import _local as local
+from asynclock.backends import open_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ import pytest
 from asynclock import UnsupportedBackendError
 from asynclock.backend import Absent
 from asynclock.backends import _mounts
-from asynclock.backends.local import LocalBackend
+from asynclock.backends._local import LocalBackend
 from tests.share import mounted_share
 from tests.unit.files import KEY, run_alone
 

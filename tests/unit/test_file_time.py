@@ -13,14 +13,14 @@ import pytest
 
 import asynclock
 from asynclock import PreconditionFailedError, RecordCorruptError, SystemClock, UnsupportedBackendError
+from asynclock._core.probing import probe
 from asynclock.backend import Stored
-from asynclock.probing import probe
 from tests.unit.files import KEY, SIDE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from asynclock.backends.local import LocalBackend
+    from asynclock.backends._local import LocalBackend
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ ALICE, BOB, STAFF = 60_001, 60_002, 60_100
 USER = """
 import asyncio, json, os, sys
 from asynclock.backend import Absent, Stored
-from asynclock.backends.local import LocalBackend
+from asynclock.backends._local import LocalBackend
 from asynclock.errors import BackendError
 import pathlib
 user, groups, umask, folder = json.loads(sys.argv[1])

@@ -11,9 +11,9 @@ import pytest
 
 import asynclock
 from asynclock import AcquireTimeoutError, BackendError, ConfigError, sync
+from asynclock._core.portal import Call
 from asynclock.backends._cloud import BackendCall
-from asynclock.backends.gcs import GcsBackend
-from asynclock.portal import Call
+from asynclock.backends._gcs import GcsBackend
 from tests.unit.kit import World, in_virtual_time
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from asynclock import AcquireTimeoutError, LeaseTakenOverError
+from asynclock._core.record import parse_record
 from asynclock.lock import Lock
-from asynclock.record import parse_record
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import (
     BELIEF,
     SETTINGS,

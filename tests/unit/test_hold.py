@@ -13,12 +13,12 @@ import anyio
 import pytest
 
 from asynclock import LeaseExpiredError, LeaseLostError, LeaseTakenOverError, LockClient, Written
-from asynclock.backends.memory import MemoryBackend
+from asynclock.backends._memory import MemoryBackend
 from tests.unit.kit import KEY, World, clock_of, in_virtual_time, our_record, steps
 
 if TYPE_CHECKING:
+    from asynclock._core.protocol.held import HeldLock
     from asynclock.lease import Lease
-    from asynclock.protocol.held import HeldLock
 
 
 @in_virtual_time

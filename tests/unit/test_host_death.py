@@ -11,7 +11,7 @@ PROGRAM = """
 import asyncio, ctypes, faulthandler, os, sys, threading, time
 import asynclock
 from asynclock import AsyncLockError, ConfigError, LeaseLostError, sync
-from asynclock.portal import Host
+from asynclock._core.portal import Host
 
 faulthandler.dump_traceback_later(20, exit=True)
 how = sys.argv[1]

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from asynclock import ConfigError
-from asynclock.inflight import InFlight
-from asynclock.portal import run_on
+from asynclock._core.inflight import InFlight
+from asynclock._core.portal import run_on
 
 CLOSED = ConfigError(setting="client", value="memory://", reason="it was closed")
 

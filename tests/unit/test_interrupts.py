@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import pytest
 
 from asynclock import sync
-from asynclock.portal import block_on
+from asynclock._core.portal import block_on
 from tests.unit.loops import SOON, eventually
 
 if TYPE_CHECKING:

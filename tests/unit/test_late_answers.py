@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import LeaseSettings, LeaseTakenOverError, Written
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import (
     World,
     clock_of,

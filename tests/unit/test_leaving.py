@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import AcquireTimeoutError, LeaseSettings, LockClient
-from asynclock.protocol.timing import ROUND_TRIP
-from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.faulty import Fault, FaultyBackend
+from asynclock._core.protocol.timing import ROUND_TRIP
+from asynclock.testing._clocks import VirtualClock
+from asynclock.testing._faulty import Fault, FaultyBackend
 from tests.unit.kit import ALWAYS, KEY, World, faulty, in_virtual_time, while_renewing
 from tests.unit.programs import record, run
 
@@ -289,7 +289,7 @@ def test_leaving_gives_a_paced_store_the_time_that_it_takes(
 
 
 STUCK = """
-from asynclock.backends.local import LocalBackend
+from asynclock.backends._local import LocalBackend
 from asynclock.errors import BackendUnavailableError
 
 kept, refusing = LocalBackend.put_if_match, True

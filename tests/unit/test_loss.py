@@ -24,7 +24,7 @@ from asynclock import (
     _reserve,
     sync,
 )
-from asynclock.testing.clocks import ManualClock
+from asynclock.testing._clocks import ManualClock
 from tests.unit.kit import KEY, World, clock_of, in_virtual_time, our_record, until_lost
 from tests.unit.programs import run
 

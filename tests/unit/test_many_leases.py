@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import LeaseSettings
-from asynclock.protocol.renewal import CROWD
-from asynclock.testing.faulty import Fault
+from asynclock._core.protocol.renewal import CROWD
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import STEADY, World, clock_of, faulty, in_virtual_time
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import pytest
 
 import asynclock
 from asynclock import AccessDeniedError, AcquireTimeoutError, LockClient, sync
+from asynclock._core.narration import BURST, Narrator, held_by, span
 from asynclock.backend import Entry
 from asynclock.events import Events
-from asynclock.narration import BURST, Narrator, held_by, span
-from asynclock.testing.clocks import VirtualClock
-from asynclock.testing.faulty import Fault
+from asynclock.testing._clocks import VirtualClock
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import ALWAYS, BELIEF, World, faulty, in_virtual_time, our_record, until_lost
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ import pytest
 
 import asynclock
 from asynclock import BackendError, LockClient, sync
+from asynclock._core.portal import Call, Host, block_on, run_on, start_on, uninterrupted
 from asynclock.backends import open_backend
 from asynclock.backends._cloud import BackendCall
+from asynclock.backends._gcs import GcsBackend
 from asynclock.backends._offload import Workers
-from asynclock.backends.gcs import GcsBackend
-from asynclock.portal import Call, Host, block_on, run_on, start_on, uninterrupted
 from asynclock.testing import Fault, FaultyBackend
 from tests.unit.loops import FOREVER, SOON, eventually, let_run, nothing
 
@@ -280,7 +280,7 @@ async def test_a_call_waits_for_a_thread_where_no_more_may_be_started(
 
 HANGS = """
 import asyncio, threading, time
-from asynclock.portal import Host
+from asynclock._core.portal import Host
 begun = threading.Event()
 def hang():
     begun.set()

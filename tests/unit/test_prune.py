@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asynclock import ConfigError, LeaseSettings, LockClient, UnsupportedBackendError, connect
+from asynclock._core.prune import prune
 from asynclock.backend import Absent, Stored
-from asynclock.backends.memory import MemoryBackend, _Object, _store
-from asynclock.prune import prune
+from asynclock.backends._memory import MemoryBackend, _Object, _store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ class WithoutDelete:
 async def pruned(backend: Any, older_than: float = DAY, **words: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Prune; return the names that were deleted."""
     async with LockClient(url="memory://prune-tests", backend=backend, settings=SETTINGS) as client:
-        return (await prune(client, older_than=older_than, **words)).deleted
+        return (await prune(client._core, older_than=older_than, **words)).deleted
 
 
 FREED: dict[str, tuple[float, dict[str, Any]]] = {
@@ -194,7 +194,7 @@ async def test_less_than_a_day_is_refused(seconds: float) -> None:
     """A late write could still come, so nothing is deleted."""
     async with connect("memory://") as client:
         with pytest.raises(ConfigError, match="must be a day"):
-            await prune(client, older_than=seconds)
+            await prune(client._core, older_than=seconds)
 
 
 async def test_what_is_no_lock_stays() -> None:

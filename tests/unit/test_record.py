@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asynclock import RecordCorruptError
-from asynclock.record import MAX_BODY, LockRecord, parse_record
+from asynclock._core.record import LockRecord, parse_record
+from asynclock.backend import MAX_BODY
 from tests.laboratory.fuzz import bodies, run_fuzz
 
 HUDI = b'{"expired":false,"validUntil":1700000000000,"owner":"3f1c0000-0000-4000-8000-000000000001"}'

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asynclock import LeaseExpiredError, LeaseLostError, sync
+from asynclock._core.portal import Host, _deaths
 from asynclock.clock import SystemClock
 from asynclock.events import Event
 from asynclock.hudi._core import held_tables
 from asynclock.hudi._core.paths import TablePath
-from asynclock.portal import Host, _deaths
 from asynclock.telemetry._signals import Signals
 from tests.unit.loops import SOON, eventually
 

@@ -9,11 +9,11 @@ import pytest
 
 import asynclock
 from asynclock import AcquireTimeoutError, FencedObject, LeaseLostError, PreconditionFailedError
+from asynclock._core.record import parse_record
 from asynclock.backend import Stored
 from asynclock.errors import UnsupportedBackendError
-from asynclock.record import parse_record
-from asynclock.testing.faulty import Fault
-from asynclock.testing.store import SimulatedBackend
+from asynclock.testing._faulty import Fault
+from asynclock.testing._store import SimulatedBackend
 from tests.unit.kit import ALWAYS, KEY, World, faulty, in_virtual_time, our_record
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import asynclock
 from asynclock import LeaseLostError, LeaseTakenOverError
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import FAST, TIMING, World, faulty, in_virtual_time, our_record, refused, while_renewing
 
 

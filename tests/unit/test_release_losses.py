@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from asynclock import LeaseTakenOverError
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import KEY, World, clock_of, faulty, hudi_record, in_virtual_time, our_record
 
 

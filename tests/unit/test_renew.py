@@ -21,10 +21,10 @@ from asynclock import (
     LeaseSettings,
     Written,
 )
+from asynclock._core.record import parse_record
 from asynclock.clock import CARRY_SECONDS
-from asynclock.record import parse_record
-from asynclock.testing.clocks import EPOCH
-from asynclock.testing.faulty import Fault
+from asynclock.testing._clocks import EPOCH
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import (
     BELIEF,
     SETTINGS,

@@ -13,15 +13,15 @@ import pytest
 
 import asynclock
 from asynclock import LeaseSettings, hudi, sync
+from asynclock._core.probing import probe_backend
 from asynclock.backends import open_backend
-from asynclock.backends.azure import open_azure
-from asynclock.backends.gcs import open_gcs
-from asynclock.backends.local import open_local
-from asynclock.backends.memory import open_memory
-from asynclock.backends.s3 import open_s3
+from asynclock.backends._azure import open_azure
+from asynclock.backends._gcs import open_gcs
+from asynclock.backends._local import open_local
+from asynclock.backends._memory import open_memory
+from asynclock.backends._s3 import open_s3
 from asynclock.client import LockClient
 from asynclock.errors import AsyncLockError, ConfigError
-from asynclock.probing import probe_backend
 from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.lock_settings import LocksSpec
 from asynclock.spark.spec.model import StreamSpec, TableSpec

@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asynclock import ConfigError, LeaseSettings
+from asynclock._core.protocol.decisions import Token, next_token, promise
+from asynclock._core.protocol.timing import Timing
+from asynclock._core.record import LockRecord, parse_record
 from asynclock.clock import ClockReading, StoreTime
-from asynclock.protocol.decisions import Token, next_token, promise
-from asynclock.protocol.timing import Timing
-from asynclock.record import LockRecord, parse_record
-from asynclock.testing.clocks import EPOCH, ManualClock
+from asynclock.testing._clocks import EPOCH, ManualClock
 from tests.unit.kit import STEADY, World, in_virtual_time
 
 DAY = 86_400.0

@@ -13,7 +13,7 @@ import pytest
 
 import asynclock
 from asynclock import Lease, LeaseLostError, LeaseSettings
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import FAST, KEY, STEADY, World, faulty, hudi_record, in_virtual_time, our_record
 from tests.unit.programs import SYNC_HELD, record, run, signalled
 

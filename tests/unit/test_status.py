@@ -10,7 +10,7 @@ import pytest
 
 import asynclock
 from asynclock import LockStatus
-from asynclock.record import parse_record
+from asynclock._core.record import parse_record
 from tests.unit.kit import (
     KEY,
     SETTINGS,

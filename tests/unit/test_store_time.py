@@ -9,7 +9,7 @@ import pytest
 from asynclock.clock import ClockReading, Date, StoreTime, SystemClock
 
 if TYPE_CHECKING:
-    from asynclock.testing.clocks import ManualClock
+    from asynclock.testing._clocks import ManualClock
 
 SKEW, RESOLUTION = 2.0, 1.0
 

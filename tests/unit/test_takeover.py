@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from asynclock import AcquireTimeoutError
-from asynclock.record import LockRecord
-from asynclock.testing.store import StoreProfile
+from asynclock._core.record import LockRecord
+from asynclock.testing._store import StoreProfile
 from tests.unit.kit import SETTINGS, World, in_virtual_time, our_record
 
 

@@ -10,14 +10,14 @@ import pytest
 
 import asynclock
 from asynclock import LeaseSettings, UnsupportedBackendError
-from asynclock.backends.memory import MemoryBackend
+from asynclock._core.protocol.objects import LockObjects
+from asynclock._core.protocol.timing import Timing
+from asynclock._core.record import parse_record
+from asynclock.backends._memory import MemoryBackend
 from asynclock.events import Events
-from asynclock.protocol.objects import LockObjects
-from asynclock.protocol.timing import Timing
-from asynclock.record import parse_record
-from asynclock.testing.clocks import EPOCH, ManualClock
-from asynclock.testing.faulty import Fault
-from asynclock.testing.store import StoreProfile
+from asynclock.testing._clocks import EPOCH, ManualClock
+from asynclock.testing._faulty import Fault
+from asynclock.testing._store import StoreProfile
 from tests.unit.kit import SETTINGS, STEADY, World, faulty, hudi_record, in_virtual_time, writes_by_us
 
 FIRST_WITHOUT_A_DATE = (0.1, 2 * 86_400.0, 2 * 3600.0)

@@ -12,11 +12,11 @@ import pytest
 import asynclock
 from asynclock import AcquireTimeoutError
 from asynclock._core.engine import LockEngine
-from asynclock.protocol.waiting import WaitQueue
+from asynclock._core.protocol.waiting import WaitQueue
 from tests.unit.kit import KEY, SETTINGS, World, clock_of, in_virtual_time, our_record
 
 if TYPE_CHECKING:
-    from asynclock.protocol.held import HeldLock
+    from asynclock._core.protocol.held import HeldLock
 
 
 @pytest.fixture

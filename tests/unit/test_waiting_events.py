@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock.errors import AcquireTimeoutError, BackendError
-from asynclock.testing.faulty import Fault
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import KEY, faulty, in_virtual_time, our_record
 
 if TYPE_CHECKING:

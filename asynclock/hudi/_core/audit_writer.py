@@ -6,20 +6,20 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from asynclock._core.protocol.timing import LEAVE_WITHIN
 from asynclock._log import log
 from asynclock.errors import BackendError
 from asynclock.hudi._core import held_tables
 from asynclock.hudi._core.audit import is_enabled
 from asynclock.hudi._core.audit_records import encode, file_name
-from asynclock.protocol.timing import LEAVE_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from asynclock._core.protocol.held import HeldLock
     from asynclock.backend import Backend
     from asynclock.hudi._core.audit_records import State
     from asynclock.hudi._core.paths import TablePath
-    from asynclock.protocol.held import HeldLock
 
 
 class TableHooks:

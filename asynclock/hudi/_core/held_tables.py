@@ -13,7 +13,7 @@ from asynclock.errors import ConfigError
 from asynclock.hudi._core.paths import TablePath
 
 if TYPE_CHECKING:
-    from asynclock.protocol.held import HeldLock
+    from asynclock._core.protocol.held import HeldLock
 
 _tables: Final[dict[ref[HeldLock], str]] = {}
 """The identity of the table by lock. No mutex, because a signal handler may interrupt any use of this."""

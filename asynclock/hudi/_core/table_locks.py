@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from asynclock._core.handles import checked_timeout
+from asynclock._core.status import LockStatus
 from asynclock._log import log
 from asynclock.client import connect
 from asynclock.errors import (
@@ -33,7 +34,6 @@ from asynclock.hudi._core.lock_options import LockOptions
 from asynclock.hudi._core.paths import AUDIT_FOLDER, LOCK_NAME, TablePath
 from asynclock.hudi._core.properties import read_table
 from asynclock.lock import Hold, Lock
-from asynclock.status import LockStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -95,7 +95,7 @@ class BatchCommit:
         locks: URL of the locks that the writer held; empty in commits from before it was kept.
         view: The names of columns in the view by their physical names, where those do not tell them.
         columns: The columns of the stream that the batch was read with, by their names in the spec, and how,
-            as ``writer.columns.read_with`` says it. Empty in commits without it.
+            as ``writer.batch_columns.read_with`` says it. Empty in commits without it.
         floats: The stored columns that hold floats as doubles.
         offset: Where the batch ends in its source, as the checkpoint says it; empty if that is not known.
     """

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from asynclock import sync
+from asynclock._core.portal import run_on
 from asynclock.errors import AcquireTimeoutError
-from asynclock.portal import run_on
 
 if TYPE_CHECKING:
     import threading

@@ -18,9 +18,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from asynclock._core.narration import Pace, held_by, span
 from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
 from asynclock.events import logger
-from asynclock.narration import Pace, held_by, span
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.options import SILENCE_MS
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from asynclock import sync
+    from asynclock._core.status import LockStatus
     from asynclock.lease import Lease
     from asynclock.spark.spec.model import Spec
-    from asynclock.status import LockStatus
 
 RESERVATION_LOCK: Final = "reservation/table"
 WORK: Final = ("stream/", "service/", "delete/")

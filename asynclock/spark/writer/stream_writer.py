@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import StreamingQueryException
 
+from asynclock._core.narration import Pace
 from asynclock._text import printable
 from asynclock.errors import AcquireTimeoutError, AsyncLockError, BackendError
 from asynclock.events import logger
-from asynclock.narration import Pace
 from asynclock.spark.errors import BadRowsError, StreamFailedError
 from asynclock.spark.faults import is_passing, sentence
 from asynclock.spark.hudi.running import spread

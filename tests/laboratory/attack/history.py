@@ -11,7 +11,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from asynclock import AsyncLockError, RecordCorruptError, portal
+from asynclock import AsyncLockError, RecordCorruptError
+from asynclock._core import portal
 from tests.laboratory.attack.bucket import Bucket, Thing
 from tests.laboratory.attack.hudi import DRIFT, HudiWriter
 from tests.laboratory.attack.judge import Judge

@@ -8,7 +8,8 @@ import random
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from asynclock import ConfigError, LeaseSettings, portal
+from asynclock import ConfigError, LeaseSettings
+from asynclock._core import portal
 from asynclock.client import LockClient
 from tests.laboratory.attack.line import Line
 from tests.laboratory.attack.users import User

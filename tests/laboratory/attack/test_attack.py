@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import Lease, LeaseLostError
+from asynclock._core.portal import Host
 from asynclock.client import LockClient
-from asynclock.portal import Host
 from tests.laboratory.attack.by_hand import BY_HAND, broken_by_force
 from tests.laboratory.attack.history import History
 from tests.laboratory.attack.plan import draw

@@ -69,7 +69,7 @@ MUTANTS: Final = (
     Mutant(
         "partitions are paths",
         Change(
-            _SPARK + "hudi.options.table:partition_options",
+            _SPARK + "hudi.options.table_layer:partition_options",
             '{$style: $yes, hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "true"}',
             '{$style: $yes, hoodie.DATASOURCE_WRITE_PARTITIONPATH_URLENCODE: "false"}',
         ),

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock.testing.proxy import TapProxy, Wire
+from asynclock.testing._proxy import TapProxy, Wire
 from tests.laboratory.linearizable.damages import damaged
 from tests.laboratory.linearizable.histories import histories, read_lines
 from tests.laboratory.linearizable.judge import judge

@@ -1,0 +1,421 @@
+"""``asynclock pipeline``: run, maintain and validate the splice pipeline of a spec."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from asynclock._cli.arguments import json_option
+from asynclock._cli.durations import duration
+from asynclock._cli.exit_codes import DONE, NO, UNAVAILABLE, exit_code
+from asynclock._cli.explain import explanation_lines
+from asynclock._cli.groups import CommandGroup
+from asynclock._cli.output import print_json, tell
+from asynclock._cli.pipeline_reports import (
+    print_batch,
+    print_repair,
+    print_run,
+    print_services,
+    print_validation,
+)
+from asynclock._cli.progress import StreamBars, busy
+from asynclock._cli.run import run_under
+from asynclock._cli.spark_log import with_spark_log
+from asynclock.errors import AsyncLockError, ConfigError
+
+if TYPE_CHECKING:
+    from asynclock.lease import Lease
+    from asynclock.spark.spec.model import Spec
+
+_wait = click.option(
+    "--wait", type=duration, metavar="TIME", help="Longest wait for work in flight; default: no limit."
+)
+_standby = click.option(
+    "--wait",
+    type=duration,
+    metavar="TIME",
+    help="Longest wait for a lease that another process holds; default: stand by without a limit.",
+)
+_EXISTS: Final = "there is such a file, and init overwrites none; name another one, or remove it"
+
+_run_dir = click.option(
+    "--run",
+    "run_dir",
+    metavar="DIR",
+    help="Record the run in DIR as lines of JSON, a file for each process; pipeline report draws them.",
+)
+_once = click.option("--once", is_flag=True, help="Process what is due now, then exit.")
+
+
+@click.group("pipeline", short_help="Splice streams of files into one wide Hudi table.", cls=CommandGroup)
+def pipeline_group() -> None:
+    """Splice streams of files into one wide Hudi table. It needs the extra asynclock[spark]."""
+
+
+@pipeline_group.command("init", short_help="Draft a spec with one stream for each FOLDER.")
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER [FOLDER ...]")
+@click.option("-o", "--output", metavar="FILE", help="Write the spec to FILE, which must not exist.")
+@click.option(
+    "--table", metavar="PATH", help="Path or URL of the table. Default: next to FILE, called as it is."
+)
+@click.option("--key", multiple=True, metavar="NAME", help="A key column; repeatable. Default: guessed.")
+def draft_pipeline(
+    folders: tuple[str, ...], output: str | None, table: str | None, key: tuple[str, ...]
+) -> int:
+    """Draft a spec with one stream for each FOLDER, from its first files; every guess has a comment.
+
+    The spec goes to stdout with absolute paths, or to FILE with paths that start there. Nothing else is
+    written, and no file is overwritten.
+    """
+    from asynclock.spark.draft.draft import draft_spec  # noqa: PLC0415  needs the extra
+
+    file = None if output is None else Path(output)
+    if file is not None and file.exists():
+        raise ConfigError(setting="output", value=output, reason=_EXISTS)
+    with busy("reading the first files of each folder"):
+        text = draft_spec([Path(folder) for folder in folders], table=table, key=key, file=file, warn=tell)
+    if file is None:
+        click.echo(text, nl=False)
+        return DONE
+    try:
+        with file.open("x", encoding="utf-8") as created:
+            created.write(text)
+    except FileExistsError:
+        raise ConfigError(setting="output", value=output, reason=_EXISTS) from None
+    except OSError as error:
+        raise ConfigError(setting="output", value=output, reason=f"cannot be written: {error}") from error
+    tell(f"{output} written; check its guesses, then: asynclock pipeline run {output} --once")
+    return DONE
+
+
+@pipeline_group.command("run", short_help="Write the streams of SPEC until SIGINT or SIGTERM.")
+@click.argument("spec")
+@click.option(
+    "--stream", "streams", multiple=True, metavar="NAME", help="Write only this stream; repeatable."
+)
+@_once
+@click.option("--fail-fast", is_flag=True, help="Stop all streams as soon as one fails.")
+@_standby
+@_run_dir
+@json_option
+@with_spark_log
+def run_pipeline(
+    spec: str,
+    streams: tuple[str, ...],
+    *,
+    once: bool,
+    fail_fast: bool,
+    wait: float | None,
+    run_dir: str | None,
+    as_json: bool,
+) -> int:
+    """Write the streams of SPEC until SIGINT or SIGTERM, each under its own lease.
+
+    A stream that fails ends alone; the others go on, and the exit code is that of its error: 2 if the
+    spec does not fit, 69 if the store fails again and again, 75 if another process held its lease for longer
+    than --wait, 76 if its lease was lost, else 1.
+    """
+    from asynclock.spark import StreamFailedError, load_spec, run  # noqa: PLC0415  needs the extra
+
+    loaded = load_spec(spec)
+    said = _Said()
+    logger = logging.getLogger("asynclock.spark")
+    logger.addHandler(said)
+    try:
+        with StreamBars(quiet=as_json or not once) as bars:
+            run(
+                loaded,
+                streams=streams or None,
+                once=once,
+                fail_fast=fail_fast,
+                run_dir=run_dir,
+                timeout=wait,
+                on_batch=print_json if as_json else print_batch,
+                on_report=print_json if as_json else print_run,
+                on_progress=bars.update if bars.shown else None,
+            )
+    except StreamFailedError as error:
+        tell(str(error))
+        return UNAVAILABLE if error.passing else NO
+    except AsyncLockError as error:
+        if not said.has(str(error)):
+            raise
+        return exit_code(error)  # it was said as the stream ended
+    finally:
+        logger.removeHandler(said)
+    _tell_table(spec, loaded)
+    return DONE
+
+
+@pipeline_group.command("services", short_help="Compact, cluster and clean the table of SPEC.")
+@click.argument("spec")
+@_once
+@_standby
+@_run_dir
+@json_option
+@with_spark_log
+def run_table_services(
+    spec: str, *, once: bool, wait: float | None, run_dir: str | None, as_json: bool
+) -> int:
+    """Compact, cluster and clean the table of SPEC and roll back dead writers, until SIGINT or SIGTERM."""
+    from asynclock.spark import load_spec, run_services  # noqa: PLC0415  needs the extra
+
+    loaded = load_spec(spec)
+    report = run_services(
+        loaded, once=once, on_event=tell if as_json else click.echo, run_dir=run_dir, timeout=wait
+    )
+    print_json(report) if as_json else print_services(report)
+    _tell_table(spec, loaded)
+    return DONE
+
+
+@pipeline_group.command("validate", short_help="Compare every cell of the table with its sources.")
+@click.argument("spec")
+@click.option("--as-of", metavar="INSTANT", help="Look at what was committed up to this completion time.")
+@json_option
+@with_spark_log
+def validate_table(spec: str, as_of: str | None, *, as_json: bool) -> int:
+    """Compare every cell of the table of SPEC with its sources. Exit code 1 if one differs.
+
+    Streams may run meanwhile: what is committed after the start does not count.
+    """
+    from asynclock.spark import load_spec, session_for, validate  # noqa: PLC0415  needs the extra
+
+    loaded = load_spec(spec)
+    with (
+        busy("comparing the table with its sources", quiet=as_json),
+        session_for(loaded, "asynclock validate") as spark,
+    ):
+        report = validate(loaded, spark, as_of=as_of)
+    print_json(report) if as_json else print_validation(report)
+    return DONE if report.ok else NO
+
+
+@pipeline_group.command("sql", short_help="Print the SQL that puts the table into a catalog.")
+@click.argument("spec")
+@click.option("--name", help="Name of the view; default: that of the table's folder.")
+def print_sql(spec: str, *, name: str | None) -> int:
+    """Print the SQL that puts the table of SPEC into a catalog, to be read and changed by statements."""
+    from asynclock.spark import load_spec  # noqa: PLC0415  needs the extra
+    from asynclock.spark.hudi.session import SQL_EXTENSION  # noqa: PLC0415
+    from asynclock.spark.reader.sql import ddl  # noqa: PLC0415
+
+    statements = ddl(load_spec(spec), name=name)
+    click.echo(f"-- For sessions with {SQL_EXTENSION} in spark.sql.extensions, before Hudi's own extension.")
+    for statement in statements:
+        click.echo(f"{statement};")
+    return DONE
+
+
+@pipeline_group.command("repair", short_help="Undo a foreign write or plan.")
+@click.argument("spec")
+@json_option
+@with_spark_log
+def repair_table(spec: str, *, as_json: bool) -> int:
+    """Undo what a foreign write or plan has done to the table of SPEC, while its streams wait."""
+    from asynclock.spark import load_spec, repair  # noqa: PLC0415  needs the extra
+
+    report = repair(load_spec(spec))
+    print_json(report) if as_json else print_repair(report)
+    return DONE
+
+
+@pipeline_group.command("explain", short_help="Print every option that Hudi is given, and why.")
+@click.argument("spec")
+@json_option
+def explain_options(spec: str, *, as_json: bool) -> int:
+    """Print every option that Hudi is given for the table of SPEC: its layer, its uses and the reason."""
+    from asynclock.spark import explain, load_spec  # noqa: PLC0415  imports what the spec may name
+
+    explanation = explain(load_spec(spec))
+    if as_json:
+        for option in explanation.options:
+            print_json(option)
+        for column in explanation.columns:
+            print_json(column)
+        return DONE
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in explanation_lines(explanation, width):
+        click.echo(line)
+    return DONE
+
+
+@pipeline_group.command("delete", short_help="Append deletes of the keys in a file.")
+@click.argument("spec")
+@click.option(
+    "--keys", required=True, metavar="FILE", help="CSV or JSON lines with the key and partition columns."
+)
+@click.option("--stream", metavar="NAME", help="Delete this stream's columns only; default: the whole row.")
+@click.option(
+    "--up-to",
+    multiple=True,
+    metavar="[STREAM=]VALUE",
+    help="Erase also against events that come late: all below this ordering value. Of a whole row a time "
+    "for all streams, or STREAM=VALUE for each.",
+)
+@json_option
+@with_spark_log
+def delete_rows(spec: str, keys: str, stream: str | None, up_to: tuple[str, ...], *, as_json: bool) -> int:
+    """Append deletes of the keys in FILE to the table of SPEC, while streams may run.
+
+    Without --up-to an event that is committed later makes the row again. The values are in no file of the
+    table after the next compaction and cleaning, unless a savepoint keeps them.
+    """
+    from asynclock.spark import Splice, load_spec, session_for  # noqa: PLC0415  needs the extra
+    from asynclock.spark.source.reading import read_keys  # noqa: PLC0415
+
+    loaded = load_spec(spec)
+    limit = _limit(up_to, {one.name for one in loaded.streams} if stream is None else set())
+    with session_for(loaded, "asynclock delete") as spark:
+        frame = read_keys(loaded, spark, keys)
+        report = Splice(loaded, spark).delete(frame, stream=stream, up_to=limit)
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(
+            f"{report.keys} keys, {report.absent} of them with nothing to delete, "
+            f"{report.written} deletes appended"
+        )
+    return DONE
+
+
+def _limit(words: tuple[str, ...], streams: set[str]) -> str | dict[str, str] | None:
+    pairs = dict(word.split("=", 1) for word in words if word.partition("=")[0] in streams and "=" in word)
+    if len(pairs) == len(words):
+        return pairs or None
+    if len(words) == 1:
+        return words[0]
+    raise click.UsageError("--up-to: give one value, or STREAM=VALUE once for each stream")
+
+
+@pipeline_group.command("savepoint", short_help="Keep the table and its checkpoints as they are.")
+@click.argument("spec")
+@click.option("--delete", metavar="SAVEPOINT", help="Delete this savepoint instead of making one.")
+@_wait
+@with_spark_log
+def make_savepoint(spec: str, *, delete: str | None, wait: float | None) -> int:
+    """Keep the table of SPEC and its checkpoints as they are, and print the savepoint's instant.
+
+    Cleaning and archiving keep what a savepoint needs until it is deleted.
+    """
+    from asynclock.spark import delete_savepoint, load_spec, savepoint  # noqa: PLC0415  needs the extra
+
+    loaded = load_spec(spec)
+    if delete is not None:
+        delete_savepoint(loaded, delete, timeout=wait)
+    else:
+        click.echo(savepoint(loaded, timeout=wait))
+    return DONE
+
+
+@pipeline_group.command("restore", short_help="Set the table and its checkpoints back to SAVEPOINT.")
+@click.argument("spec")
+@click.argument("savepoint")
+@_wait
+@json_option
+@with_spark_log
+def restore_table(spec: str, savepoint: str, *, wait: float | None, as_json: bool) -> int:
+    """Set the table of SPEC and its checkpoints back to SAVEPOINT.
+
+    Streams wait meanwhile, and then read again what was dropped. If the restore is killed, streams refuse
+    to run until it has been run again.
+    """
+    from asynclock.spark import load_spec, restore  # noqa: PLC0415  needs the extra
+
+    report = restore(load_spec(spec), savepoint, timeout=wait)
+    if as_json:
+        print_json(report)
+        return DONE
+    click.echo(f"{report.dropped} commits after {report.savepoint} dropped")
+    for delete in report.undone_deletes:
+        click.echo(f"the delete {delete} is undone: what it erased comes back, unless you delete it again")
+    return DONE
+
+
+@pipeline_group.command("to-utc", short_help="Move the times of the table to UTC.")
+@click.argument("spec")
+@_wait
+@with_spark_log
+def move_to_utc(spec: str, *, wait: float | None) -> int:
+    """Move the timeline of SPEC's table from the local times of its drivers to UTC, once.
+
+    New tables are in UTC. The table must have nothing pending, and no instant that is later than now in UTC;
+    else this says how long to wait. Stop drivers of earlier versions, and of other zones, before.
+    """
+    from asynclock.spark import load_spec, to_utc  # noqa: PLC0415  needs the extra
+
+    moved = to_utc(load_spec(spec), timeout=wait)
+    click.echo("the times of the table are in UTC from now on" if moved else "the table is in UTC already")
+    return DONE
+
+
+@pipeline_group.command("reserve", short_help="Run CMD while nothing else writes to the table.")
+@click.argument("spec")
+@click.argument("command", metavar="-- CMD [ARG ...]", nargs=-1, required=True, type=click.UNPROCESSED)
+@_wait
+@with_spark_log
+def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> int:
+    """Run CMD while no stream, service or write is at work on the table of SPEC.
+
+    Streams that run finish their batch, keep their leases and go on when CMD has ended. CMD finds the lease
+    in its environment and is ended if the lease is lost, as under asynclock run; exit codes as there.
+    """
+    from asynclock.client import client_over  # noqa: PLC0415  lets other commands start faster
+    from asynclock.spark import load_spec, session_for  # noqa: PLC0415  needs the extra
+    from asynclock.spark.work.reservation import RESERVATION_LOCK, Reservation  # noqa: PLC0415
+
+    loaded = load_spec(spec)
+    locks = loaded.locks
+    with contextlib.ExitStack() as resources:
+        spark = resources.enter_context(session_for(loaded, "asynclock reserve"))
+        deadline = None if wait is None else time.monotonic() + wait
+
+        async def ready(lease: Lease) -> None:
+            stop = threading.Event()
+
+            def await_quiet() -> None:
+                with resources, Reservation(loaded, spark) as reservation:
+                    reservation.await_quiet(lease, deadline=deadline, timeout=wait, stop=stop)
+
+            waiting = asyncio.ensure_future(asyncio.to_thread(await_quiet))
+            try:
+                await asyncio.shield(waiting)
+            except asyncio.CancelledError:
+                stop.set()
+                await waiting
+                raise
+
+        client = client_over(locks.connect()._core)
+        target = f"{locks.url.rstrip('/')}/{RESERVATION_LOCK}"
+        return asyncio.run(
+            run_under(client, client.lock(RESERVATION_LOCK), command, target=target, wait=wait, ready=ready)
+        )
+
+
+class _Said(logging.Handler):
+    """Remembers what has been logged, and so printed, as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._messages.append(record.getMessage())
+
+    def has(self, text: str) -> bool:
+        """Whether a message has this text in it."""
+        return any(text in message for message in self._messages)
+
+
+def _tell_table(path: str, spec: Spec) -> None:
+    sql = f", or see asynclock pipeline sql {path}" if spec.table.kind == "splice" else ""
+    tell(f"the table is {spec.table.path}; read it by asynclock.spark.read(load_spec({path!r}), spark){sql}")

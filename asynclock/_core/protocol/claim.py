@@ -1,0 +1,240 @@
+"""What a client has written or may have written to hold a lock, and how it is freed (rules 2, 3 and 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+from asynclock._core.protocol.decisions import Displaced, Freed, displaced
+from asynclock._core.protocol.objects import Attempt, Landed, Open, Refused
+from asynclock._core.protocol.refusals import Refusals, Shown
+from asynclock.errors import BackendError, ConfigError, RecordCorruptError
+
+if TYPE_CHECKING:
+    from asynclock._core.protocol.decisions import Seen
+    from asynclock._core.protocol.objects import LockObjects, Outcome
+    from asynclock._core.record import LockRecord
+
+
+class Claim:
+    """The writes of one acquisition or of one held lock that may still land, or have landed last.
+
+    It alone knows what became of them: which versions they made, whether they can still make a lease, and
+    whether store time has reached their tokens. An equal nonce proves that a record is one of them; an equal
+    owner does not. A lock that is handed over brings its claim along: the receiver's writes join it, and
+    whatever then stands is settled in one way.
+
+    Args:
+        objects: How the client writes.
+        key: Of the object.
+        landed: The write that made the lease whose claim this is; None: an acquisition's.
+
+    Attributes:
+        doubtful: A write may have freed or taken over the lock unseen: another's record proves no loss.
+        refusal: Why the store does not let it be freed, though it shows no other write; else None (rule 23).
+        error: Why the last try to free it did not succeed, if the store said so.
+    """
+
+    def __init__(self, objects: LockObjects, key: str, landed: Attempt | None = None) -> None:
+        self._objects = objects
+        self._key = key
+        self._by_nonce: dict[str | None, Attempt] = {}
+        self._spent: list[str] = []  # the owners that have made a lease
+        self._reached = -1  # the highest token that store time is known to have reached
+        if landed is not None:
+            self._by_nonce[landed.record.nonce] = landed
+            self.spend(landed)
+        self._freeing: list[str | None] = []
+        self.doubtful: bool = False
+        self.refusal: BackendError | None = None
+        self.error: BackendError | ConfigError | None = None
+
+    async def write(self, attempt: Attempt, *, timeout: float) -> Attempt | Refused | Open:
+        """Send one attempt, and remember what became of it; a cancelled call waits for that first.
+
+        Returns:
+            The attempt with its version if it landed; else why not.
+
+        Raises:
+            BackendError: No waiting helps; ``written`` says whether it may stand.
+        """
+        nonce = attempt.record.nonce
+        self._by_nonce[nonce] = attempt
+        with self._objects.in_flight.protect(at_most=self._objects.timing.exit_bound):
+            try:
+                outcome = await self._objects.write(self._key, attempt, timeout=timeout)
+            except BackendError as error:
+                if error.written == "no":
+                    self._by_nonce.pop(nonce, None)
+                self._note_doubt(attempt, error)
+                raise
+            except asyncio.CancelledError:
+                self._note_doubt(attempt)
+                raise
+            if not isinstance(outcome, Landed):
+                if isinstance(outcome, Open):  # a refusal is believed
+                    self._note_doubt(attempt, outcome.error)
+                return outcome
+            landed = self._by_nonce[nonce] = attempt.at(outcome.version)
+            return landed
+
+    def _note_doubt(self, attempt: Attempt, error: BackendError | None = None) -> None:
+        """Note that an attempt has no answer; a renewal makes no doubt, as it frees and takes nothing."""
+        if (error is None or error.written == "unknown") and not self.is_spent(attempt):
+            self.doubtful = True
+
+    def is_spent(self, attempt: Attempt) -> bool:
+        """Whether it can make no lease: it renews one, or has made one, however that ended (rule 2)."""
+        return attempt.record.owner in self._spent
+
+    def spend(self, attempt: Attempt) -> None:
+        """Note that an attempt makes a lease; neither it nor a renewal of that lease makes another."""
+        self._spent.append(attempt.record.owner)
+
+    def recognise(self, seen: Seen) -> Attempt | None:
+        """Return the attempt that ``seen`` shows to have landed, with its version; else None."""
+        if seen.record is None or seen.record.expired or seen.record.nonce is None:
+            return None
+        attempt = self._by_nonce.get(seen.record.nonce)
+        if attempt is not None and attempt.version != seen.version:
+            attempt = self._by_nonce[seen.record.nonce] = attempt.at(seen.version)
+        return attempt
+
+    def open_on(self, base: str | None) -> bool:
+        """Whether an attempt on ``base`` may still land."""
+        return any(each.version is None and each.base == base for each in self._by_nonce.values())
+
+    def settle_on(self, attempt: Attempt) -> None:
+        """Note that ``attempt`` landed. Writes based on older versions can only fail, so forget them."""
+        kept = {nonce: each for nonce, each in self._by_nonce.items() if each.base == attempt.version}
+        self._by_nonce = {attempt.record.nonce: attempt, **kept}
+
+    def forget(self) -> None:
+        """Forget all attempts: their base is gone."""
+        self._by_nonce.clear()
+
+    def last(self) -> Attempt | None:
+        """Return the latest attempt, or None."""
+        return next(reversed(self._by_nonce.values()), None)
+
+    def settles_at(self, attempt: Attempt) -> float | None:
+        """Return the store time that its token has to wait for (rule 11); None: that has come."""
+        epoch = attempt.record.epoch
+        return None if epoch is None or epoch <= self._reached else attempt.settled_at
+
+    def note_settled(self, attempt: Attempt) -> None:
+        """Note, for good, that store time has reached the token of ``attempt``."""
+        assert attempt.record.epoch is not None  # noqa: S101  our own record
+        self._reached = max(self._reached, attempt.record.epoch)
+
+    async def free(
+        self,
+        head: Attempt,
+        *,
+        kept_until: float = -math.inf,
+        through: LockObjects | None = None,
+        tried: tuple[Attempt, Outcome] | None = None,
+    ) -> Freed | Displaced | None:
+        """Write a free record, so that nothing of this claim is held or can still land (rule 3).
+
+        It is conditional on the version that ``head`` made, or was based on if it is not known to have
+        landed: success makes every write that is still under way on that version fail. If the version is
+        gone, the object is read once, and freed if it shows one of these attempts. Repeated with backoff
+        while the outcome is unknown, for L plus a request timeout. Where this claim's event loop is
+        closed, the requests go ``through`` other objects. ``tried`` is what ``free_once`` has written
+        already, without an answer that says whether it landed.
+
+        Until ``kept_until``, by the boot clock, the record is not free but a live one that promises what is
+        left of that time. Nobody believes in it and nobody renews it (rule 21).
+
+        It ends as soon as the store has refused three such writes over what it goes on showing (rule 23).
+
+        Returns:
+            The write that freed the lock; or what stands in its place; or None if the store did not say, or
+            only that it refuses (``refusal``).
+        """
+        objects, loop, refusals = through or self._objects, asyncio.get_running_loop(), Refusals()
+        until = loop.time() + objects.timing.clean_up_for
+        pause = first = objects.timing.poll_interval / 4
+        while not refusals.final:
+            try:
+                attempt, outcome = tried or await self.free_once(head, kept_until, objects)
+                tried = None
+                if isinstance(outcome, Landed):
+                    return Freed(attempt.record, outcome.version)
+                seen = await objects.read(self._key)
+            except RecordCorruptError as corrupt:
+                return Displaced(f"its object is corrupt: {corrupt.reason}")
+            except (BackendError, ConfigError) as error:
+                self.error = error  # try again, even after a refusal: permissions and credentials come back
+            else:
+                if seen.record is not None and self._has_freed(seen.record, head.record.owner):
+                    return Freed(seen.record, seen.version, read_back=True)
+                base = Shown(attempt.base, None if head.version is None else head.record)
+                self._note_refusal(refusals, outcome, base, seen)
+                if seen.version != attempt.base:
+                    mine = self.recognise(seen)
+                    if mine is None:
+                        return displaced(seen, head.record.owner, proven=not self.doubtful)
+                    head = mine
+                    continue
+            if loop.time() >= until or objects.closed is not None:
+                return None
+            hurried = await objects.pause(objects.jittered(pause))
+            pause = first if hurried else min(pause * 2, objects.timing.renew_interval)
+        return None
+
+    def _note_refusal(self, refusals: Refusals, outcome: Outcome, base: Shown, seen: Seen) -> None:
+        """Note what was seen after a write over ``base``, if that was refused (rule 23)."""
+        if isinstance(outcome, Refused) and refusals.note(base, Shown(seen.version, seen.record)):
+            self.refusal = refusals.error(outcome.error, url=self._objects.events.url)
+
+    async def free_once(
+        self,
+        head: Attempt,
+        kept_until: float = -math.inf,
+        objects: LockObjects | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> tuple[Attempt, Outcome]:
+        """Send one write of ``free``; return it and what the store said.
+
+        Raises BackendError or ConfigError if nothing was written.
+        """
+        objects = objects or self._objects
+        await objects.pace(self._key)
+        unsettled = [at for each in self._by_nonce.values() if (at := self.settles_at(each)) is not None]
+        # No successor may build on a token from the future: drop our fields, as Hudi does (rule 11).
+        keep_token = objects.until_settled(max(unsettled, default=None)) <= 0
+        nonce = objects.fresh_nonce() if keep_token else None
+        self._freeing.append(nonce)
+        attempt = await self._attempt_to_free(objects, head, nonce, kept_until)
+        try:
+            outcome = await objects.write(self._key, attempt, timeout=timeout)
+        except (BackendError, ConfigError) as error:
+            self.error = error
+            raise
+        self.error = None if isinstance(outcome, Landed) else outcome.error
+        if isinstance(outcome, Open) and outcome.error.written == "unknown":
+            self.doubtful = True
+        return attempt, outcome
+
+    async def _attempt_to_free(
+        self, objects: LockObjects, head: Attempt, nonce: str | None, kept_until: float
+    ) -> Attempt:
+        """Return the write that frees ``head``'s record, or keeps it until then."""
+        if kept_until > objects.clock.boot() and not objects.knows_time():
+            await objects.read(self._key)  # no reader believes what is promised from an old Date (rule 8)
+        now, base = objects.now(), head.base if head.version is None else head.version
+        left = kept_until - now.boot
+        if nonce is None or left <= 0:
+            return Attempt(head.record.released(nonce=nonce), base, now)
+        valid_until = objects.promise(now, lease=left) or head.record.valid_until_ms
+        return Attempt(head.record.kept(nonce=nonce, valid_until_ms=valid_until, seconds=left), base, now)
+
+    def _has_freed(self, record: LockRecord, owner: str) -> bool:
+        """Whether a record was written by ``free`` for ``owner``, not by an operator."""
+        if record.owner != owner or record.nonce not in self._freeing:
+            return False
+        return record.expired or record.nonce is not None  # without a nonce, only a free one is a release

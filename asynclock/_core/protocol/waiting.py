@@ -1,0 +1,165 @@
+"""Who may talk to the store: which waiter of this client, and whether this client at all (rules 12 to 14)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from asynclock._core.protocol.timing import longest_run
+from asynclock.settings import default_poll_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asynclock._core.protocol.held import HeldLock
+    from asynclock._core.protocol.timing import Timing
+    from asynclock._core.record import LockRecord
+
+_IMMEDIATE_POLLS: Final = 2
+_AWAY_POLLS: Final = 2
+
+
+class WaitQueue:
+    """The coroutines and threads of one client that wait for one lock, first come, first served.
+
+    Only the head of the queue talks to the store. A turn may come with a held lock that is handed over.
+    """
+
+    def __init__(self) -> None:
+        self._stranded: HeldLock | None = None
+        self._busy = False
+        # Whose turn has not come. Each lock has one, and a deque takes 760 bytes.
+        self._waiters: list[asyncio.Future[HeldLock | None]] = []
+
+    def try_enter(self) -> bool:
+        """Become the head if nobody is."""
+        entered, self._busy = not self._busy, True
+        return entered
+
+    async def enter(self, timeout: float | None) -> HeldLock | None:
+        """Wait to become the head; returns the lock that is handed over, if any.
+
+        Raises:
+            TimeoutError: The turn did not come within ``timeout`` seconds.
+        """
+        if self.try_enter():
+            return None
+        turn: asyncio.Future[HeldLock | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(turn)
+        try:
+            # Unlike a timeout around the future, this leaves it pending until its turn has come.
+            await asyncio.wait([turn], timeout=timeout)
+        except asyncio.CancelledError:
+            if not turn.done():
+                self._waiters.remove(turn)
+            elif not self.pass_on(turn.result()):
+                self._stranded = turn.result()
+            raise
+        if not turn.done():
+            self._waiters.remove(turn)
+            raise TimeoutError
+        return turn.result()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waiters)
+
+    def pass_on(self, held: HeldLock | None) -> bool:
+        """Make the next one the head and hand ``held`` over to it; False if nobody waits for it."""
+        if self._waiters:
+            self._waiters.pop(0).set_result(held)
+            return True
+        if held is None:
+            self._busy = False
+        return held is None
+
+    def take_stranded(self) -> HeldLock | None:
+        """Return a lock that nobody is left to take: release it, then ``leave``."""
+        stranded, self._stranded = self._stranded, None
+        return stranded
+
+    def leave(self) -> None:
+        """Let the next one become the head."""
+        self.pass_on(None)
+
+
+class Fairness:
+    """Gives other clients their turns (rule 14). Times are of the loop.
+
+    Without this a second process gets only 3 turns in 700, because the client that releases is the first
+    to see it.
+    A waiter that polls more slowly than a run lasts looks more often while the lock changes hands.
+    """
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._run_began = 0.0
+        self._run_owner: str | None = None
+        self._ended_at = 0.0
+        self._away_until = 0.0
+        self._seen_owner: str | None = None
+        self._changes_hands_until = -math.inf
+        self._woken: asyncio.Event | None = None  # of a ``sleep``
+
+    def away_for(self, now: float) -> float:
+        """Return the seconds for which this client keeps away; 0.0 or less if it need not."""
+        return self._away_until - now
+
+    def stand_back(self, until: float) -> None:
+        """Keep away at least until then; ends a ``sleep``."""
+        if until > self._away_until:
+            self._away_until = until
+            if self._woken is not None:
+                self._woken.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for that many seconds, or until this client has to keep away."""
+        self._woken = asyncio.Event()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+
+    def began(self, now: float, *, started_at: float, owner: str, predecessor: str | None) -> None:
+        """Record an acquisition that began at ``started_at`` and replaced ``predecessor``'s record."""
+        # From its start, not its answer: with slow answers each would begin a new run.
+        immediate = started_at - self._ended_at <= _IMMEDIATE_POLLS * self._timing.turn_poll
+        if self._run_owner is None or predecessor != self._run_owner or not immediate:
+            self._run_began = now
+        self._run_owner = owner
+
+    def may_hand_over(self, now: float) -> bool:
+        """Whether the run may go on by a hand-over within the client."""
+        return now - self._run_began < self._timing.run_length
+
+    def cede(self) -> None:
+        """Let the run end with the lock that is held, however short it was; from any thread."""
+        self._run_began = -math.inf
+
+    def handed_over(self, now: float) -> None:
+        """Record a hand-over: the run goes on."""
+        self._ended_at = now
+
+    def ended(self, now: float, *, jittered: Callable[[float], float]) -> None:
+        """Record a release; after a whole run this client keeps away."""
+        self._ended_at = now
+        if now - self._run_began >= self._timing.run_length:
+            self.stand_back(now + _AWAY_POLLS * self._timing.turn_poll * (0.5 + jittered(1.0)))
+            self._run_owner = None
+
+    def saw(self, record: LockRecord, now: float) -> None:
+        """Record whose lock stands in the way."""
+        if record.lease_ms is None:
+            return
+        if self._seen_owner not in {None, record.owner}:
+            self._changes_hands_until = now + 2 * longest_run(record.lease_ms / 1000)
+        self._seen_owner = record.owner
+
+    def poll_interval(self, record: LockRecord | None, now: float) -> float:
+        """Return the poll interval to wait behind ``record`` with."""
+        usual = self._timing.poll_interval
+        if record is None or record.lease_ms is None or now >= self._changes_hands_until:
+            return usual
+        return min(usual, default_poll_interval(record.lease_ms / 1000))
