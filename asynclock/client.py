@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from asynclock._core.client import Core, open_core
+from asynclock._core.handles import checked_timeout
 from asynclock._core.names import checked_name
 from asynclock._core.portal import run_on, running_loop
+from asynclock._core.together import checked_names
+from asynclock._several import HoldAll
 from asynclock.lock import Lock
 
 if TYPE_CHECKING:
     import builtins
     import random
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
+    from asynclock.lease import Lease
     from asynclock.options import BackendOptions
     from asynclock.settings import LeaseSettings
 
@@ -116,6 +121,26 @@ class LockClient:
             ConfigError: The name is not like that.
         """
         return Lock(self._core.engine(checked_name(name)))
+
+    def hold_all(
+        self, names: Iterable[str], *, timeout: float | None = None
+    ) -> AbstractAsyncContextManager[builtins.list[Lease]]:
+        """Hold several locks for the body of ``async with``, all or none; gives their leases as named.
+
+        They are acquired one after another in the order of their names, whatever order is given, so that
+        callers who want the same locks never wait for each other in a circle; this does not cover code that
+        holds one lock and waits for another outside of it. If one is not acquired in time, or fails, those
+        before it are released. If one is lost, all are: the body is cancelled once, the rest is released,
+        and the loss is raised as by ``hold``. Each resource is fenced by the token of its own lock.
+
+        Args:
+            names: Of the locks; the order is that of the leases.
+            timeout: Seconds for all together; None waits without an end, 0 tries each once.
+
+        Raises:
+            ConfigError: A name is there twice, or is no lock name; or the timeout is negative.
+        """
+        return HoldAll([self.lock(name) for name in checked_names(names)], checked_timeout(timeout))
 
     async def list(self, prefix: str = "") -> builtins.list[LockStatus]:
         """Read the locks whose name starts with ``prefix``, in the order of their names.

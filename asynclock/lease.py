@@ -66,7 +66,7 @@ class Lease(LeaseHandle):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if _was_dropped(error):
+        if was_dropped(error):
             self._engine.finish_later(self._core)
             return
         try:
@@ -77,7 +77,7 @@ class Lease(LeaseHandle):
             error.add_note(str(lost))
 
 
-def _was_dropped(error: BaseException | None) -> bool:
+def was_dropped(error: BaseException | None) -> bool:
     """Whether a body is left because its coroutine is closed and cannot await; an async generator can."""
     if not isinstance(error, GeneratorExit):
         return False

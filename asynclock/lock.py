@@ -310,6 +310,18 @@ class Hold(AbstractAsyncContextManager[Lease]):
         """Cancel the body, though the lease is not lost; the statement then ends without an error."""
         self._cancel("the leader steps down")
 
+    def leave(self) -> None:
+        """Cancel the body no more."""
+        self._over = True
+
+    async def taken_back(self, error: BaseException | None) -> BaseException | None:
+        """Leave, and return the error that is left when our cancellation of the body is withdrawn."""
+        self.leave()
+        try:
+            return await self._take_back(error) if self._cancelled else error
+        except (asyncio.CancelledError, LeaseLostError) as left:
+            return left
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:

@@ -177,6 +177,11 @@ class LockEngine:
         raise ConfigError(setting="at_most", value=seconds, reason=reason)
 
     @property
+    def renew_interval(self) -> float:
+        """The pause between two renewals, in seconds."""
+        return self._objects.timing.renew_interval
+
+    @property
     def observes(self) -> bool:
         """Whether it observes the record of a holder whom the store's clock cannot judge."""
         return self._observation.needed

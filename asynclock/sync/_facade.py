@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
@@ -17,12 +18,13 @@ from asynclock._core.leading import Candidate
 from asynclock._core.names import checked_name
 from asynclock._core.patched import refuse_patched
 from asynclock._core.portal import Host, block_on, run_on, start_on
+from asynclock._core.together import checked_names, confirm_all, finish_all, of_all, raise_loss, tie
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.fencing import Fenced
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from asynclock.settings import LeaseSettings
 
 T = TypeVar("T")
-_ENDS: Final = frozenset({"Lease.release", "LockClient.aclose"})
+_ENDS: Final = frozenset({"Lease.release", "LockClient.aclose", "LockClient.hold_all"})
 """Calls that are allowed even if threads were patched later: the host may have started before that."""
 
 
@@ -150,6 +152,15 @@ class LockClient:
     def lock(self, name: str) -> Lock:
         """Return the lock of that name; see ``asynclock.LockClient.lock``."""
         return Lock(self._core.engine(checked_name(name)))
+
+    def hold_all(
+        self, names: Iterable[str], *, timeout: float | None = None
+    ) -> AbstractContextManager[builtins.list[Lease]]:
+        """Hold several locks for the body of ``with``, all or none; see ``asynclock.LockClient.hold_all``.
+
+        Nothing can interrupt the body: once one lock is lost, ``check()`` of every lease raises.
+        """
+        return _HoldAll([self.lock(name) for name in checked_names(names)], checked_timeout(timeout))
 
     def list(self, prefix: str = "") -> builtins.list[LockStatus]:
         """Read the locks whose name starts with ``prefix``; see ``asynclock.LockClient.list``."""
@@ -410,6 +421,40 @@ class _Hold(AbstractContextManager[Lease]):
     def __del__(self) -> None:
         if not self._begun:
             warn_of_unused(self._lock.name, "with")
+
+
+class _HoldAll(AbstractContextManager[list[Lease]]):
+    def __init__(self, locks: list[Lock], timeout: float | None) -> None:
+        self._locks = locks
+        self._timeout = timeout
+        self._leases: list[Lease] = []
+        self._entered = False
+
+    def __enter__(self) -> list[Lease]:
+        if self._entered:
+            raise RuntimeError("hold_all() can be entered once; call hold_all() again")
+        self._entered = True
+        until = None if self._timeout is None else time.monotonic() + self._timeout
+        try:
+            for lock in sorted(self._locks, key=lambda each: each.key):
+                left = None if until is None else max(0.0, until - time.monotonic())
+                self._leases.append(_Hold(lock, left).__enter__())
+            tie(self._leases)
+            block("LockClient.hold_all", lambda: confirm_all(self._leases))
+        except BaseException as error:
+            whole = of_all(error, self._timeout)
+            self.__exit__(type(whole), whole, error.__traceback__)
+            if whole is error:
+                raise
+            raise whole from whole.__cause__
+        by_name = {lease.name: lease for lease in self._leases}
+        return [by_name[lock.name] for lock in self._locks]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        block("LockClient.hold_all", lambda: finish_all(self._leases))
+        raise_loss(self._leases, error)
 
 
 class FencedObject:

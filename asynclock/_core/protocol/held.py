@@ -175,6 +175,12 @@ class HeldLock:
             self.phase = Phase.RELEASING
         return held
 
+    def lose(self, reason: str) -> None:
+        """Lose it for a reason of its holder's; it stands until the body has left. From any thread."""
+        if self.remaining() > 0 and self._lose(self._error(LeaseLostError, reason)):
+            self._stands = True
+            self._tell()
+
     def abandon(self, reason: str) -> None:
         """End belief without a write and without reporting it: in a forked child."""
         self._on_lost = []  # they are the parent's
