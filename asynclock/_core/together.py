@@ -6,10 +6,10 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from asynclock._core.names import checked_name
+from asynclock._core.portal import run_on
+from asynclock._core.protocol.held import Phase
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
-from asynclock.names import checked_name
-from asynclock.portal import run_on
-from asynclock.protocol.held import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
