@@ -9,11 +9,11 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from asynclock.testing.faulty import Fault
 
 import asynclock
 from asynclock import AcquireTimeoutError, ConfigError, LeaseLostError, LeaseSettings, sync
 from asynclock._core.record import parse_record
+from asynclock.testing._faulty import Fault
 from tests.unit.kit import ALWAYS, World, faulty, in_virtual_time
 
 if TYPE_CHECKING:
