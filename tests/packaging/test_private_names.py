@@ -17,6 +17,7 @@ PLUGIN: Final = PACKAGE.parent / "pytest_asynclock.py"
 HOOKS: Final = {
     # Python's own.
     "lease": {"sys._getframe"},
+    "_core": {"sys._getframe"},
     "testing": {
         "asyncio._get_running_loop",
         "asyncio._set_running_loop",
