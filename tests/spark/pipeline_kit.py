@@ -247,7 +247,7 @@ def break_whatever_is_renewed(lock: sync.Lock) -> None:
 
 def retries(patch: pytest.MonkeyPatch, **changes: Any) -> None:  # noqa: ANN401  as the policy has them
     """Change how work on a table is tried again."""
-    patch.setattr(worker, "PASSING", dataclasses.replace(worker.PASSING, **changes))
+    patch.setattr(worker, "PASSING", dataclasses.replace(vars(worker)["PASSING"], **changes))
 
 
 def wait_for(condition: Callable[[], Any]) -> None:
