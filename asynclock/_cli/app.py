@@ -25,7 +25,7 @@ from asynclock._cli.pipeline import pipeline_group
 from asynclock._cli.policy import policy_command
 from asynclock._cli.prune_command import prune_command
 from asynclock._cli.report_command import report_command
-from asynclock._cli.run import run_locked_command
+from asynclock._cli.run_command import run_locked_command
 from asynclock._cli.show import show_command
 from asynclock._cli.standard_streams import drop_output
 from asynclock._cli.timeline_command import timeline_command

@@ -25,7 +25,7 @@ from asynclock._cli.exit_codes import exit_code
 from asynclock._cli.groups import CommandGroup
 from asynclock._cli.lock_commands import break_by_hand, status_code
 from asynclock._cli.output import print_json, print_status, tell
-from asynclock._cli.run import run_under
+from asynclock._cli.run_command import run_under
 from asynclock._cli.run_words import CMD, RunCommand
 from asynclock.errors import AcquireTimeoutError, AsyncLockError
 

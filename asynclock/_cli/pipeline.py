@@ -28,7 +28,7 @@ from asynclock._cli.pipeline_reports import (
     print_validation,
 )
 from asynclock._cli.progress import StreamBars, busy
-from asynclock._cli.run import run_under
+from asynclock._cli.run_command import run_under
 from asynclock._cli.spark_log import with_spark_log
 from asynclock.errors import AsyncLockError, ConfigError
 

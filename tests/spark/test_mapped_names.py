@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from asynclock.errors import SpecError
-from asynclock.spark.check.strict.files import layout_of, rows
 from asynclock.spark.check.strict.rows import BadFileError, Good
+from asynclock.spark.check.strict.source_file import layout_of, rows
 from asynclock.spark.check.validation import validate
 from asynclock.spark.draft.draft import draft_spec
 from asynclock.spark.reader.snapshot import read as read_table

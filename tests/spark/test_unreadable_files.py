@@ -17,8 +17,8 @@ import pyarrow.parquet.encryption as pe
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from asynclock.spark.check.strict.files import layout_of, rows
 from asynclock.spark.check.strict.rows import BadFileError, Good
+from asynclock.spark.check.strict.source_file import layout_of, rows
 from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.reader.snapshot import read as read_table

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from asynclock.errors import ConfigError
-from asynclock.spark.check.strict import files
-from asynclock.spark.check.strict.files import layout_of, rows
+from asynclock.spark.check.strict import source_file
 from asynclock.spark.check.strict.rows import Good
+from asynclock.spark.check.strict.source_file import layout_of, rows
 from asynclock.spark.draft import sample
 from asynclock.spark.draft.draft import draft_spec
 from asynclock.spark.draft.sample import take
@@ -461,7 +461,7 @@ def test_reading_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nam
         def __getattr__(self, name: str) -> object:
             return getattr(self._inner, name)
 
-    monkeypatch.setitem(files._COMPRESSED, ".gz", Counted)
+    monkeypatch.setitem(source_file._COMPRESSED, ".gz", Counted)
 
     assert 'ordering = "at"' in draft_spec([source])
     assert largest < 1 << 23

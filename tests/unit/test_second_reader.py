@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from asynclock.errors import ConfigError
 from asynclock.spark.check.strict import csv_records, json_records
 from asynclock.spark.check.strict.expected import Expected, same
-from asynclock.spark.check.strict.files import layout_of, rows
 from asynclock.spark.check.strict.rows import MOST_CHARACTERS, Bad, BadFileError, Good, Layout
+from asynclock.spark.check.strict.source_file import layout_of, rows
 from asynclock.spark.check.strict.values import reader, shown
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import CsvDialect

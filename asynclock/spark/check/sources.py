@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from asynclock.spark.check.committed import Committed
 from asynclock.spark.check.state import FIRST
-from asynclock.spark.check.strict.files import rows
-from asynclock.spark.check.strict.reading import Reading
 from asynclock.spark.check.strict.rows import BadFileError, Good
+from asynclock.spark.check.strict.source_file import rows
+from asynclock.spark.check.strict.stored_rows import Reading
 from asynclock.spark.jvm import classes
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.files import source_files

@@ -14,8 +14,8 @@ from asynclock.spark.check.committed import Committed
 from asynclock.spark.check.sources import StreamValidation
 from asynclock.spark.check.state import FIRST
 from asynclock.spark.check.strict.json_records import record
-from asynclock.spark.check.strict.reading import Reading
 from asynclock.spark.check.strict.rows import Good
+from asynclock.spark.check.strict.stored_rows import Reading
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.kafka import read_options, topic_offsets
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from asynclock._text import escaped
-from asynclock.spark.check.strict.files import layout_of
 from asynclock.spark.check.strict.rows import BadFileError, Good
+from asynclock.spark.check.strict.source_file import layout_of
 from asynclock.spark.draft.guess import Streams
 from asynclock.spark.draft.sample import take
 from asynclock.spark.spec.dialect import CsvDialect

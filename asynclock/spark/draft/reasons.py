@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from asynclock.spark.check.strict import json_records
-from asynclock.spark.check.strict.files import opened
 from asynclock.spark.check.strict.rows import BadFileError
+from asynclock.spark.check.strict.source_file import opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 from asynclock._text import printable
 from asynclock.errors import ConfigError
 from asynclock.spark.check.strict import csv_records, json_records, parquet_records
-from asynclock.spark.check.strict.files import opened
 from asynclock.spark.check.strict.rows import Bad, BadFileError, Good, Layout
+from asynclock.spark.check.strict.source_file import opened
 from asynclock.spark.draft.reasons import DAMAGED, HEAD_BYTES, nested_json, no_json, no_record, other_content
 from asynclock.spark.draft.texts import CHANGED_NAME, TIME_NAME, TextColumn
 from asynclock.spark.spec.column import plain_name

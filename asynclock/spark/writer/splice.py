@@ -275,9 +275,15 @@ class Splice:
         self._claimed = True
 
     def _write(
-        self, df: DataFrame, stream: StreamSpec, batch_id: int | None, query_id: str, lease: sync.Lease,
-        *, offset: str,
-    ) -> bool:  # fmt: skip
+        self,
+        df: DataFrame,
+        stream: StreamSpec,
+        batch_id: int | None,
+        query_id: str,
+        lease: sync.Lease,
+        *,
+        offset: str,
+    ) -> bool:
         self._check_table(stream)
         if batch_id is not None and self._timeline.has(stream.name, query_id, batch_id):
             log.info("batch %d of stream %s is committed already: skipped", batch_id, stream.name)

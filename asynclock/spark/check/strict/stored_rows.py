@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asynclock.spark.check.strict.files import layout_of
+from asynclock.spark.check.strict.source_file import layout_of
 
 if TYPE_CHECKING:
     from asynclock.spark.check.strict.expected import Cells, Key, Types
