@@ -1,8 +1,8 @@
 """The log ``asynclock``, written to without waiting for anybody.
 
-A signal handler may interrupt the main thread inside a log call, which then holds the lock of a log handler,
-and call asynclock. If the thread that serves this call, and renews all leases, waited for that lock, neither
-would ever go on. So where a log handler is busy, another thread waits in its place.
+A signal handler may interrupt the main thread in a log call, while it holds the lock of a log handler, and
+then call asynclock. Asynclock's own thread serves that call and renews all leases. If it waited for the lock,
+neither would ever continue. So if a log handler is busy, another thread waits instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Log:
         self.forget()
 
     def forget(self) -> None:
-        """Begin again: the thread of the parent does not run in a forked child."""
+        """Start over: the parent's thread does not run in a forked child."""
         self._waiting: deque[logging.LogRecord] = deque(maxlen=_MOST_WAITING)
         self._may_start = [True]
 
@@ -114,7 +114,7 @@ class Log:
         try:
             self._may_start.pop()
         except IndexError:
-            return  # a thread is at it
+            return  # a thread is working on them
         try:
             _thread.start_new_thread(self._handle_waiting, ())
         except (RuntimeError, MemoryError):  # no more threads: the next record tries again

@@ -1,4 +1,4 @@
-"""Keep secrets out of everything that is shown (protocol rule 20)."""
+"""Keeps secrets out of all output (protocol rule 20)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final
 from asynclock._text import escaped
 
 HIDDEN: Final = "..."
-# Compiled when they are first used, not by each import; ``re`` keeps them. The first is bounded, so that a
-# search stays linear in the length of the text, which may be hostile.
+# Compiled on first use, not on import; ``re`` caches them. The first is bounded, so that a search stays
+# linear in the length of the text, which may be hostile.
 _SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.-]{0,30}:/+"
 _AT: Final = r"(?is).*(?:@|%40)"
 _USER_ONLY: Final = r"[^/\[:]*:(?!\d+(?:/|$))"
@@ -45,7 +45,7 @@ def clean_url(url: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Return a text with the secrets of its URLs removed; text that starts with a scheme is one whole URL."""
+    """Return a text without the secrets of its URLs. Text that starts with a scheme is one whole URL."""
     return clean_url(text) if re.match(_SCHEME, text) else re.sub(_IN_TEXT, _clean_found, text)
 
 

@@ -1,4 +1,4 @@
-"""Make text from outside safe to show."""
+"""Makes text from outside safe to show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 from typing import Final
 
 MAX_SHOWN: Final = 256
-# Found now: to look a codec up for the first time reads a file, and a loss is told while none can be opened.
+# Look it up now: the first look-up of a codec reads a file, and a loss may be reported when none can be
+# opened.
 _encode: Final = codecs.getencoder("unicode_escape")
 
 

@@ -1,4 +1,4 @@
-"""What a backend must be able to do: read an object, and write one under a condition."""
+"""The interface of a backend: read an object, and write one under a condition."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """A response which says that there is no object under the key.
+    """A response that says that there is no object under the key.
 
     Attributes:
         server_time: The response's ``Date``, as in ``Stored``. The first fencing token and the first
-            ``validUntil`` of a new lock are made from it, so that creating a lock takes one read and one
-            write and never relies on this machine's clock.
+            ``validUntil`` of a new lock are computed from it. So creating a lock takes one read and one
+            write, and never relies on this machine's clock.
     """
 
     server_time: float | None
@@ -82,8 +82,8 @@ class Backend(Protocol):
 
     Attributes:
         name: Name of the backend in error texts, for example ``s3``.
-        clock_resolution: By how many seconds the store rounds ``server_time`` and ``last_modified``
-            down: 1 for HTTP dates, 0 for memory and files.
+        clock_resolution: Seconds by which the store may round ``server_time`` and ``last_modified`` down: 1
+            for HTTP dates, 0 for memory and files.
         min_write_interval: Seconds to leave between two writes of one object: 1 for Cloud Storage, else 0.
         sends_dates: Whether every response has the store's Date: ``Stored``, ``Absent`` and ``Written``
             then have a ``server_time``. A new lock is created only with a Date, so a backend with
@@ -168,7 +168,7 @@ class Backend(Protocol):
         ...
 
     async def delete(self, key: str) -> None:
-        """Delete an object without a condition; one that is missing is no error. Never for a lock.
+        """Delete an object without a condition. A missing one is not an error. Never for a lock.
 
         Raises:
             BackendError: The object may still be there.
@@ -182,14 +182,14 @@ class Backend(Protocol):
 
 @runtime_checkable
 class ConditionalDelete(Protocol):
-    """What a backend may have besides: a delete of one version. ``prune`` needs it, locks never do."""
+    """An optional ability of a backend: to delete one version. ``prune`` needs it, locks never do."""
 
     async def delete_if_match(self, key: str, version: str) -> None:
         """Delete an object only if it still has the given version.
 
         Raises:
-            PreconditionFailedError: The object has another version; it was not deleted. Some stores say so of
-                a missing object too; for others that is no error.
+            PreconditionFailedError: The object has another version; it was not deleted. Some stores also
+                answer this for a missing object; for others that is not an error.
             BackendError: As for ``put_if_match``; after an ``OutcomeUnknownError`` it may be deleted.
 
         Source: RFC 9110 section 13.1.1 (``If-Match``); Cloud Storage: ``ifGenerationMatch=N``.

@@ -50,8 +50,8 @@ def connect(
             ``"loop"`` keeps everything on the loop of first use.
         events: Called with each ``asynclock.events.Event``, quickly and without blocking.
         clock: This machine's clocks; for tests.
-        holder: Who holds, visible to every reader of the bucket; default ``host:pid:program``,
-            at most 256 printable characters.
+        holder: Name of the holder, visible to every reader of the bucket; default ``host:pid:program``, at
+            most 256 printable characters.
         backend_options: Options of the backend: ``BackendOptions``; see ``docs/backends``.
 
     Raises:
@@ -73,10 +73,10 @@ def connect(
 
 
 class LockClient:
-    """The locks under one URL. An async context manager; first use opens.
+    """The locks under one URL. An async context manager. The first use opens it.
 
     Attributes:
-        url: Where the locks are.
+        url: URL of the locks.
         settings: Times of the leases.
         backend: The store.
     """
@@ -114,11 +114,11 @@ class LockClient:
 
         Args:
             name: 1 to 512 characters of ``[A-Za-z0-9._=-]``, in segments joined by ``/``; no
-                segment may be ``.`` or ``..``, and ``.json`` at the end is refused, since it is that
-                of a lock's object.
+                segment may be ``.`` or ``..``, and ``.json`` at the end is refused, because it marks the
+                object of a lock.
 
         Raises:
-            ConfigError: The name is not like that.
+            ConfigError: The name breaks these rules.
         """
         return Lock(self._core.engine(checked_name(name)))
 
@@ -151,7 +151,7 @@ class LockClient:
         return await self._core.run(lambda: self._core.list_all(prefix))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[LockStatus]:
-        """Yield what ``list`` returns, lock by lock, as it is read; for more locks than memory should hold.
+        """Yield the locks of ``list`` one by one as they are read, for more locks than fit in memory.
 
         Raises:
             BackendError: The store could not be read.
@@ -166,13 +166,13 @@ class LockClient:
                 await run_on(loop, scan.close)
 
     async def aclose(self) -> None:
-        """Release what is held, end all tasks and close the backend; twice is a no-op.
+        """Release all leases, end all tasks and close the backend; a second call does nothing.
 
-        Every caller returns only once nothing is held and the backend is closed, which takes at most
-        ``min(2 s, validity / 5)`` (Cloud Storage: 1.5 s at least); what is not released by then frees itself
-        after its validity. It is a loss for all who work under a lease of this client: bodies of ``hold()``
-        and ``async with`` are cancelled and raise ``LeaseLostError``, and ``on_lost`` is called. If the
-        client's loop is closed, what it held is released through a new backend on the running loop.
+        Every caller returns only once nothing is held and the backend is closed. That takes at most ``min(2
+        s, validity / 5)`` (Cloud Storage: 1.5 s at least). A lock that is not released by then frees itself
+        after its validity. Closing is a loss for everyone who works under a lease of this client: bodies of
+        ``hold()`` and ``async with`` are cancelled and raise ``LeaseLostError``, and ``on_lost`` is called.
+        If the client's loop is closed, what it held is released through a new backend on the running loop.
 
         Raises:
             ConfigError: The client's loop has stopped, or is closed and there is no way to open its
@@ -198,7 +198,7 @@ class LockClient:
 
 
 def client_over(core: Core) -> LockClient:
-    """Return a handle of a client that exists; for the rest of the package."""
+    """Return a handle of an existing client, for the rest of the package."""
     client = LockClient.__new__(LockClient)
     client._core = core
     client.url, client.settings, client.backend = core.url, core.settings, core.backend

@@ -1,9 +1,9 @@
 """Clocks: this machine's three, and the store's time as an interval.
 
-A lease is believed until the fastest of the three local clocks says that its time is over, so a
-suspend, a SIGSTOP or a clock step ends in a loss and never in a false hold. The store's time is
-known only from the ``Date`` of its answers; ``StoreTime`` decides which of them to trust and carries
-them forward for a while (``protocol.md``, section Clocks).
+A lease is believed until the fastest of the three local clocks says that its time is over. So a suspend, a
+SIGSTOP or a clock step ends in a loss, never in a false hold. The store's time is only known from the
+``Date`` of its answers. ``StoreTime`` decides which of them to trust and carries them forward for a while
+(``protocol.md``, section Clocks).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ClockReading(NamedTuple):
 
 
 class Date(NamedTuple):
-    """The ``Date`` of one response, and when its request was sent and answered by this machine's clocks.
+    """The ``Date`` of one response, and this machine's clocks when its request was sent and answered.
 
     Attributes:
         value: Epoch seconds, by the store.
@@ -131,7 +131,7 @@ class StoreTime:
         if value is None:
             return None
         trip = arrived.boot - sent.boot
-        # Both readings, each carried over the trip: a wall clock that stepped meanwhile cannot be a witness.
+        # Both readings, each carried over the trip: a wall clock that stepped in between cannot be a witness.
         earliest, latest = max(sent.wall, arrived.wall - trip), min(arrived.wall, sent.wall + trip)
         by_wall = earliest - self._slack <= value <= latest + self._slack
         short = trip <= self._longest_trip

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 def _name(key: str) -> str:
-    """Return the name of the lock whose object is ``key``: what commands and ``LockClient.lock`` take."""
+    """Return the name of the lock whose object is ``key``, as ``LockClient.lock`` takes it."""
     return key.removesuffix(".json")
 
 
 def _holder(status: Any) -> str:  # noqa: ANN401  LockStatus is defined above this layer
-    """Return who holds a lock; a kept one has no holder any more, only a time."""
+    """Return the holder of a lock in words. A kept lock has no holder any more, only a time."""
     if not status.kept:
         return f"holder {printable(status.holder or status.owner)}"
     if status.store_time is None or status.remaining is None:
@@ -306,11 +306,9 @@ class BackendError(AsyncLockError):
         key: Key of the object.
         detail: What the store or the transport said, without secrets.
         written: ``"no"`` or ``"unknown"``.
-        transient: Whether the same call may succeed later with nothing changed but the store. Otherwise
-            nobody waits: an acquisition raises it at once. A lease that is held still lasts until its
-            deadline.
-        request_id: By what the provider's support finds the request; None: the answer had none, or
-            there was no answer.
+        transient: Whether the same call may succeed later if only the store changes. Otherwise waiting is
+            useless, and an acquisition raises the error at once. A held lease still lasts until its deadline.
+        request_id: Id for the provider's support; None: the answer had none, or there was no answer.
     """
 
     _fields = ("backend", "operation", "key", "detail", "written", "transient", "request_id")
@@ -353,27 +351,27 @@ class PreconditionFailedError(BackendError):
 
 
 class OutcomeUnknownError(BackendError):
-    """The request was sent, but no answer tells its outcome: read back."""
+    """The request was sent, but no answer says whether it was applied: read back."""
 
 
 class BackendUnavailableError(BackendError):
     """The store throttled (429), or the call failed before a byte was sent.
 
-    ``transient`` is False if no waiting helps, as with a certificate that is not trusted.
+    ``transient`` is False if waiting does not help, for example with an untrusted certificate.
     """
 
     _written = "no"
 
 
 class AccessDeniedError(BackendError):
-    """The store, or a proxy before it, refused the credentials or the permission; or there are none."""
+    """The store or a proxy refused the credentials or the permission, or there are no credentials."""
 
     _written = "no"
     _transient = False
 
 
 class UnsupportedBackendError(BackendError):
-    """The store or bucket cannot hold a lock, as it is or as it is reached, and waiting does not help.
+    """The store or bucket cannot hold a lock, in its state or at this address, and waiting does not help.
 
     It ignores conditions, refuses to write over what it shows, sends no Dates, retains objects, is in
     another region or does not exist. To test it, run ``asynclock doctor URL``.

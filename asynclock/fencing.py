@@ -35,7 +35,7 @@ _SHOWN: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class FencedValue:
-    """What a fenced object holds.
+    """The content of a fenced object.
 
     Attributes:
         body: The user's bytes, without the line with the token.
@@ -68,7 +68,7 @@ class FencedObject:
         self.key: str = key
 
     async def read(self) -> FencedValue | None:
-        """Return what is stored; None if there is no object.
+        """Return the stored value; None if there is no object.
 
         Raises:
             RecordCorruptError: The object is not a fenced object.
@@ -91,7 +91,7 @@ class FencedObject:
         return await self.update(lambda _: body, lease=lease)
 
     async def update(self, change: Callable[[bytes | None], bytes], *, lease: Lease) -> FencedValue:
-        """Replace the body by ``change(body)``; it is called again if another write came first.
+        """Replace the body with ``change(body)``. ``change`` is called again if another write came first.
 
         Args:
             change: Called with the body, or None if there is no object; must have no side effects.
@@ -110,7 +110,7 @@ class FencedObject:
 
 
 class Fenced:
-    """What both handles of a fenced object wrap."""
+    """A fenced object, shared by its async and its blocking handle."""
 
     def __init__(self, core: Core, key: str) -> None:
         if not key or key.endswith(".json"):
@@ -184,7 +184,7 @@ class Fenced:
                     raise error
                 await asyncio.sleep(_PAUSE)
             # The next attempt is conditional on exactly this version, so an earlier attempt that
-            # lands meanwhile is noticed and not applied twice.
+            # lands in the meantime is noticed and not applied twice.
             before = after
         assert error is not None  # noqa: S101  every round that goes on has set it
         raise open_write or error
@@ -207,7 +207,7 @@ class Fenced:
 
 
 def _check(lease: LeaseHandle, open_write: BackendError | None) -> None:
-    """Raise if the lease is lost, with the error of a write of which nobody knows if it was applied."""
+    """Raise if the lease is lost; the cause is the error of a write that may have been applied."""
     try:
         lease.check()
     except LeaseLostError as lost:

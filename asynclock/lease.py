@@ -30,11 +30,11 @@ class Lease(LeaseHandle):
     """
 
     async def confirm(self) -> None:
-        """Make sure that the store agrees, by one conditional write; joins a renewal under way.
+        """Check with one conditional write that the store agrees; joins a running renewal.
 
         Raises:
             LeaseLostError: The lease is lost, or was released.
-            BackendError: The store did not say; the lease lasts until its deadline.
+            BackendError: The store did not answer; the lease lasts until its deadline.
         """
         self.check()
         error = await run_on(self._core.loop, self._core.renew)

@@ -10,8 +10,8 @@ Not guaranteed: that a process which no longer believes has stopped *acting*. A 
 the loss may arrive after it. ``fencing_token``, checked by the resource, closes that gap;
 ``FencedObject`` does so for objects in the same store.
 
-Skew rule: the lock of another is free by the store's clock, or once its record was seen unchanged
-for its whole validity; never by this machine's wall clock.
+Skew rule: another holder's lock is free by the store's clock, or once its record was seen unchanged for its
+whole validity; never by this machine's wall clock.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Lock(LockHandle):
                 released earlier, for work that is to be done once in a period. No process needs to stay
                 for that. A holder that crashes frees the lock after its validity, whatever this is.
             at_most: Seconds from its acquisition, at least a ``renew_interval``, after which the lease is
-                lost however well it is renewed: work that hangs does not hold the lock for ever. Others get
+                lost however well it is renewed: work that hangs does not hold the lock forever. Others get
                 the lock when this one is released, or a ``safety_margin`` later. None: no such end.
 
         Raises:
@@ -175,8 +175,8 @@ class Lock(LockHandle):
         Raises:
             LockChangedError: The lock has changed since ``status``, or is live and ``force`` is
                 not set; nothing was written.
-            RecordCorruptError: The object is evidently no lock, but a fenced object or other whole JSON;
-                nothing was written. A lock file that is damaged is overwritten.
+            RecordCorruptError: The object is clearly not a lock, but a fenced object or other complete JSON;
+                nothing was written. A damaged lock file is overwritten.
             BackendError: The store did not answer.
         """
         return await run_on(self._core.home(), lambda: self._core.break_lock(status, force=force))
@@ -207,9 +207,9 @@ class Lock(LockHandle):
         Args:
             work: Cancelled if the lease is lost, or by ``step_down``.
             timeout: For each acquisition, as of ``acquire``.
-            on_change: Called with what ``leader`` returns when another leads or nobody does any more, one
-                call after the other, on the loop of the caller. It costs no request: it is told what this
-                client sees of the lock anyway, so short terms may be missed. What it raises is logged.
+            on_change: Called with the result of ``leader`` when another leads or nobody does any more, one
+                call after the other, on the loop of the caller. It costs no request: it gets only what this
+                client sees of the lock anyway, so it may miss short terms. Its exceptions are logged.
 
         Raises:
             AcquireTimeoutError: The lock was not acquired before the timeout.

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class BackendOptions(TypedDict, total=False):
-    """What ``connect`` and ``probe`` accept in addition to their own arguments; None counts as not given.
+    """Options of ``connect`` and ``probe`` besides their own arguments; None counts as not given.
 
     Each backend takes some of them, which its page in ``docs/backends`` lists, and refuses the others with
     a ``ConfigError``. Options of a backend of your own that are not here go through a ``dict[str, Any]``:

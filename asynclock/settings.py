@@ -1,4 +1,4 @@
-"""How long a lease lasts and how it is kept: validated settings."""
+"""The times of a lease: validated settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TOLERANCE: Final = 1e-9
 
 
 def default_poll_interval(validity: float) -> float:
-    """Return the poll interval of leases of that validity where none is set, in seconds."""
+    """Return the default poll interval for leases of that validity, in seconds."""
     return min(1.0, max(0.05, validity / 40))
 
 

@@ -1,4 +1,4 @@
-"""Which task acquired a lock, and where: a task that waits for itself can be told."""
+"""Remembers which task acquired a lock, and where, to warn a task that waits for itself."""
 
 from __future__ import annotations
 

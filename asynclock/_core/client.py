@@ -1,4 +1,4 @@
-"""One client: its backend, the engines of its locks, its loop, and what an exit does with them."""
+"""One client: its backend, the engines of its locks, its loop, and their end at an exit."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Core:
         shutdown.register(self)
 
     def engine(self, name: str) -> LockEngine:
-        """Return what all handles of the lock of that name share."""
+        """Return the engine that all handles of the lock of that name share."""
         return self._engines.get(name)
 
     def _new_engine(self, name: str) -> LockEngine:
@@ -156,7 +156,7 @@ class Core:
         return found
 
     def scanning(self, prefix: str) -> Scan:
-        """Return a listing that goes on where it was left."""
+        """Return a listing that can be continued."""
         return Scan(self._names(prefix), self._engines)
 
     async def _names(self, prefix: str) -> AsyncGenerator[str, None]:

@@ -1,4 +1,4 @@
-"""The known ways in which a store, or what stands before it, fails to keep the conditions of writes."""
+"""The known ways in which a store, or a proxy in front of it, breaks the conditions of writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Defect(StrEnum):
-    """Why no lock may be kept in a store."""
+    """A defect that makes a store unsafe for locks."""
 
     CREATES_TWICE = "if-none-match-ignored"
     REPLACES_ANY = "if-match-ignored"
@@ -29,7 +29,7 @@ class Defect(StrEnum):
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The remedy, one sentence without a period."""
         return _REMEDIES[self]
 
 

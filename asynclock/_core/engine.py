@@ -82,7 +82,7 @@ class Engines:
         return self._kept.get(name) or self._living.get(name) or self._make(name)
 
     def keep(self, engine: LockEngine) -> LockEngine:
-        """Keep an engine, and return the one that is kept by its name."""
+        """Keep an engine, and return the engine kept under its name."""
         name = engine.name
         kept = self._kept.setdefault(name, engine)
         # Another may be in use: it was entered, and left the kept ones, since the caller looked.
@@ -117,7 +117,7 @@ class Engines:
 
 
 class LeaseHooks(Protocol):
-    """What else happens when a lease begins and ends. Both run on the client's loop."""
+    """Hooks for the begin and the end of a lease. Both run on the client's loop."""
 
     async def begin(self, held: HeldLock) -> None:
         """Run once the lock is held, before the lease is handed out; an exception releases the lock."""
@@ -129,7 +129,7 @@ class LeaseHooks(Protocol):
 
 
 class LockEngine:
-    """One lock of one client: its waiters, what is known of its object, and the lock that is held.
+    """One lock of one client: its waiters, its object as last seen, and the held lock.
 
     Attributes:
         home: Returns the client's loop; the first use decides which that is.

@@ -1,4 +1,4 @@
-"""What the handles of ``asynclock`` and ``asynclock.sync`` share: what is local, and needs no loop."""
+"""The local part of the handles of ``asynclock`` and ``asynclock.sync``, which needs no loop."""
 
 from __future__ import annotations
 

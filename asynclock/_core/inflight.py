@@ -1,4 +1,4 @@
-"""What one client has under way and must not be cut off, in one place (rules 16 and 18)."""
+"""The work of one client that must not be cut off (rules 16 and 18)."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ T = TypeVar("T")
 
 
 class Unfreed(Protocol):
-    """What may stand in the store as a held lock although nobody holds it, and is being freed."""
+    """A record that may look like a held lock in the store although nobody holds it, and is being freed."""
 
     async def free_through(self, objects: Any, loss: str | None = None) -> None:  # noqa: ANN401  of a higher layer
         """Free it by requests of other ``LockObjects``, on the running loop, within the exit bound."""
         ...
 
     def note_pending(self) -> None:
-        """Report that nobody waits for it any more."""
+        """Report that no caller waits for it any more."""
         ...
 
     def give_up(self, reason: str) -> None:
-        """Report that it ends here, without the store's word."""
+        """Report that the attempt to free it ends without an answer of the store."""
         ...
 
 
 class InFlight:
-    """Work that has to be finished before its client may end: writes, releases, clean-up, hand-overs.
+    """Work that must finish before its client may end: writes, releases, clean-up, hand-overs.
 
-    An acquisition counts only while a write of its may stand in the store, or once the client is closed:
-    until then it may be cut off.
+    An acquisition counts only while one of its writes may be in the store, or once the client is closed.
+    Otherwise it may be cut off.
     """
 
     def __init__(self, client: object = None) -> None:
         self._client = client  # kept alive by all that is under way or held: an exit looks for clients
         self.closed: ConfigError | None = None
-        """Why nothing is acquired any more; None while the client is open."""
+        """The error of new acquisitions after the client was closed; None while it is open."""
         # Dicts, not sets: they keep the order of their start.
         self._work: dict[asyncio.Future[Any], None] = {}
         self._acquisitions: dict[asyncio.Task[Any], bool] = {}  # whether a write of each may stand
@@ -66,7 +66,7 @@ class InFlight:
 
     @property
     def unfreed(self) -> list[Unfreed]:
-        """What is being freed in the background, or was when its event loop ended."""
+        """Locks that are being freed in the background, or were when their event loop ended."""
         return list(self._unfreed)
 
     def note_unfreed(self, lock: Unfreed) -> None:
@@ -103,7 +103,7 @@ class InFlight:
         """Cancel the running task, which acquires or breaks a lock, when the client is closed.
 
         Raises:
-            ConfigError: It was closed, before or meanwhile.
+            ConfigError: It was closed, before the body or during it.
         """
         if self.closed is not None:
             raise self.closed
@@ -127,7 +127,7 @@ class InFlight:
 
     @property
     def pending(self) -> list[asyncio.Future[Any]]:
-        """What is not done yet."""
+        """Unfinished work."""
         acquisitions = [
             task for task, stands in self._acquisitions.items() if stands or self.closed is not None
         ]
@@ -151,7 +151,7 @@ class InFlight:
             cancel_once(task)
 
     async def cut_off(self) -> None:
-        """Cancel what is left, and wait for its end."""
+        """Cancel unfinished work, and wait for its end."""
         while left := [each for each in self.pending if isinstance(each, asyncio.Task)]:
             for task in left:
                 task.cancel()

@@ -1,4 +1,4 @@
-"""Leadership on one lock: candidates are told who leads, and a leader can be asked to step down (rule 26)."""
+"""Leadership on one lock: candidates see who leads, and a leader can be asked to step down (rule 26)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class Candidate:
-    """One call of ``lead``, which is told of each change of the leader that a look at the lock shows.
+    """One call of ``lead``. It reports each change of the leader that a look at the lock shows.
 
     Args:
         engine: Of the lock.
-        on_change: What the user wants to have called, or None.
+        on_change: The user's callback, or None.
         deliver: Runs a call on the user's side, after those before it, without waiting for it.
 
     Raises:
-        ConfigError: ``on_change`` is no plain function.
+        ConfigError: ``on_change`` is not a plain function.
     """
 
     def __init__(

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class Mutex:
     """A first-come, first-served mutex for coroutines of any event loop. An async context manager.
 
-    ``asyncio.Lock`` serves one loop only. Leaving does not wait, so a coroutine that is dropped in
-    its body because its loop was closed still passes the mutex on. No lock of a thread guards this: each step
-    is one operation of a list, so a signal handler may interrupt it anywhere.
+    ``asyncio.Lock`` serves only one loop. Leaving does not wait, so the mutex is passed on even if a
+    coroutine is dropped in its body because its loop was closed. No thread lock guards this: each step is one
+    list operation, so a signal handler may interrupt it anywhere.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Mutex:
 
     def _leave(self, place: Future[None]) -> None:
         self._places.remove(place)
-        # A leaving thread wakes the first one, even if it has been woken: another may have left meanwhile.
+        # A leaving thread wakes the first one, even if it was woken before: another may have left since.
         with suppress(IndexError):
             _wake(self._places[0])
 

@@ -1,4 +1,4 @@
-"""Which names a lock can have."""
+"""The rules for names of locks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from asynclock.errors import ConfigError
 
 MAX_NAME: Final = 512
 SUFFIX: Final = ".json"
-"""Follows the name of a lock in the key of its object."""
+"""The suffix of a lock's name in the key of its object."""
 PROBE: Final = ".asynclock-probe-"
-"""Begins the names of a probe's objects."""
+"""The prefix of the names of a probe's objects."""
 # Compiled when they are first used, not by each import; ``re`` keeps them.
 _PROBE: Final = rf"(?:.*/)?{re.escape(PROBE)}[0-9a-f-]{{36}}-\d+\.json"
 _HUDI_LOCKS: Final = r"/\.hoodie/+\.locks/"
@@ -32,7 +32,8 @@ def checked_name(name: str) -> str:
     """Return ``name``.
 
     Raises:
-        ConfigError: It is no lock name; names the right one if it is the key of a lock's object.
+        ConfigError: It is not a lock name. If it is the key of a lock's object, the error gives the right
+            name.
     """
     if isinstance(name, str) and is_name(name):
         return name

@@ -1,4 +1,4 @@
-"""What a client's locks are going through, in sentences: at once, then ever more rarely.
+"""Log sentences about a client's locks: the first at once, later ones less and less often.
 
 A client logs them to the logger ``asynclock``: faults and losses as WARNING, waits and the end of a fault as
 INFO. ``asynclock run`` prints the same sentences.
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from asynclock.events import Event, UnderWay
 
 FIRST_PAUSE: Final = 5.0
-"""Seconds from the first sentence about a fault or a wait to the second; then always twice as long."""
+"""Seconds from the first sentence about a fault or a wait to the second; each later pause doubles."""
 LONGEST_PAUSE: Final = 300.0
 BURST: Final = 8
-"""Sentences about single locks (waits, losses, releases) that one client logs at once; others are counted."""
+"""Sentences about single locks (waits, losses, releases) that one client logs at once. Others are counted."""
 _BETWEEN_LOOKS: Final = 1.0
 _STARVED: Final = 0.5
 """A look this many seconds late says nothing of silence: this process did not run, so nothing was read."""
@@ -43,15 +43,15 @@ _COUNTED: Final = {
     "losses": (logging.WARNING, "leases lost as well: {}; stop the work that they protect"),
     "releases": (logging.WARNING, "releases not confirmed either: {}"),
 }
-"""What is said of the locks that were only counted."""
-# Now, since the first use reads the time zone from a file, which a loss must not wait for.
+"""Sentences for locks that were only counted."""
+# Call it now: the first use reads the time zone from a file, and a loss must not wait for that.
 time.localtime()
 
 
 def held_by(
     *, holder: str | None, token: int | None, remaining: float | None, now: float, owner: str | None = None
 ) -> str:
-    """Return who holds a lock, since when, and for how long at most.
+    """Return a phrase that says who holds a lock, since when, and for how long at most.
 
     Args:
         holder: In the holder's own words; None: its ``owner`` is shown.
@@ -69,14 +69,14 @@ def held_by(
 
 
 class Narrator:
-    """Says what happens to the locks of one client. On the client's loop, except ``leader_failed``.
+    """Logs what happens to the locks of one client. On the client's loop, except ``leader_failed``.
 
-    A fault of the store is said once for all locks that have it, with one of them by name; then after 5, 10,
-    20 s and so on, at most every 5 minutes, while it lasts. Its end is said once.
+    A fault of the store is reported once for all locks that have it, with one of them by name; then again
+    after 5, 10, 20 s and so on, at least every 5 minutes, while it lasts. Its end is reported once.
 
     Attributes:
         alert: Something has been noted whose end is news, so ``hear`` is to get every event.
-        hushed: Nothing is said but what ``hear`` is told: a log may wait for what another holds.
+        hushed: Only ``hear`` logs: a log handler may wait for a lock that another thread holds.
     """
 
     def __init__(self, *, url: str, clock: Clock) -> None:
@@ -99,7 +99,7 @@ class Narrator:
     # Events.
 
     def hear(self, event: Event) -> None:
-        """Take an event of the client, and say what is news of it."""
+        """Take an event of the client, and log the news in it."""
         now = self._clock.monotonic()
         if (act := getattr(self, f"_hear_{event.kind}", None)) is not None:
             act(event, now)
@@ -150,7 +150,7 @@ class Narrator:
         self._say(logging.INFO, f"waiting for {event.url}, {holder}{_limit(event)}", event)
 
     def _wait_for(self, url: str, now: float) -> _Wait | None:
-        """Return the wait for a lock; one that has hardly ended goes on: the lock may be in great demand."""
+        """Return the wait for a lock. A wait that has just ended continues: the lock may be in demand."""
         if (wait := self._waits.get(url)) is not None or len(self._waits) >= _MOST_LOCKS:
             return wait
         wait = next((each for each in self._past_waits if each.url == url), None)
@@ -172,7 +172,7 @@ class Narrator:
         self._acquiring.leave(event.url)
 
     def _end_wait(self, event: Event, now: float) -> bool:
-        """End the wait for a lock; True if there was one and it was said."""
+        """End the wait for a lock; return True if it was reported."""
         if (wait := self._waits.pop(event.url, None)) is None:
             return False
         wait.ended = now
@@ -215,7 +215,7 @@ class Narrator:
         self._news("releases", f"{what}; {end}", event, now)
 
     def _forget(self, event: Event, now: float) -> None:
-        """Forget what was noted of a lease that has ended."""
+        """Forget the notes about a lease that has ended."""
         self._renewing.forget(event.url, now)
         self._releasing.pop(event.url, None)
 
@@ -254,13 +254,13 @@ class Narrator:
     # Requests without an answer.
 
     def watch(self, requests: Callable[[], list[UnderWay]], due: float) -> None:
-        """Take note of a request without an answer, and look again as long as there are such."""
+        """Note a request without an answer, and look again while there are any."""
         self._requests = requests
         if asyncio.get_running_loop().time() >= self._looked + _BETWEEN_LOOKS:
             self._look(due)
 
     def close(self) -> None:
-        """Say what was only counted, and nothing more on its own account."""
+        """Log what was only counted, and stop the timer."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -291,7 +291,9 @@ class Narrator:
         for key, began, answered_from in requests:
             lock, age = self._url_of(key), now - began
             is_said = lock in self._acquiring.locks or lock in self._renewing.locks
-            is_ours = not key or key.endswith(SUFFIX)  # a listing or a lock: of others the caller is told
+            is_ours = not key or key.endswith(
+                SUFFIX
+            )  # a listing or a lock; callers of other requests get an error
             if now - answered_from >= SILENCE and is_ours and not is_said:
                 self.alert = True
                 due |= self._silent.note(lock, frozenset(), clock)
@@ -308,7 +310,7 @@ class Narrator:
     # Much at once.
 
     def _news(self, group: str, sentence: str, event: Event, now: float) -> None:
-        """Warn of a single lock, or count it if many have the same at once."""
+        """Warn about a single lock, or count it if many have the same news at once."""
         if self._may_say(group, now):
             self._say(logging.WARNING, sentence, event)
         else:
@@ -343,7 +345,7 @@ class Narrator:
 
 
 class Pace:
-    """When to say something: at once, then after 5, 10, 20 s and so on."""
+    """The pace of a message: at once, then after 5, 10, 20 s and so on."""
 
     def __init__(self) -> None:
         self._due, self._pause = -math.inf, FIRST_PAUSE
@@ -367,7 +369,7 @@ class _Wait:
 
 
 class _Fault:
-    """One kind of fault of a client, however many locks have it and whatever the reasons.
+    """One kind of fault of a client, for any number of locks and reasons.
 
     Attributes:
         locks: URLs of the locks that have it; a dict keeps their order.
@@ -384,11 +386,11 @@ class _Fault:
 
     @property
     def is_open(self) -> bool:
-        """Whether its end is still to come, or to be said."""
+        """Whether its end is still to come, or to be reported."""
         return self._said or bool(self.locks)
 
     def note(self, lock: str, cause: frozenset[str], now: float) -> bool:
-        """Note a failure; returns whether to say it, which is assumed to be done."""
+        """Note a failure; return whether to report it. The caller then must."""
         if now - self._failed > _FORGOTTEN:
             self.locks.clear()
             self._said, self._ended = False, -math.inf
@@ -432,7 +434,7 @@ class _Fault:
                 self._said, self._ended = False, now
 
     def forget_old(self, now: float) -> None:
-        """Forget it if nothing was noted for the first pause: the callers were told."""
+        """Forget it if nothing was noted for the first pause: the callers got their errors."""
         if now - self._failed > FIRST_PAUSE:
             self.locks.clear()
             self._said, self._ended = False, now
@@ -455,7 +457,7 @@ class _Budget:
 
 
 def span(seconds: float) -> str:
-    """Return a length of time in the largest unit that tells enough: ``0.4 s``, ``90 s``, ``43 min``."""
+    """Return a length of time in the largest precise enough unit: ``0.4 s``, ``90 s``, ``43 min``."""
     seconds = max(0.0, seconds)
     if seconds < 1:
         return f"{seconds:.1f} s"
@@ -494,7 +496,7 @@ def _which(url: str, locks: Sized) -> str:
 
 
 def _cause(event: Event) -> frozenset[str]:
-    """Return the words of a failure's reason that stay the same, whichever request had it and when."""
+    """Return the words of a failure's reason that do not depend on the request or the time."""
     return frozenset(
         word for word in _reason(event.detail).split() if not any(each.isdigit() for each in word)
     )
@@ -506,7 +508,7 @@ def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _reason(detail: str) -> str:
-    """Return what an error of the store says besides its operation, its key and what was written."""
+    """Return the reason in an error of the store, without operation, key and what was written."""
     reason = detail.partition(" failed: ")[2] or detail
     for written in ("nothing was written", "it may have been written"):
         reason = reason.replace(f"; {written}", "")

@@ -11,17 +11,17 @@ _NEEDED: Final = {
     "gevent.monkey": ("is_module_patched", ("threading", "_thread", "queue", "socket", "select", "ssl")),
     "eventlet.patcher": ("is_monkey_patched", ("thread", "socket", "select")),
 }
-"""By the module that patches: its function that tells of one module, and what must not be patched."""
+"""By patching module: its function that reports on one module, and the modules it must not patch."""
 
 
 def refuse_patched() -> None:
     """Return only if this process has real threads and sockets.
 
-    asynclock renews on a thread next to the caller's. If threads are greenlets, it would run only while the
+    asynclock renews leases on a thread of its own. If threads are greenlets, that thread runs only while the
     caller waits in the library that patched them, or never.
 
     Raises:
-        ConfigError: gevent or eventlet has patched them; says what, and what to do.
+        ConfigError: gevent or eventlet has patched them; the error says which, and what to do.
     """
     for name, (ask, modules) in _NEEDED.items():
         if (patcher := sys.modules.get(name)) is None:

@@ -1,8 +1,8 @@
-"""Deletes the objects of locks that have been free for long (protocol rule 22).
+"""Deletes the objects of locks that have been free for a long time (protocol rule 22).
 
-The next acquisition creates a deleted lock again, with a higher fencing token, since tokens are made
-of the store's time. So only what a late write can no longer touch is deleted, and each object only in the
-version that was judged.
+The next acquisition creates a deleted lock again. Its fencing token is higher, because tokens come from the
+store's time. An object is deleted only if no late write can touch it any more, and only in the version that
+was judged.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PruneReport:
-    """What a prune has deleted, or would delete.
+    """The locks that a prune deleted, or would delete.
 
     Attributes:
         deleted: Names of the locks, in their order.
-        kept: Number of the locks that are too young, held, corrupt or Hudi's, or have changed meanwhile.
+        kept: Number of the locks that are too young, held, corrupt or Hudi's, or have changed in the
+            meantime.
         dry_run: True if nothing was deleted.
     """
 
@@ -46,14 +47,14 @@ async def prune(
     dry_run: bool = False,
     on_delete: Callable[[str], object] = lambda _: None,
 ) -> PruneReport:
-    """Delete the objects of a client's locks that have been free for long.
+    """Delete the objects of a client's locks that have been free for a long time.
 
     A lock that was not released counts as free from when others could take it over. Locks of Hudi tables
     (even if asynclock wrote them last), corrupt objects and objects that are not locks are never deleted.
 
     Args:
         core: The client of the locks.
-        older_than: For how many seconds a lock has to be free, by the store's clock; a day or more.
+        older_than: Seconds that a lock must have been free, by the store's clock; a day or more.
         dry_run: Delete nothing, only find the locks.
         on_delete: Called with the name of each lock that was deleted, or would be.
 
@@ -106,7 +107,7 @@ async def _delete(core: Core, key: str, version: str) -> bool:
 
 
 async def _try_out(core: Core) -> None:
-    """Make sure, with an object of our own, that the store looks at the condition of a delete.
+    """Check with an object of our own that the store respects the condition of a delete.
 
     Raises:
         UnsupportedBackendError: It does not, or has no such delete.

@@ -43,8 +43,8 @@ class LockRecord(NamedTuple):
         epoch: The fencing token, in microseconds; None in a Hudi record.
         lease_ms: Validity of the writer, in milliseconds; None in a Hudi record.
         holder: ``host:pid:program`` or the user's text; None in a Hudi record.
-        is_kept: Its holder has released it, and it is held until its time is up (rule 21). Only for people:
-            nothing is decided by it, and readers that do not know the field ignore it.
+        is_kept: Its holder has released it, and it stays held until its time is up (rule 21). Only for
+            people: no decision depends on it, and readers that do not know the field ignore it.
     """
 
     expired: bool
@@ -120,7 +120,7 @@ def parse_record(
 
 
 def is_no_lock(body: bytes) -> bool:
-    """Whether a body is evidently something else than a lock.
+    """Whether a body is clearly not a lock.
 
     It is a fenced object, or whole JSON without any field of a record.
     """

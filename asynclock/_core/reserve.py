@@ -1,4 +1,4 @@
-"""A thread in reserve: a callback runs also where no thread can be started any more."""
+"""A reserve thread, so that a callback runs even if no more threads can be started."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Reserve:
-    """Runs each call on a thread of its own; the calls for which none can be started, on one in reserve.
+    """Runs each call on its own thread, or on a reserve thread if no new one can be started.
 
     Args:
-        name: Of the threads.
+        name: Name of the threads.
     """
 
     def __init__(self, name: str) -> None:
@@ -24,13 +24,13 @@ class Reserve:
         self.forget()
 
     def forget(self) -> None:
-        """Begin again: the threads of the parent do not run in a forked child."""
+        """Start over: the parent's threads do not run in a forked child."""
         self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._preparing = threading.Lock()
         self._ready = False
 
     def prepare(self) -> bool:
-        """Have the reserve wait from now on; False if it cannot be started."""
+        """Start the reserve thread; return False if that is not possible."""
         if not self._ready and self._preparing.acquire(blocking=False):
             try:
                 self._ready = self._start(self._work)
@@ -39,7 +39,7 @@ class Reserve:
         return self._ready
 
     def run(self, call: Callable[[], object]) -> None:
-        """Run ``call``, which must not raise, on a thread; in this one, if there is no other."""
+        """Run ``call``, which must not raise, on another thread, or on this one if there is none."""
         if self._start(call):
             return
         if self.prepare():
@@ -49,7 +49,7 @@ class Reserve:
 
     def _start(self, call: Callable[[], object]) -> bool:
         try:
-            # Not threading.Thread here: it takes locks of its own, in which a signal handler may have come.
+            # Not threading.Thread here: it takes locks of its own, which an interrupted thread may hold.
             _thread.start_new_thread(self._begin, (call,))
         except (RuntimeError, MemoryError):  # no more threads; or the interpreter ends
             return False

@@ -1,4 +1,4 @@
-"""What happens to leases when the process exits, gets a signal or forks (rules 17 and 18)."""
+"""Ends leases when the process exits, gets a signal or forks (rules 17 and 18)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _SIGNALLED: Final = "a signal told its process to end"
 _REPORT_BOUND: Final = 0.1
-"""Seconds that the events after a signal get at least."""
+"""Least seconds for the events after a signal."""
 _FORKED: Final = "this is a forked child, the lease is the parent's"
 
 
@@ -67,7 +67,7 @@ class Releasing(Protocol):
 
 
 _clients: Final[dict[ref[Releasing], None]] = {}
-"""Not a ``WeakSet``, which cannot be read while another thread, or who was interrupted, adds to it."""
+"""Not a ``WeakSet``, which cannot be read while another or an interrupted thread adds to it."""
 
 
 def register(client: Releasing) -> None:
@@ -84,7 +84,7 @@ def _living() -> list[Releasing]:
 
 
 def _lose_all_on(loop: asyncio.AbstractEventLoop, reason: str) -> None:
-    """End what the clients of a loop hold, since nobody will run it again."""
+    """End the leases of the clients of a loop that nobody will run again."""
     for client in _living():
         if client.loop is loop:
             client.lose_all(reason)
@@ -176,7 +176,7 @@ def _start(
             call = what(client)
             try:
                 started.append((asyncio.run_coroutine_threadsafe(call, loop), client.exit_bound))
-            except RuntimeError:  # the loop was closed meanwhile
+            except RuntimeError:  # the loop was closed in the meantime
                 call.close()
     return started
 

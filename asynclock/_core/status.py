@@ -1,4 +1,4 @@
-"""The status of a lock, as one read shows it."""
+"""The status of a lock in one read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 State = Literal["absent", "free", "held", "expired", "corrupt"]
 
 RENEWALS_PER_VALIDITY: Final = 10
-"""A holder renews this often, at least, within its validity: ``LeaseSettings`` and Hudi refuse fewer."""
+"""Least number of renewals within a validity: ``LeaseSettings`` and Hudi refuse fewer."""
 _LATE_SHARE: Final = 0.5
-"""Share of the pause between two renewals after which one that is due is called overdue."""
+"""A renewal counts as overdue once it is late by this share of the pause between two renewals."""
 _HELD_SINCE: Final = frozenset({"held", "expired"})
 
 
@@ -67,7 +67,7 @@ class LockStatus:
 
 
 def seen_status(name: str, url: str, seen: Seen, verdict: Verdict, timing: Timing) -> LockStatus:
-    """Return the status of a lock from what was read and how it was judged by a client with ``timing``."""
+    """Return the status of a lock from a read and from the verdict of a client with ``timing``."""
     record, state = seen.record, _state(seen.record, verdict)
     store_time = seen.date.value if seen.date is not None and seen.date.usable else None
     age = None

@@ -1,8 +1,8 @@
-"""Tries a store out before a client holds its first lock there, and remembers the good verdict for a day.
+"""Tests a store before a client holds its first lock there, and remembers a good verdict for a day.
 
-A client at the address of a cloud provider relies on what the provider promises. At any other address there
-may be anything, so four writes of an object of our own show whether conditions are kept at all. ``probe``
-tests far more; this finds what would let two clients believe, or nobody ever acquire.
+At the address of a cloud provider, a client relies on the provider's promises. At any other address it
+cannot, so four writes of an object of our own show whether conditions work at all. ``probe`` tests far more;
+this finds the defects that would let two clients believe, or no client ever acquire.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 DAY: Final = 86_400.0
-"""Seconds for which a good verdict is remembered; a bad one is not, so that a mended store works at once."""
+"""A good verdict is remembered for this many seconds. A bad one is not, so a repaired store works at once."""
 _PAUSE: Final = 1.0
 """Seconds before a write that the store was too busy for is sent again."""
 _FILE: Final = "verified-"
@@ -69,9 +69,9 @@ class Refuted(Exception):  # noqa: N818  says that a store was found out
 
 
 async def verify(backend: Backend, send: Send, *, place: str, key: str, url: str) -> None:
-    """Return once a store is known to keep its conditions: it was tried out, here or within the last day.
+    """Return once a store is known to keep its conditions, from a test now or within the last day.
 
-    Where the object of the trial may not be written, the store counts as not tried out, and is used.
+    If permissions forbid writing the test object, the store counts as untested, and is used.
 
     Args:
         backend: The store.

@@ -1,4 +1,4 @@
-"""What users of the library test their own code with.
+"""Tools for testing your own code that uses asynclock.
 
 * ``FaultyBackend`` spoils requests of any backend on purpose: lost answers, late writes, 409, …
 * ``VirtualLoop`` runs asyncio programs in virtual time, bit for bit repeatable from a seed, on a

@@ -9,7 +9,7 @@ EPOCH: Final = 1_700_000_000.0
 
 
 class TrueTime(Protocol):
-    """Where true time comes from: a ``VirtualLoop``."""
+    """The source of true time: a ``VirtualLoop``."""
 
     @property
     def now(self) -> float:

@@ -1,4 +1,4 @@
-"""What every backend must do, as a pytest class to bind your own backend to.
+"""The contract of every backend, as a pytest class for your own backend.
 
 ::
 
@@ -60,11 +60,11 @@ class BackendContract:
         assert 0 <= backend.min_write_interval < 60  # noqa: PLR2004  a minute is no pacing any more
 
     async def test_a_missing_object_reads_as_absent(self, backend: Backend, key: str) -> None:
-        """Reading what is not there gives ``Absent``, neither None nor an error."""
+        """Reading a missing object gives ``Absent``, neither None nor an error."""
         assert isinstance(await backend.get(key), Absent)
 
     async def test_a_created_object_is_read_back(self, backend: Backend, key: str) -> None:
-        """What was created is read at once, with the version that the write returned."""
+        """A new object is readable at once, with the version that the write returned."""
         written = await backend.put_if_absent(key, b"first")
 
         stored = await backend.get(key)
@@ -230,7 +230,7 @@ class BackendContract:
         assert [entry async for entry in backend.list(key)] == []
 
     async def test_put_overwrites(self, backend: Backend, key: str) -> None:
-        """The write without a condition replaces what is there."""
+        """The write without a condition replaces an existing object."""
         await backend.put(key, b"first")
         await _pace(backend)
         written = await backend.put(key, b"second")

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Fault(StrEnum):
-    """What can go wrong with one request."""
+    """A fault of one request."""
 
     REPLY_LOST = "reply-lost"
     """The write is applied (the read done), its answer is lost: ``OutcomeUnknownError``."""
@@ -110,7 +110,7 @@ class _Injection:
 
 
 class FaultyBackend:
-    """Passes requests on to ``inner`` and spoils those it was told to.
+    """Passes requests on to ``inner`` and spoils the chosen ones.
 
     Args:
         inner: The real backend.
@@ -256,7 +256,7 @@ class FaultyBackend:
         return replace(written, server_time=self._spoiled(fault, written.server_time))
 
     async def _before(self, fault: Fault, operation: str, key: str) -> None:
-        """Do what happens ahead of the store."""
+        """Apply the faults in front of the store."""
         if fault is Fault.DELETED:
             await self._inner.delete(key)
         elif fault is Fault.REQUEST_LOST:
@@ -275,7 +275,7 @@ class FaultyBackend:
             )
 
     async def _after(self, fault: Fault, operation: str, key: str) -> None:
-        """Do what happens behind the store."""
+        """Apply the faults behind the store."""
         if fault is Fault.SLOW:
             await asyncio.sleep(self._random.uniform(*self.delay))
         elif fault is Fault.REPLY_LOST:

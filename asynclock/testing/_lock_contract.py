@@ -1,5 +1,5 @@
 # ruff: noqa: S101  pytest asserts
-"""What a lock must do on every backend, as a pytest class to bind your own backend to.
+"""The contract of a lock on every backend, as a pytest class for your own backend.
 
 ::
 
@@ -120,7 +120,7 @@ class LockContract:
                 await locks[1].acquire(timeout=1.0)
 
     async def test_contenders_take_turns(self, locks: list[Lock]) -> None:
-        """Of several clients one is inside at a time, everybody gets in, and tokens rise."""
+        """Of several clients only one is inside at a time, all get in, and tokens rise."""
         inside = 0
         tokens: list[int] = []
 

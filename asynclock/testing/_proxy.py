@@ -1,4 +1,4 @@
-"""TapProxy: an HTTP proxy that counts every request and breaks the ones it is told to.
+"""TapProxy: an HTTP proxy that counts every request and breaks chosen ones.
 
 ::
 
@@ -39,7 +39,7 @@ _FOR_EVER: Final = 86_400.0
 
 
 class Wire(StrEnum):
-    """What can go wrong with one request on the wire."""
+    """A fault of one request on the wire."""
 
     CUT_BEFORE = "cut-before"
     """Closed without forwarding: nothing is applied."""

@@ -28,7 +28,7 @@ BACKEND_NAME: Final = "simulated"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreProfile:
-    """What kind of store it is.
+    """The kind of store.
 
     Attributes:
         nodes: Seconds by which the clock of each node is ahead of true time. A request is
@@ -88,7 +88,7 @@ class Operation(NamedTuple):
 
 
 class OnSend(Protocol):
-    """Told of a write of a lock that is about to be sent."""
+    """A callback for a write of a lock that is about to be sent."""
 
     def __call__(self, owner: str, body: bytes, *, beside: bool) -> bool:
         """Take note of it; return whether it is of a lease.
@@ -164,7 +164,7 @@ class SimulatedStore:
         return least + self._draw() * usual
 
     def serve(self, client: str, kind: str, key: str, body: bytes | None, base: str | None) -> Any:  # noqa: ANN401  Stored, Absent, Written or an error
-        """Apply a request now and return its answer: what the call returns or raises."""
+        """Apply a request now and return its answer: the result or the error of the call."""
         node = self._node()
         if kind == "get":
             return self._get(client, key, self._date(node))

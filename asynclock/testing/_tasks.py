@@ -1,4 +1,4 @@
-"""What a virtual loop does that asyncio keeps for its own loops."""
+"""Bookkeeping of tasks on a virtual loop, which asyncio otherwise does only for its own loops."""
 
 from __future__ import annotations
 

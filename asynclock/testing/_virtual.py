@@ -360,7 +360,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while heap and heap[0][2].cancelled():
             heapq.heappop(heap)
         if not heap:
-            raise DeadlockError("nothing is ready and no timer is set: every task waits for ever")
+            raise DeadlockError("nothing is ready and no timer is set: every task waits forever")
         self.now = max(self.now, heap[0][0])
         while heap and heap[0][0] <= self.now:
             handle = heapq.heappop(heap)[2]

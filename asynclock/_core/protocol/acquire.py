@@ -1,4 +1,4 @@
-"""Acquiring a lock: look, judge, write, read back; round after round until the time is out."""
+"""Acquires a lock: look, judge, write, read back; round after round until the time is up."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from asynclock.events import Kind
 
 _READ_AGAIN: Final = 1.0
-"""Seconds to wait before reading again where a Date was not usable."""
+"""Seconds to wait before the next read if a Date was not usable."""
 _FINEST_LOOK: Final = 20
 """Looks at a predicted expiry are at least the poll interval divided by this apart."""
 _LEAST_REQUEST: Final = 1.0
-"""Seconds that every request gets at least: a shorter cut-off would only leave a write in doubt."""
+"""Least seconds for each request: a shorter limit would only leave a write in doubt."""
 
 
 class Acquisition:
@@ -198,7 +198,7 @@ class Acquisition:
 
     def _note_outcome(self, outcome: Refused | Open) -> None:
         if isinstance(outcome, Refused):
-            self.error = outcome.error  # reported only if nobody else has written
+            self.error = outcome.error  # reported only if no other client has written
         else:
             self._note_failure(outcome.error)
 
@@ -326,7 +326,7 @@ class Acquisition:
         await asyncio.wait([freeing], timeout=self._request_limit())
 
     def _attempt_on(self, seen: Seen) -> Attempt | None:
-        """Return a write that replaces what was seen by our record; None if there is no usable Date."""
+        """Return a write that replaces the seen record with ours; None if there is no usable Date."""
         now = self._objects.now()
         token = self._objects.next_token(self._key, seen.record, now)
         lease = self._timing.promised(self._at_most)
@@ -399,7 +399,7 @@ class Acquisition:
         self._owner = self._objects.fresh_owner()
 
     async def _give_up(self) -> None:
-        """Leave nothing behind (rules 3 and 16), within the exit bound of a cancellation (rule 24)."""
+        """Free everything that this acquisition wrote (rules 3 and 16), within the exit bound (rule 24)."""
         until = self._loop.time() + max(0.0, self._timing.exit_bound - cancelled_for())
         if self._held is not None:
             self._held.stop_believing()

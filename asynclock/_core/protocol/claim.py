@@ -1,4 +1,4 @@
-"""What a client has written or may have written to hold a lock, and how it is freed (rules 2, 3 and 6)."""
+"""The writes with which a client holds or may hold a lock, and the way to free it (rules 2, 3 and 6)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Claim:
         self.error: BackendError | ConfigError | None = None
 
     async def write(self, attempt: Attempt, *, timeout: float) -> Attempt | Refused | Open:
-        """Send one attempt, and remember what became of it; a cancelled call waits for that first.
+        """Send one attempt, and remember its outcome. A cancelled call waits for the outcome first.
 
         Returns:
             The attempt with its version if it landed; else why not.

@@ -21,7 +21,7 @@ _MICRO: Final = 1_000_000
 
 
 class Seen(NamedTuple):
-    """A lock object as one answer showed it; record and version are None where there is no object."""
+    """A lock object as one answer showed it; record and version are None if there is no object."""
 
     record: LockRecord | None
     version: str | None
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
 
 
 class Observation:
-    """What one client has seen of a lock's object, and for how long the same version, on the monotonic clock.
+    """One client's view of a lock's object, and how long it saw the same version, by the monotonic clock.
 
     It belongs to the engine, not to one acquisition, so that several short ones finish it too.
     """
@@ -65,7 +65,7 @@ class Observation:
         self.tell(seen, verdict)
 
     def tell(self, seen: Seen, verdict: Verdict) -> None:
-        """Tell the watchers what a look has shown, or an acquisition of this client has made."""
+        """Give the watchers the result of a look, or of an acquisition of this client."""
         for watcher in tuple(self.watchers):
             watcher(seen, verdict)
 
@@ -178,7 +178,7 @@ class Freed(NamedTuple):
 
 
 class Displaced(NamedTuple):
-    """What stands where a lease's own record should be, and why."""
+    """The record found instead of a lease's own, and why it is there."""
 
     reason: str
     owner: str | None = None
@@ -187,7 +187,7 @@ class Displaced(NamedTuple):
 
 
 def displaced(seen: Seen, owner: str, *, proven: bool = True) -> Displaced:
-    """Say what an answer without any record of a lease of ``owner`` means for that lease."""
+    """Return the meaning, for a lease of ``owner``, of an answer without any record of it."""
     record = seen.record
     if record is None:
         return Displaced("its object was deleted", proven=proven)
@@ -242,7 +242,7 @@ def promise(latest: float, timing: Timing, *, by_wall: bool = True, lease: float
 
 
 def _under_way(lease: float, timing: Timing) -> float:
-    """Return the most seconds by which a write and what is known of its time may lie apart."""
+    """Return the largest difference in seconds between the time of a write and our knowledge of it."""
     return max(longest_request(lease), 1.0, timing.slack)
 
 

@@ -45,7 +45,7 @@ _HELD: Final = Phase.HELD  # to look it up in an enum costs a tenth of a look at
 _ENDED: Final = frozenset({Phase.RELEASED, Phase.LOST})
 CLOSED: Final = "the client was closed"
 _LONGER: Final = 1.01
-"""Why a lease is lost that somebody works under while its client is closed (rule 25)."""
+"""The reason of a loss if a body runs under the lease while its client is closed (rule 25)."""
 
 
 class HeldLock:
@@ -80,7 +80,7 @@ class HeldLock:
         self.fencing_token: int = landed.record.epoch
         self.phase: Phase = Phase.HELD
         self.head: Attempt = landed
-        # Its own: the clean-up of a loss must not take a later write of the acquisition for its own.
+        # Its own claim: the clean-up of a loss must not mistake a later write of the acquisition for its own.
         self.claim: Claim = Claim(objects, key, landed)
         self.lost: LeaseLostError | None = None
         self.freed: Freed | None = None
@@ -94,7 +94,7 @@ class HeldLock:
         self._objects = objects
         self._in_flight = objects.in_flight
         self._belief = objects.timing.belief
-        # What has ended belief comes first: a loss, or another object for a release.
+        # The first entry ended belief: a loss, or another object for a release.
         self._ends: list[object] = []
         self._sent = landed.sent
         self._cap: Cap | None = None if at_most is None else Cap(at_most, landed.sent, at_most)
@@ -113,7 +113,7 @@ class HeldLock:
 
     def remaining(self) -> float:
         """Return seconds until belief ends; 0.0 once it has."""
-        # A renewal that lands meanwhile only makes the answer too small.
+        # A renewal that lands in between only makes the answer too small.
         if self.phase is _HELD and (left := self._left()) > 0:
             return left
         left = self._believed()
@@ -134,7 +134,7 @@ class HeldLock:
         raise self._error(LeaseLostError, "it was released")
 
     def _believed(self) -> float:
-        """Like ``remaining``, but tell nobody."""
+        """Like ``remaining``, but without reporting a loss."""
         if self.phase is not Phase.HELD:
             return 0.0
         sent = self._sent
@@ -292,7 +292,7 @@ class HeldLock:
             return failed
 
     async def _read_back(self, outcome: Refused | Open) -> BackendError | None:
-        """Find out what became of a renewal that the store did not confirm (rule 2)."""
+        """Find out the outcome of a renewal that the store did not confirm (rule 2)."""
         error = outcome.error
         if (left := self.remaining()) <= 0:
             return error
@@ -393,7 +393,7 @@ class HeldLock:
             self.note_pending()
 
     def note_pending(self) -> None:
-        """Report, once, that nobody waits any more for a release that is under way."""
+        """Report once that no caller waits any more for a running release."""
         if not self._left_unfreed:
             self._left_unfreed = True
             error = self.claim.error
@@ -548,7 +548,7 @@ class HeldLock:
             self.confirmed = True
         if self.phase is not Phase.LOST:
             self.phase = Phase.RELEASED
-        # The end comes first: a report runs what others wrote.
+        # End it first: a report runs callbacks of the user.
         if not self.end.done() and not self.loop.is_closed():
             self.end.set_result(self.lost)
             if self._on_end is not None:

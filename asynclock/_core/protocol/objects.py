@@ -1,4 +1,4 @@
-"""One client's requests: one read or one write of a lock object each, timed, and never repeated."""
+"""The requests of one client: each is one read or one write of a lock object, timed, never repeated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _ROUNDED: Final = 1 - 1e-9
 _LONGEST_OPENING: Final = 8.0
-"""Seconds after which a backend that does not open is as silent as a store that does not answer."""
+"""A backend that takes longer than this many seconds to open counts as a silent store."""
 _MOST_PACED: Final = 4096
 """Keys from which those whose pace is over are dropped."""
 
@@ -84,7 +84,7 @@ class Open(NamedTuple):
 
 
 Outcome: TypeAlias = Landed | Refused | Open
-"""What the store said to one write."""
+"""The store's answer to one write."""
 
 
 class _Listing:
@@ -95,7 +95,7 @@ class _Listing:
 
 
 class LockObjects:
-    """The lock objects of one client: how it reads and writes them, and what it knows of store time."""
+    """The lock objects of one client: reads and writes them, and keeps track of store time."""
 
     def __init__(
         self,
@@ -118,9 +118,9 @@ class LockObjects:
         self.dateless: bool = not backend.sends_dates
         self.in_flight: InFlight = in_flight or InFlight()
         self.closed: ConfigError | None = None
-        """Why nothing is sent to the backend any more; None while it is open."""
+        """The error of new requests after the backend was closed; None while it is open."""
         self.unverified: bool = getattr(backend, "verify", False)
-        """Whether the store may have to be tried out before the first lock is held."""
+        """Whether the store may need a test before the first lock is held."""
         if self.unverified:
             import asynclock._core.verification  # noqa: F401, PLC0415  later it would read files on the loop
         self._verification: asyncio.Task[None] | None = None
@@ -132,12 +132,12 @@ class LockObjects:
         self._no_context = Context()  # one for each: no two threads can be in the same at once
         # Weak: a request whose loop was closed by force is collected, and the lease in its frame with it.
         self._expiries: WeakKeyDictionary[Callable[[], object], tuple[str, float]] = WeakKeyDictionary()
-        """What ends each request under way; its key, and at what loop time it began."""
+        """For each running request: the way to end it, its key, and the loop time at which it began."""
         self._opening_at = -math.inf
         self._listings: WeakSet[_Listing] = WeakSet()
 
     def close(self, error: ConfigError) -> None:
-        """Send nothing more, and end what is under way: its outcome is unknown."""
+        """Send nothing more, and end the running requests. Their outcome is unknown."""
         self.closed = error
         for expire in list(self._expiries):
             expire()
@@ -266,11 +266,11 @@ class LockObjects:
         return max(0.0, min(settled_at - earliest, 2 * self.timing.slack))
 
     async def fetch(self, key: str, *, timeout: float | None = None) -> Stored | Absent:
-        """Return an object as it is, whatever it is; raises what ``request`` does."""
+        """Return an object unparsed. Errors are those of ``request``."""
         return await self.request("get", key, self._backend.get(key), timeout)
 
     async def read(self, key: str, *, timeout: float | None = None) -> Seen:
-        """Read a lock object; raises RecordCorruptError, and what ``request`` does."""
+        """Read a lock object. Errors are RecordCorruptError and those of ``request``."""
         sent = self.now()
         stored = await self.fetch(key, timeout=timeout)
         arrived = self.now()
@@ -323,14 +323,14 @@ class LockObjects:
         return hurried.done()
 
     def hurry(self) -> None:
-        """Let what pauses be tried again now: the client, or its process, is about to end."""
+        """End all pauses before retries, because the client or its process is about to end."""
         for each in list(self._pauses):
             if not each.done():
                 each.set_result(None)
 
     @property
     def paced(self) -> bool:
-        """Whether the store takes a write of an object only once in a while."""
+        """Whether the store limits the rate of writes to one object."""
         return self._backend.min_write_interval > 0
 
     async def pace(self, key: str) -> None:

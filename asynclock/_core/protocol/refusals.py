@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from asynclock.errors import BackendError
 
 REFUSALS: Final = 3
-"""So many refusals in a row over what the store goes on showing are no contention."""
+"""With this many refusals in a row over an unchanged object, contention is not the cause."""
 _COMPRESSED: Final = r'.*[-;](gzip|br|deflate|zstd|df)"?'
 _SHOWN: Final = 80
 
 
 class Shown(NamedTuple):
-    """What an object was when a write was based on it, or when it was read after that.
+    """The state of an object when a write was based on it, or when it was read after that.
 
     Attributes:
         version: Its version; None: there was no object.
@@ -29,7 +29,7 @@ class Shown(NamedTuple):
     content: object
 
     def is_still(self, base: Shown) -> bool:
-        """Whether this is what ``base`` was: no other write has come between."""
+        """Whether this equals ``base``: no other write came in between."""
         return self.version == base.version or (self.content is not None and self.content == base.content)
 
 
@@ -59,7 +59,7 @@ class Refusals:
         return True
 
     def error(self, refused: BackendError, *, url: str) -> BackendError:
-        """Return what to raise for the last refusal noted: no contention if it was the third in a row.
+        """Return the error for the last refusal noted. The third in a row is not contention.
 
         Args:
             refused: The store's refusal.
@@ -83,7 +83,7 @@ class Refusals:
 
 
 def _cause(base: str | None, back: str | None) -> str:
-    """Say what may be the reason, from the versions that a write was based on and that a read showed."""
+    """Return a possible reason, from the version that a write was based on and the one that a read showed."""
     if base is None:
         return "a delete marker may refuse If-None-Match, or a cache or a node that lags behind answers reads"
     if base.startswith("W/"):

@@ -1,4 +1,4 @@
-"""Who renews: one look a second at all locks of a client, and timers for what is due before the next."""
+"""Renews leases: one look per second at all locks of a client, and timers for earlier renewals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BETWEEN_LOOKS: Final = 1.0
 """Seconds between two looks at all locks: belief also ends by clocks that the loop's timers do not follow."""
 STALL: Final = 1.0
-"""A look that comes at least this many seconds late is reported: the process was stopped or starved."""
+"""A look that is at least this many seconds late is reported: the process was stopped or starved."""
 CROWD: Final = 64
 """This many writes, at least twice as fast as steady renewal would send them, are a crowd; fewer are none."""
 _EARLIEST: Final = 0.25

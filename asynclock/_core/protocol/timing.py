@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _RUN_POLLS: Final = 20
 _REQUESTS_PER_LEASE: Final = 5
 LEAVE_WITHIN: Final = 2.0
-"""Seconds for which anybody who leaves waits for the store's word, if a fifth of L is no less (rule 24)."""
+"""Seconds that a leaving caller waits for the store, unless a fifth of L is less (rule 24)."""
 ROUND_TRIP: Final = 0.5
 """Seconds that a round trip may take after the pause that a store asks for between two writes (rule 24)."""
 _LONGEST_REQUEST: Final = 3600.0
@@ -31,7 +31,7 @@ def longest_run(validity: float) -> float:
 
 
 class Timing:
-    """Settings of a lease on one backend, and what the rules make of them; all in seconds.
+    """Settings of a lease on one backend, and the times that the rules derive from them; all in seconds.
 
     Args:
         settings: Of the client.

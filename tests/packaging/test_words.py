@@ -1,0 +1,95 @@
+"""Words that read as translated stay out of the texts: docstrings, comments, messages and pages."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = Path(__file__).parents[2]
+DONE: Final = (
+    "asynclock/*.py",
+    "asynclock/_core/**/*.py",
+    "asynclock/backends/**/*.py",
+    "asynclock/_cli/**/*.py",
+    "asynclock/hudi/**/*.py",
+    "asynclock/sync/**/*.py",
+    "asynclock/telemetry/**/*.py",
+    "asynclock/testing/**/*.py",
+    "*.md",
+    "docs/index.md",
+    "docs/proof.md",
+    "docs/backends/**/*.md",
+    "docs/howto/**/*.md",
+    "docs/reference/**/*.md",
+    "docs/tutorials/**/*.md",
+    "docs/concepts/architecture.md",
+    "docs/concepts/clocks.md",
+    "docs/concepts/fencing.md",
+    "docs/concepts/index.md",
+    "docs/concepts/leases.md",
+    "docs/concepts/protocol.md",
+    "docs/concepts/scale.md",
+    "docs/concepts/waiting.md",
+)
+"""Files that were read for this. The list grows until it is the whole repository."""
+PLAIN: Final = {
+    r"inside of": "in, inside",
+    r"anew": "again",
+    r"beside(?!:)": "next to",
+    r"so many": "as many, that many, N",
+    r"for ever": "forever",
+    r"of then": "of that time",
+    r"at the begin": "at the start",
+    r"takes (it|them|this|that) for": "mistakes for",
+    r"held to": "must follow, is checked by",
+    r"goes by": "uses",
+    r"whoever": "anyone who, the one that",
+    r"bears?|borne": "carries, has",
+    r"(be|is) told": "learns, sees, gets",
+    r"had in time": "arrived in time",
+    r"set out for": "began, was made for",
+    r"be it": "whether",
+    r"lest": "so that not",
+    r"has it not": "if not",
+    r"at hand": "available",
+}
+"""Patterns, and what to write instead."""
+_ANY: Final = re.compile(rf"\b({'|'.join(PLAIN)})\b", re.IGNORECASE)
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the texts of a file that people read, each with its line."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        without_code = re.sub(
+            r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL
+        )
+        yield from enumerate(without_code.split("\n"), 1)
+    elif _ANY.search(text):  # reading the tokens is the slow part, and most files have no such word
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type in {tokenize.COMMENT, tokenize.STRING}:
+                yield token.start[0], token.string
+
+
+def test_no_text_reads_as_translated() -> None:
+    """Use the plain word next to each pattern."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {word[0]!r}"
+        for pattern in DONE
+        for path in sorted(ROOT.glob(pattern))
+        for line, text in prose(path)
+        for word in _ANY.finditer(text)
+    ]
+
+    assert found == []
+
+
+def test_every_pattern_finds_files() -> None:
+    """A folder that moved would leave the list unnoticed."""
+    assert [pattern for pattern in DONE if not any(ROOT.glob(pattern))] == []
