@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,6 +35,20 @@ def test_the_session_carries_hudi_and_the_merger(spark: SparkSession) -> None:
     assert str(hudi_bundle()) in jars
     assert spark.conf.get(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES) == MERGER_CLASS
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_hadoops_settings_are_sent_without_the_names_of_their_files(spark: SparkSession) -> None:
+    """Hadoop compresses each name by itself, and Hudi sends the settings with every job."""
+    jvm: Any = spark._jvm
+    settings: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    names = ("fs.trash.interval", "mapreduce.job.reduces")
+
+    jvm.org.apache.hadoop.mapred.JobConf()  # either would read all files again, if it were the first
+    jvm.org.apache.hadoop.hdfs.HdfsConfiguration()
+
+    for each in (settings, spark._jsparkSession.sessionState().newHadoopConf()):
+        assert [each.getPropertySources(name) for name in names] == [None, None]
+        assert [each.get(name) for name in names] == ["0", "1"]
 
 
 def test_a_second_call_returns_the_running_session(spark: SparkSession) -> None:
