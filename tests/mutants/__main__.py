@@ -2,8 +2,11 @@
 """``python -m tests.mutants``: plant each mistake in a copy of the source and hunt for it.
 
 A mutant of the lock is killed if its invariant was reported violated in its scenario, one of the pipeline if
-its test failed in what it expects. A crash, a hang or another error does not count, nor does what is violated
-beside it. The unmutated source then passes the same histories and tests.
+its test failed in what it expects. Crashes, hangs and other errors do not count, nor do other violations.
+The unmutated source then passes the same histories and tests.
+
+The hunt for a mistake in the lock begins with the seed that ``found.json`` notes for it, and goes on from
+``--first``. ``--note`` writes that file anew.
 """
 
 from __future__ import annotations
@@ -18,10 +21,12 @@ import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.laboratory.cores import STANDS_BACK
+from tests.laboratory.scenarios import SCENARIOS
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.copies import ROOT, copy_package
 from tests.mutants.pipeline import PIPELINE_MUTANTS
@@ -29,7 +34,7 @@ from tests.mutants.planting import NoSuchDecisionError, planted
 from tests.mutants.suites import check_unmutated_suites, hunt_by_test, warm_sparks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tests.mutants.catalogue import Mutant
     from tests.mutants.pipeline import PipelineMutant
@@ -42,6 +47,8 @@ DETAIL: Final = 100
 """Characters shown of how an invariant was violated."""
 GRACE: Final = 60.0
 """Seconds after which a hunt that has not ended counts as a hang."""
+FOUND: Final = Path(__file__).with_name("found.json")
+"""For each mutant of the lock that the first seed does not find: the seed that found it last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,21 @@ class Outcome:
 
 
 def hunt(
-    scenario: str, wanted: str, *, first: int = 0, most: int = MOST, mutant: Mutant | None = None
+    scenario: str,
+    wanted: str,
+    *,
+    seeds: Iterable[range] = (range(MOST),),
+    most: int = MOST,
+    mutant: Mutant | None = None,
 ) -> Outcome:
-    """Hunt from seed ``first`` on, on a copy of the source with ``mutant`` planted in it if given.
+    """Hunt on a copy of the source, with ``mutant`` planted in it if given.
+
+    Args:
+        scenario: One of the simulator's, or an exploration.
+        wanted: The invariant; ``any`` for every one.
+        seeds: Of the histories, in their order; an exploration needs none.
+        most: Histories after which it ends.
+        mutant: The mistake.
 
     Raises:
         NoSuchDecisionError: The source does not take the decision that the mutant is a mistake in.
@@ -70,7 +89,7 @@ def hunt(
     with tempfile.TemporaryDirectory(prefix="asynclock-mutant-") as folder:
         copy_package(Path(folder), mutant.changes if mutant else (), without=("spark",))
         command = [sys.executable, "-m", "tests.mutants.hunt", scenario, wanted]
-        command += [str(first), str(most), str(SECONDS)]
+        command += [json.dumps([[each.start, each.stop] for each in seeds]), str(most), str(SECONDS)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join((folder, str(ROOT)))}
         try:
             done = subprocess.run(
@@ -92,13 +111,17 @@ def hunt(
         return Outcome(found["found"] is not None, found["histories"], found["found"] or "")
 
 
-def check_unmutated(used: dict[str, int], first: int, pool: ThreadPoolExecutor) -> list[str]:
+def check_unmutated(used: dict[str, set[int]], pool: ThreadPoolExecutor) -> list[str]:
     """Run the unmutated source over the same histories of each scenario; return what failed."""
+
+    def hunt_any(scenario: str) -> Outcome:
+        seeds = [range(seed, seed + 1) for seed in sorted(used[scenario])]
+        return hunt(scenario, "any", seeds=seeds, most=len(seeds))
+
     scenarios = sorted(used)
-    outcomes = pool.map(lambda name: hunt(name, "any", first=first, most=used[name]), scenarios)
     return [
         f"the unmutated source fails in {name}: {outcome}"
-        for name, outcome in zip(scenarios, outcomes, strict=True)
+        for name, outcome in zip(scenarios, pool.map(hunt_any, scenarios), strict=True)
         if outcome.killed or outcome.detail
     ]
 
@@ -114,23 +137,51 @@ def misplaced(mutants: Iterable[Mutant | PipelineMutant]) -> list[str]:
     return failures
 
 
-def hunt_lock(mutants: Sequence[Mutant], pool: ThreadPoolExecutor, *, first: int) -> tuple[int, list[str]]:
-    """Hunt for mistakes in the lock; return how many were found, and what the source as it is fails."""
-    used: dict[str, int] = defaultdict(int)
+def noted() -> dict[str, int]:
+    """Return the seed that found a mutant last, by the mutant's name."""
+    seeds: dict[str, int] = json.loads(FOUND.read_text(encoding="utf-8"))
+    return seeds
+
+
+def seeds_of(mutant: Mutant, before: Mapping[str, int], *, first: int) -> list[range]:
+    """Return the seeds of a hunt: the one that found the mutant before, and then those from ``first`` on."""
+    at = before.get(mutant.name)
+    return [*([] if at is None else [range(at, at + 1)]), range(first, first + MOST)]
+
+
+def hunt_lock(
+    mutants: Sequence[Mutant], pool: ThreadPoolExecutor, *, first: int, note: bool = False
+) -> tuple[int, list[str]]:
+    """Hunt for mistakes in the lock; return how many were found, and what the source as it is fails.
+
+    Args:
+        mutants: The mistakes.
+        pool: As many hunts run side by side.
+        first: The first seed of each hunt, after the one noted.
+        note: Write down which seed has found each.
+    """
+    seeds = {each.name: seeds_of(each, noted(), first=first) for each in mutants}
+    used: dict[str, set[int]] = defaultdict(set)
+    now: dict[str, int] = {}
     killed = 0
 
     def hunt_one(mutant: Mutant) -> Outcome:
-        return hunt(mutant.scenario, mutant.invariant, first=first, mutant=mutant)
+        return hunt(mutant.scenario, mutant.invariant, seeds=seeds[mutant.name], mutant=mutant)
 
     for mutant, outcome in zip(mutants, pool.map(hunt_one, mutants), strict=True):
-        used[mutant.scenario] = max(used[mutant.scenario], outcome.histories)
+        tried = list(islice(chain.from_iterable(seeds[mutant.name]), outcome.histories))
+        used[mutant.scenario].update(tried)
         killed += outcome.killed
+        if outcome.killed and tried[-1] != first and mutant.scenario in SCENARIOS:
+            now[mutant.name] = tried[-1]
         print(
             f"{_verdict(outcome.killed)} {outcome.histories:>6} histories  {mutant.scenario:<18} "
             f"{mutant.invariant:<22} {mutant.name}: {outcome.detail[:DETAIL]}",
             flush=True,
         )
-    return killed, check_unmutated(used, first, pool)
+    if note:
+        FOUND.write_text(json.dumps(now, indent=2) + "\n", encoding="utf-8")
+    return killed, check_unmutated(used, pool)
 
 
 def hunt_pipeline(
@@ -170,6 +221,7 @@ def main() -> int:
     parser.add_argument(
         "--first", type=int, default=0, help="first seed of each hunt for a mistake in the lock"
     )
+    parser.add_argument("--note", action="store_true", help="note which seed has found each, in found.json")
     options = parser.parse_args()
 
     def is_chosen(mutant: Mutant | PipelineMutant) -> bool:
@@ -185,7 +237,7 @@ def main() -> int:
     began = time.monotonic()
     with ThreadPoolExecutor(options.jobs) as pool:
         for found, failed in (
-            hunt_lock(lock, pool, first=options.first),
+            hunt_lock(lock, pool, first=options.first, note=options.note),
             hunt_pipeline(pipeline, pool, jobs=options.jobs),
         ):
             killed += found

@@ -19,7 +19,7 @@ from tests.laboratory.programs import PROGRAMS, cancellations, single_faults
 from tests.laboratory.simulate import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tests.laboratory.explore import Exploration
 
@@ -27,8 +27,8 @@ Step = tuple[int, dict[Invariant, str]]
 """How many histories a step took, and for each invariant that it violated, how."""
 
 
-def steps(scenario: str, first: int) -> Iterator[Step]:
-    """Yield one step after the other of a scenario, from seed ``first`` on, or of an exploration."""
+def steps(scenario: str, seeds: Iterable[int]) -> Iterator[Step]:
+    """Yield one step after the other: a history of a scenario for each seed, or a part of an exploration."""
     if scenario == "single-faults":
         yield _of(single_faults())
     elif scenario == "cancellations":
@@ -43,12 +43,12 @@ def steps(scenario: str, first: int) -> Iterator[Step]:
             yield _of(interleavings(2, lags=1, dead_holder=dead_holder))
             yield _of(interleavings(3, preemptions=2, dead_holder=dead_holder))
     else:
-        for seed in itertools.count(first):
+        for seed in seeds:
             yield 1, {each.invariant: each.detail for each in reversed(simulate(scenario, seed).violations)}
 
 
 def hunt(
-    scenario: str, wanted: set[Invariant], *, first: int, most: int, seconds: float
+    scenario: str, wanted: set[Invariant], *, seeds: Iterable[int], most: int, seconds: float
 ) -> tuple[int, str | None]:
     """Return how many histories it took and how the first invariant was violated; None if none was.
 
@@ -57,7 +57,7 @@ def hunt(
     until = time.monotonic() + seconds
     gc.disable()  # cycles are collected now and then below: twice as fast
     histories = 0
-    for taken, violated in steps(scenario, first):
+    for taken, violated in steps(scenario, seeds):
         histories += taken
         if not histories % 16:
             gc.collect(1)
@@ -79,11 +79,12 @@ def _of(exploration: Exploration) -> Step:
 
 def main() -> None:
     """Hunt as told by the arguments and print what was found as JSON."""
-    scenario, wanted, first, most, seconds = sys.argv[1:]
+    scenario, wanted, ranges, most, seconds = sys.argv[1:]
     logging.getLogger("asynclock").setLevel(logging.CRITICAL)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     invariants = set(Invariant) if wanted == "any" else {Invariant(wanted)}
-    histories, found = hunt(scenario, invariants, first=int(first), most=int(most), seconds=float(seconds))
+    seeds = itertools.chain.from_iterable(range(*each) for each in json.loads(ranges))
+    histories, found = hunt(scenario, invariants, seeds=seeds, most=int(most), seconds=float(seconds))
     print(json.dumps({"histories": histories, "found": found, "source": asynclock.__file__}))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.laboratory.checker import Invariant
 from tests.laboratory.scenarios import SCENARIOS
-from tests.mutants.__main__ import Outcome, hunt, misplaced
+from tests.mutants.__main__ import MOST, Outcome, hunt, misplaced, noted, seeds_of
 from tests.mutants.catalogue import JUDGE, MUTANTS, Mutant
 from tests.mutants.copies import ROOT
 from tests.mutants.pipeline import PIPELINE_MUTANTS, UNION, PipelineMutant
@@ -146,6 +146,29 @@ def test_a_mutant_names_an_invariant_and_where_it_shows(mutant: Mutant) -> None:
     assert isinstance(mutant.invariant, Invariant)
     assert mutant.invariant is not Invariant.NO_ERROR
     assert mutant.scenario in {*SCENARIOS, "single-faults", "cancellations", "interleavings"}
+
+
+def test_the_seeds_that_found_mutants_are_of_mutants_that_are_there() -> None:
+    """Of those that a scenario finds: an exploration has no seeds."""
+    of_scenarios = {each.name for each in MUTANTS if each.scenario in SCENARIOS}
+
+    assert noted().keys() <= of_scenarios
+    assert all(seed > 0 for seed in noted().values())
+
+
+def test_a_hunt_begins_with_the_seed_that_found_the_mutant_last() -> None:
+    """And goes on as one without such a seed, so that a seed of the past finds no less."""
+    mutant = MUTANTS[0]
+
+    assert seeds_of(mutant, {mutant.name: 9}, first=3) == [range(9, 10), range(3, 3 + MOST)]
+    assert seeds_of(mutant, {}, first=3) == [range(3, 3 + MOST)]
+
+
+def test_a_hunt_plays_the_seeds_that_it_is_given() -> None:
+    """One history each, and no further."""
+    outcome = hunt("contention", "any", seeds=[range(5, 6), range(2)])
+
+    assert outcome == Outcome(killed=False, histories=3)
 
 
 @pytest.mark.parametrize("mutant", PIPELINE_MUTANTS, ids=lambda each: each.name)
