@@ -29,6 +29,7 @@ from asynclock.errors import PreconditionFailedError as PreconditionFailedError
 from asynclock.errors import RecordCorruptError as RecordCorruptError
 from asynclock.errors import SpecError as SpecError
 from asynclock.errors import StaleTokenError as StaleTokenError
+from asynclock.errors import TicketSpentError as TicketSpentError
 from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
 from asynclock.lease import Lease as Lease
 from asynclock.lock import Lock as Lock

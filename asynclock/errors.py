@@ -9,6 +9,7 @@ AsyncLockError
 │   ├─ LeaseExpiredError
 │   └─ LeaseTakenOverError
 ├─ LockChangedError
+├─ TicketSpentError
 ├─ StaleTokenError
 ├─ RecordCorruptError
 └─ BackendError
@@ -45,7 +46,7 @@ def _holder(status: Any) -> str:  # noqa: ANN401  LockStatus is defined above th
     if not status.kept:
         return f"holder {printable(status.holder or status.owner)}"
     if status.store_time is None or status.remaining is None:
-        return "kept by at_least"
+        return "kept by at_least, or for a ticket"
     return f"kept until {clock(status.store_time + status.remaining)}"
 
 
@@ -245,6 +246,28 @@ class LockChangedError(AsyncLockError):
         else:
             text = f"lock {_name(key)!r} changed since it was looked at; nothing was written; look again"
         super().__init__(text, key=key, expected=expected, status=status)
+
+
+class TicketSpentError(AsyncLockError):
+    """The offer of a ticket is gone: used, broken, or taken by another after its time; nothing was written.
+
+    Attributes:
+        key: Key of the lock object.
+        holder: Who holds the lock now, in its own words; None if nobody does.
+    """
+
+    _fields = ("key", "holder")
+    key: str
+    holder: str | None
+
+    def __init__(self, *, key: str, holder: str | None = None) -> None:
+        now = f"{printable(holder)} holds it" if holder else "nobody holds it"
+        super().__init__(
+            f"the ticket of lock {_name(key)!r} is spent, and {now} now; nothing was written; what was to be "
+            "done under it may have been done by another",
+            key=key,
+            holder=holder,
+        )
 
 
 class StaleTokenError(AsyncLockError):

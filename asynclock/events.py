@@ -69,9 +69,9 @@ class Event:
             ``at_least``, after its holder has ended). Of ``acquired``: ``takeover``
             (the holder before neither released nor renewed it) or ``handover`` (from another waiter of this
             client). Of ``renewed`` and ``released``: ``read_back`` (the answer was lost; reading showed that
-            the write had landed). Of ``released``: ``handover``. Of ``not_acquired``: after one try
-            ``held`` (others hold it) or ``makes_way`` (this client leaves it to others, or its process may be
-            ending), or the error. Of failures and ``lost``: the error.
+            the write had landed). Of ``released``: ``handover``. Of both ends of a ticket: ``transfer``.
+            Of ``not_acquired``: after one try ``held`` (others hold it) or ``makes_way`` (this client leaves
+            it to others, or its process may be ending), or the error. Of failures and ``lost``: the error.
         duration: Seconds. Of ``acquired``, ``adopted`` and ``not_acquired``: since the call. Of ``renewed``
             and ``renewal_failed``: since the renewal began. Of ``lost``, ``released``, ``release_pending``
             and ``release_unconfirmed``: how long the lock was held. Of ``stalled``: how long the process did

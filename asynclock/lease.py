@@ -7,7 +7,7 @@ import inspect
 import sys
 from typing import TYPE_CHECKING
 
-from asynclock._core.handles import LeaseHandle
+from asynclock._core.handles import LeaseHandle, checked_within
 from asynclock._core.portal import run_on
 from asynclock.errors import LeaseLostError
 
@@ -57,6 +57,31 @@ class Lease(LeaseHandle):
         """
         if not self._has_ended():
             await run_on(self._core.loop, lambda: self._engine.finish_lease(self._core))
+
+    async def transfer(self, *, within: float | None = None) -> str:
+        """Return a ticket by which another process takes the lock over: ``lock.acquire(ticket=...)``.
+
+        This lease ends before the lock is offered, so finish the work first. Nobody else gets the lock until
+        the ticket is used, which works once, or runs out. The ticket is a name and no secret: it is worth
+        nothing to anyone who cannot write the lock anyway. It is text of letters, digits, ``-`` and ``_``.
+
+        Args:
+            within: Seconds for which the lock is kept for the ticket, 0.1 to 7 days; None: the validity.
+                After that anyone may take the lock, and the ticket works until someone does.
+
+        Raises:
+            LeaseLostError: The lease is lost, or was released; there is no ticket.
+            OutcomeUnknownError: The store did not confirm the offer; there is no ticket, and the lock is
+                freed in the background, after ``within`` at the latest.
+            ConfigError: ``within`` is out of range, or the lock is that of a Hudi table; nothing was written.
+        """
+        seconds = checked_within(within)
+        self.check()
+        held, engine = self._core, self._engine
+        ticket = await run_on(
+            held.loop, lambda: engine.transfer(held, seconds), undo=lambda _: engine.withdraw(held)
+        )
+        return ticket.encode()
 
     async def __aenter__(self) -> Self:
         self._core.note_body()

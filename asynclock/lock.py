@@ -26,6 +26,7 @@ from asynclock._core.acquirers import note_acquired
 from asynclock._core.handles import LockHandle, checked_at_least, checked_timeout, warn_of_unused
 from asynclock._core.leading import Candidate
 from asynclock._core.portal import current_task, run_on, running_loop
+from asynclock._core.ticket import read_ticket
 from asynclock.errors import LeaseLostError
 from asynclock.lease import Lease
 
@@ -59,7 +60,12 @@ class Lock(LockHandle):
         return self._tasks or vars(self).setdefault("_tasks", WeakKeyDictionary())  # as in ``LockEngine``
 
     async def acquire(
-        self, *, timeout: float | None = None, at_least: float = 0.0, at_most: float | None = None
+        self,
+        *,
+        timeout: float | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        ticket: str | None = None,
     ) -> Lease:
         """Wait until this client holds the lock.
 
@@ -71,19 +77,26 @@ class Lock(LockHandle):
             at_most: Seconds from its acquisition, at least a ``renew_interval``, after which the lease is
                 lost however well it is renewed: work that hangs does not hold the lock forever. Others get
                 the lock when this one is released, or a ``safety_margin`` later. None: no such end.
+            ticket: What ``Lease.transfer`` returned to another holder: take the lock over from it. It works
+                once, and waits for no holder, only for the store.
 
         Raises:
+            TicketSpentError: The ticket was used, or another has taken the lock; nothing was written.
             AcquireTimeoutError: Others held it until the timeout; the attempt has been cleaned up.
             RecordCorruptError: The object is no lock record; nothing was written.
             AccessDeniedError: The store refused; nothing was written.
             UnsupportedBackendError: The store does not keep its conditions; nothing was written.
-            ConfigError: The timeout or ``at_least`` is negative, ``at_most`` too short, the client is closed,
-                or the backend cannot be opened with its options; nothing was written.
+            ConfigError: The timeout or ``at_least`` is negative, ``at_most`` too short, the ticket malformed
+                or of another lock, the client closed, or the backend cannot be opened with its options;
+                nothing was written.
         """
         engine, keep, limit = self._core, checked_at_least(at_least), checked_timeout(timeout)
         cap = engine.checked_at_most(at_most, keep)
+        offer = None if ticket is None else read_ticket(ticket)
         held = await run_on(
-            engine.home(), lambda: engine.acquire(timeout=limit, at_most=cap), undo=engine.finish
+            engine.home(),
+            lambda: engine.acquire(timeout=limit, at_most=cap, ticket=offer),
+            undo=engine.finish,
         )
         assert held is not None  # noqa: S101  only one try gives None
         if keep > 0:

@@ -15,6 +15,7 @@ from asynclock.errors import (
     ConfigError,
     LeaseLostError,
     RecordCorruptError,
+    TicketSpentError,
 )
 
 DONE: Final = 0
@@ -44,6 +45,7 @@ def exit_code(error: AsyncLockError) -> int:
         ((RecordCorruptError,), CORRUPT),
         ((BackendError,), UNAVAILABLE),
         ((LeaseLostError,), LOST),
+        ((TicketSpentError,), NOT_ACQUIRED),
     )
     code = next((code for kinds, code in codes if isinstance(error, kinds)), None)
     if code is None:

@@ -117,7 +117,7 @@ def _of_a_free_lock(status: LockStatus) -> Iterator[tuple[str, str]]:
 
 def _of_a_kept_lock(status: LockStatus) -> Iterator[tuple[str, str]]:
     yield "kept until", _until(status)
-    yield "", "by --at-least: its work is done, and nobody works under it"
+    yield "", "by --at-least, or for a ticket: its work is done, and nobody works under it"
     if status.holder is not None:
         found = re.fullmatch(_DEFAULT_HOLDER, status.holder)
         # Without the process id, because that process has ended.

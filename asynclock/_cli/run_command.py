@@ -61,6 +61,7 @@ _BROKEN_GRACE: Final = 1.0
               help="End CMD and give up the lock after this time, even if CMD hangs.")  # fmt: skip
 @click.option("--skip-if-held", is_flag=True,
               help="If another holds it, run nothing and exit with 0; without --wait: one try.")  # fmt: skip
+@click.option("--ticket", metavar="TEXT", help="Take the lock over by a ticket of Lease.transfer().")
 @click.option("--holder", metavar="TEXT", help="The holder's name for others; default host:pid:program.")
 @click.option("--note", metavar="TEXT", help="Shown to others after the holder, in parentheses.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors: nothing about a wait or the store.")
@@ -75,6 +76,7 @@ def run_locked_command(
     at_least: float,
     at_most: float | None,
     skip_if_held: bool,
+    ticket: str | None,
     holder: str | None,
     note: str | None,
     quiet: bool,
@@ -98,7 +100,7 @@ def run_locked_command(
     from the start of CMD. If this machine crashes, the lock is free after its validity.
 
     Exit codes: CMD's own, 128 + n if signal n ended it, 126 or 127 if it could not be started. If CMD was not
-    run: 75 if others held the lock, 69 if the store was the reason.
+    run: 75 if others held the lock or the ticket was spent, 69 if the store was the reason.
     """
     url, name = split_target(target)
     if skip_if_held and wait is None:
@@ -125,6 +127,7 @@ def run_locked_command(
             wait=wait,
             at_least=keep,
             at_most=at_most,
+            ticket=ticket,
             level=level,
         )
 
@@ -146,6 +149,7 @@ async def run_under(
     wait: float | None,
     at_least: float = 0.0,
     at_most: float | None = None,
+    ticket: str | None = None,
     ready: Callable[[Lease], Awaitable[None]] | None = None,
     finish: Callable[[Lease], Awaitable[None]] | None = None,
     level: int = logging.INFO,
@@ -158,6 +162,7 @@ async def run_under(
         command: Program and arguments.
         target: URL and name of the lock, for the command.
         wait: Longest wait for the lock, in seconds; None: no limit.
+        ticket: Take the lock over by it.
         at_least: Seconds from the command's start to keep the lock, even if the command ends earlier.
         at_most: Seconds after which the lock is given up and the command is ended; None: never.
         ready: Awaited with the lease before the command starts; a signal cancels it.
@@ -166,7 +171,7 @@ async def run_under(
     """
     with _Printed(level, once=wait == 0) as printed, _Signals() as signals:
         async with client:
-            lease = await signals.interrupt(lock.acquire(timeout=wait, at_most=at_most))
+            lease = await signals.interrupt(lock.acquire(timeout=wait, at_most=at_most, ticket=ticket))
             printed.once = False
             if lease is None:
                 return SIGNALLED + signals.interrupted

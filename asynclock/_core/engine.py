@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from asynclock._core.acquirers import acquired_above
@@ -17,7 +17,10 @@ from asynclock._core.protocol.objects import Attempt, Landed, Open
 from asynclock._core.protocol.refusals import Refusals, Shown
 from asynclock._core.protocol.waiting import Fairness, WaitQueue
 from asynclock._core.record import LockRecord, is_no_lock
+from asynclock._core.redemption import Redemption
 from asynclock._core.status import corrupt_status, own_status, seen_status
+from asynclock._core.ticket import Ticket
+from asynclock._secrets import clean_url
 from asynclock.backend import Absent
 from asynclock.errors import (
     AcquireTimeoutError,
@@ -25,8 +28,10 @@ from asynclock.errors import (
     ConfigError,
     LeaseLostError,
     LockChangedError,
+    OutcomeUnknownError,
     PreconditionFailedError,
     RecordCorruptError,
+    TicketSpentError,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from asynclock._core.status import LockStatus
 
 
+A = TypeVar("A", bound=Acquisition)
 KEPT: Final = 1024
 """Engines that nobody uses and that are kept at least, those used last: an idle one has 2 kB."""
 _MOST_KEPT: Final = 16 * KEPT
@@ -221,14 +227,22 @@ class LockEngine:
         self._entered[who] = ref(held)
 
     async def acquire(
-        self, *, timeout: float | None, once: bool = False, at_most: float | None = None
+        self,
+        *,
+        timeout: float | None,
+        once: bool = False,
+        at_most: float | None = None,
+        ticket: Ticket | None = None,
     ) -> HeldLock | None:
         """Wait for this call's turn, then acquire; None, with ``once`` only, if others hold the lock.
 
         Raises:
             AcquireTimeoutError: The time is out.
             ConfigError: The client was closed.
+            TicketSpentError: See ``_redeem``.
         """
+        if ticket is not None:
+            return await self._redeem(ticket, timeout, at_most)
         asked_at, held = self._objects.clock.monotonic(), None
         until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
         try:
@@ -240,17 +254,11 @@ class LockEngine:
                 else:
                     self._note_failure(asked_at, "held")
                     return None
-                acquisition = Acquisition(
-                    self._objects,
-                    self.key,
-                    observation=self._observation,
-                    refusals=self._refusals,
-                    fairness=self._fairness,
-                    renewals=self._renewals,
+                acquisition = self._acquisition(
+                    Acquisition,
                     until=until,
                     once=once or timeout == 0,
                     at_most=at_most,
-                    fencing=self.fencing,
                     given=given,
                     asked_at=asked_at,
                 )
@@ -265,8 +273,7 @@ class LockEngine:
                         self._queue.leave()
                 if held is not None:
                     held.on_end(self._note_end)
-                    shown = Seen(held.head.record, held.head.version, None, None, self._objects.now())
-                    self._observation.tell(shown, Verdict(free=False, wait=math.inf))
+                    self._tell_of(held)
                 elif once:
                     self._note_failure(asked_at, acquisition.failure)
                 else:
@@ -275,6 +282,85 @@ class LockEngine:
             self._note_failure(asked_at, type(error).__name__, by_name(str(error), self.key))
             raise
         return held if held is None or self.hooks is None else await self._begun(held, self.hooks)
+
+    def _acquisition(self, kind: Callable[..., A], **named: Any) -> A:  # noqa: ANN401  what that kind takes
+        return kind(
+            self._objects,
+            self.key,
+            observation=self._observation,
+            refusals=self._refusals,
+            fairness=self._fairness,
+            renewals=self._renewals,
+            fencing=self.fencing,
+            **named,
+        )
+
+    def _tell_of(self, held: HeldLock) -> None:
+        """Tell the watchers of a lock that this client holds from now on."""
+        shown = Seen(held.head.record, held.head.version, None, None, self._objects.now())
+        self._observation.tell(shown, Verdict(free=False, wait=math.inf))
+
+    async def _redeem(self, ticket: Ticket, timeout: float | None, at_most: float | None) -> HeldLock:
+        """Acquire the lock over the offer that a ticket names; past the queue, which waits for the lock.
+
+        Raises:
+            TicketSpentError: Another record stands.
+            ConfigError: The ticket is of another lock, or the client was closed.
+            AcquireTimeoutError: The store did not answer in time.
+        """
+        asked_at = self._objects.clock.monotonic()
+        until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
+        try:
+            with self._in_flight.until_closed():
+                redemption = self._acquisition(
+                    Redemption,
+                    offer=ticket.offer,
+                    until=until,
+                    once=timeout == 0,
+                    at_most=at_most,
+                    given=None,
+                    asked_at=asked_at,
+                )
+                if (held := await redemption.run()) is None:
+                    self._time_out(timeout, redemption.error)
+        except (Exception, asyncio.CancelledError) as error:
+            self._note_failure(asked_at, type(error).__name__, by_name(str(error), self.key))
+            if isinstance(error, TicketSpentError) and ticket.lock != (own := clean_url(self.url)):
+                reason = f"it is of that lock, not of {own}; nothing was written"
+                raise ConfigError(setting="ticket", value=ticket.lock, reason=reason) from error
+            raise
+        held.on_end(self._renewals.discard)
+        self._tell_of(held)
+        return held
+
+    async def transfer(self, held: HeldLock, within: float | None) -> Ticket:
+        """End belief, and offer the lock to the bearer of a ticket; see ``Lease.transfer``."""
+        if self.hooks is not None or not self.fencing:
+            reason = "the lock of a Hudi table takes no ticket; release it"
+            raise ConfigError(setting="transfer", value=self.name, reason=reason)
+        held.check()
+        offer, timing = self._objects.fresh_owner(), self._objects.timing
+        held.offer(offer, timing.validity if within is None else within)
+        held.let_go()
+        try:
+            await asyncio.wait([held.end], timeout=timing.request_timeout + timing.exit_bound)
+        except asyncio.CancelledError:
+            self._in_flight.spawn(self.withdraw(held))
+            raise
+        if held.lost is not None:
+            held.check()
+        if held.offered is None:
+            self._in_flight.spawn(self.withdraw(held))
+            detail = f"{held.claim.error or 'no answer'}: there is no ticket, and the lock is being freed"
+            raise OutcomeUnknownError(backend="store", operation="transfer", key=self.key, detail=detail)
+        return Ticket(clean_url(self.url), offer)
+
+    async def withdraw(self, held: HeldLock) -> None:
+        """Free a lock that was offered by a ticket that nobody has."""
+        await asyncio.wait([held.end])
+        if (offered := held.offered) is not None:
+            offer = Attempt(offered.record, None, self._objects.now(), version=offered.version)
+            await held.claim.free(offer)
 
     async def _begun(self, held: HeldLock, hooks: LeaseHooks) -> HeldLock:
         try:

@@ -10,7 +10,7 @@ from asynclock._core.protocol.held import Phase
 from asynclock._core.reserve import on_lost as callbacks
 from asynclock.errors import ConfigError
 from asynclock.events import logger
-from asynclock.settings import MAX_VALIDITY
+from asynclock.settings import MAX_VALIDITY, MIN_VALIDITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,6 +164,18 @@ def checked_at_least(seconds: float) -> float:
         return seconds
     reason = "must be seconds, 0 to 7 days (604800 s)"
     raise ConfigError(setting="at_least", value=seconds, reason=reason)
+
+
+def checked_within(seconds: float | None) -> float | None:
+    """Return for how many seconds a lock is to be kept for a ticket.
+
+    Raises:
+        ConfigError: No record can promise that.
+    """
+    if seconds is None or (isinstance(seconds, int | float) and MIN_VALIDITY <= seconds <= MAX_VALIDITY):
+        return seconds
+    reason = "must be seconds, 0.1 to 7 days (604800 s), or None"
+    raise ConfigError(setting="within", value=seconds, reason=reason)
 
 
 def warn_of_unused(name: str, statement: str) -> None:

@@ -89,9 +89,15 @@ class LockRecord(NamedTuple):
             return LockRecord(expired=True, valid_until_ms=self.valid_until_ms, owner=self.owner)
         return self._replace(expired=True, nonce=nonce, is_kept=False)
 
-    def kept(self, *, nonce: str, valid_until_ms: int, seconds: float) -> LockRecord:
-        """Return the record that keeps the lock held after its release, believed by nobody (rule 21)."""
-        return self._replace(nonce=nonce, valid_until_ms=valid_until_ms, is_kept=True).lasting(seconds)
+    def kept(
+        self, *, nonce: str, valid_until_ms: int, seconds: float, owner: str | None = None
+    ) -> LockRecord:
+        """Return the record that keeps the lock held after its release, believed by nobody (rule 21).
+
+        With another ``owner`` it is an offer, which a ticket names (rule 29).
+        """
+        kept = self._replace(nonce=nonce, valid_until_ms=valid_until_ms, is_kept=True).lasting(seconds)
+        return kept if owner is None else kept._replace(owner=owner)
 
     def lasting(self, seconds: float) -> LockRecord:
         """Return the same record with a promise of that many seconds, within what a record may promise."""

@@ -38,7 +38,7 @@ class LockStatus:
         age: Seconds since the last write, by the store's clock; None if unknown.
         version: Version of the object; None if there is no object.
         reason: Why it is corrupt; else None.
-        kept: Its holder has ended, and ``at_least`` keeps it from others until its time is up.
+        kept: Its holder has ended, and ``at_least`` or a ticket keeps it from others until its time is up.
         since_ms: When it was acquired, in epoch ms by the store's clock; None unless it is held or expired,
             and in a Hudi record.
         validity: Seconds that each write of the holder promises; of a kept lock, that its last write

@@ -13,11 +13,19 @@ from weakref import WeakKeyDictionary
 import asynclock
 from asynclock._core.acquirers import note_acquired
 from asynclock._core.client import open_core
-from asynclock._core.handles import LeaseHandle, LockHandle, checked_at_least, checked_timeout, warn_of_unused
+from asynclock._core.handles import (
+    LeaseHandle,
+    LockHandle,
+    checked_at_least,
+    checked_timeout,
+    checked_within,
+    warn_of_unused,
+)
 from asynclock._core.leading import Candidate
 from asynclock._core.names import checked_name
 from asynclock._core.patched import refuse_patched
 from asynclock._core.portal import Host, block_on, run_on, start_on
+from asynclock._core.ticket import read_ticket
 from asynclock._core.together import checked_names, confirm_all, finish_all, of_all, raise_loss, tie
 from asynclock.errors import ConfigError, LeaseLostError
 from asynclock.fencing import Fenced
@@ -214,15 +222,21 @@ class Lock(LockHandle):
         self._entered: WeakKeyDictionary[threading.Thread, _Hold] = WeakKeyDictionary()
 
     def acquire(
-        self, *, timeout: float | None = None, at_least: float = 0.0, at_most: float | None = None
+        self,
+        *,
+        timeout: float | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        ticket: str | None = None,
     ) -> Lease:
         """Wait until the lock is ours; see ``asynclock.Lock.acquire``."""
         engine, keep, limit = self._core, checked_at_least(at_least), checked_timeout(timeout)
         cap = engine.checked_at_most(at_most, keep)
+        offer = None if ticket is None else read_ticket(ticket)
 
         async def acquire() -> Lease:
             # Make the lease within the call: an interrupt between its end and our return would lose it.
-            held = await engine.acquire(timeout=limit, at_most=cap)
+            held = await engine.acquire(timeout=limit, at_most=cap, ticket=offer)
             assert held is not None  # noqa: S101  only one try gives None
             if keep > 0:
                 held.keep(keep)
@@ -366,6 +380,19 @@ class Lease(LeaseHandle):
             return
         held, engine = self._core, self._engine
         block("Lease.release", lambda: run_on(held.loop, lambda: engine.finish_lease(held)))
+
+    def transfer(self, *, within: float | None = None) -> str:
+        """Return a ticket by which another process takes the lock over; see ``asynclock.Lease.transfer``."""
+        refuse_loop("Lease.transfer", "await")
+        held, engine = self._core, self._engine
+        seconds = checked_within(within)
+        self.check()
+        ticket = block(
+            "Lease.transfer",
+            lambda: run_on(held.loop, lambda: engine.transfer(held, seconds)),
+            undo=lambda _: run_on(held.loop, lambda: engine.withdraw(held)),
+        )
+        return ticket.encode()
 
     def __enter__(self) -> Self:
         self._core.note_body()

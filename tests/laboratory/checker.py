@@ -17,6 +17,7 @@ from tests.laboratory.capped import Cap, Capped
 from tests.laboratory.invariants import Invariant as Invariant  # noqa: PLC0414  its users find it here
 from tests.laboratory.invariants import Violation as Violation  # noqa: PLC0414  likewise
 from tests.laboratory.kept import Kept
+from tests.laboratory.tickets import Tickets
 from tests.laboratory.watched import Holding, Probe
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Checker:
         store_time: Returns the latest time that the store's clocks may show, in epoch seconds; None
             where its answers mislead about it.
         kept: Which locks are to stay held however early they are released.
+        tickets: By which locks pass from one process to another.
         acquisitions: How many leases were handed out.
     """
 
@@ -89,6 +91,7 @@ class Checker:
         self._broken_tokens: set[int] = set()
         self.kept = Kept()
         self._capped = Capped()
+        self.tickets = Tickets(store)
         self._fenced_token = -1
         self._fenced_body = b""
         self._acknowledged: list[bytes] = []
@@ -268,6 +271,8 @@ class Checker:
         """At the end: every acknowledged write must be in the fenced object, and every lock kept."""
         for early in self.kept.violations():
             self.violated(Invariant.KEPT, early)
+        for wrong in self.tickets.violations():
+            self.violated(Invariant.TICKETS, wrong)
         lines = self._fenced_body.split(b"\n")
         missing = [entry for entry in self._acknowledged if entry not in lines]
         if missing:

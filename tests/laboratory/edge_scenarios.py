@@ -56,6 +56,26 @@ def leaders(rng: Random) -> Plan:
     )
 
 
+def transfers(rng: Random) -> Plan:
+    """Locks pass on by tickets, some of which are used twice, while answers get lost."""
+    clients = rng.choice((2, 3))
+    return Plan(
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng, slow=0.03, slow_by=2.0),
+        wall_errors=draw.walls(rng, clients),
+        users=rng.choice((1, 1, 2)),
+        transfers=0.6,
+        breaks=rng.choice((0, 0, 1)),
+        holds=(0.02, 0.5),
+        crashes=0.05,
+        pauses=0.1,
+        cancels=0.2,
+        hudi_peers=rng.choice((0, 0, 0, 1)),
+        faults={Fault.SLOW: 0.03, Fault.REPLY_LOST: 0.05, Fault.REQUEST_LOST: 0.02, Fault.OWN_412: 0.02},
+        delay=(0.05, 1.0),
+    )
+
+
 def closed_loops(rng: Random) -> Plan:
     """Event loops are closed by force while their coroutines hold the lock; the client lives on."""
     clients = rng.choice((2, 3))
@@ -358,6 +378,7 @@ def leaving(rng: Random) -> Plan:
 EDGE_SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "endings": endings,
     "leaders": leaders,
+    "transfers": transfers,
     "closed-loops": closed_loops,
     "hudi-endings": hudi_endings,
     "any-validity": any_validity,

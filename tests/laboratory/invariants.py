@@ -47,6 +47,8 @@ class Invariant(StrEnum):
     """A leader that steps down holds the lock until its work has ended, and then stands back."""
     CAPPED = "ends-at-most"
     """No lease is believed for longer than it may be, and its records promise the margin more at most."""
+    TICKETS = "a-ticket-works-once"
+    """A ticket makes one lease at most, over the record that offers the lock, which nobody else may take."""
     NOT_AHEAD = "token-not-from-the-future"
     """No token that is handed out is later than the store's latest clock."""
     LEAVING_IS_SHORT = "leaving-is-short"

@@ -64,6 +64,7 @@ class Plan:
         deaf: Every listener of events raises whatever it hears.
         bodies: Share of acquisitions through ``hold()``, whose body never asks the lease.
         leads: Share of acquisitions through ``lead``.
+        transfers: Share of the leases that end by a transfer; half of the acquisitions then use a ticket.
         holds: Least and most lifetimes that a user holds the lock.
         at_least: Least and most lifetimes that a lock is kept, however early it is released.
         at_most: Least and most lifetimes after which a lease ends by itself; 0: never.
@@ -113,6 +114,7 @@ class Plan:
     deaf: bool = False
     bodies: float = 0.25
     leads: float = 0.0
+    transfers: float = 0.0
     holds: tuple[float, float] = (0.02, 1.2)
     at_least: tuple[float, float] = (0.0, 0.0)
     at_most: tuple[float, float] = (0.0, 0.0)

@@ -13,9 +13,11 @@ from asynclock.errors import (
     LeaseLostError,
     RecordCorruptError,
     StaleTokenError,
+    TicketSpentError,
     UnsupportedBackendError,
 )
 from asynclock.fencing import FencedObject
+from asynclock.settings import MIN_VALIDITY
 from asynclock.testing._clocks import VirtualClock
 from asynclock.testing._faulty import Fault
 from tests.laboratory.capped import Cap
@@ -115,8 +117,10 @@ class User:
                 if plan.bodies and rng.random() < plan.bodies:
                     await self._hold_body(lock)
                     continue
-                lease = await self._acquire(lock)
-            except (TimeoutError, BackendError, RecordCorruptError, ConfigError) as error:
+                lease = await self._obtain(lock)
+            except (
+                TimeoutError, BackendError, RecordCorruptError, ConfigError, TicketSpentError
+            ) as error:  # fmt: skip
                 self._got_nothing(error)
                 self._check_refusals(refused, error)
                 continue
@@ -127,6 +131,15 @@ class User:
                 del lease
             elif lease is not None:
                 await self.hold(lease, rng.uniform(*plan.holds) * self._unit)
+
+    async def _obtain(self, lock: Lock) -> Lease | None:
+        run, machine = self._run, self._machine.name
+        given = run.checker.tickets.draw(self._rng, machine) if run.plan.transfers else None
+        if given is None:
+            return await self._acquire(lock)
+        lease = await lock.acquire(ticket=given.text, timeout=self._patience())
+        given.made[lease.owner] = machine
+        return lease
 
     async def _acquire(self, lock: Lock) -> Lease | None:
         rng, run = self._rng, self._run
@@ -217,11 +230,13 @@ class User:
             checker.dropped(holding)
 
     async def _use(self, lease: Lease, holding: Holding, seconds: float) -> None:
-        run, checker = self._run, self._run.checker
+        run, checker, rng = self._run, self._run.checker, self._rng
         denied = self._backend.applied[Fault.OWN_412]
         try:
             async with lease:
                 await self._work(lease, run.loop.time() + seconds)
+                if run.plan.transfers and rng.random() < run.plan.transfers:
+                    await self._transfer(lease)
                 if not lease.held:
                     checker.told_lost(holding)
                 checker.note(self.name, f"releases owner={lease.owner[:8]}")
@@ -231,6 +246,16 @@ class User:
             checker.note(self.name, f"has lost owner={lease.owner[:8]}: {type(error).__name__}")
             checker.told_at_release(holding, error, misled=self._backend.applied[Fault.OWN_412] > denied)
             checker.told_lost(holding)
+
+    async def _transfer(self, lease: Lease) -> None:
+        now = self._run.loop.time()
+        within = min(self._rng.uniform(0.3, 1.5) * self._unit, self._run.ends - now)
+        if within < MIN_VALIDITY:
+            return  # whoever comes last needs the lock
+        until = now + within
+        ticket = await lease.transfer(within=within)
+        self._run.checker.note(self.name, f"transfers owner={lease.owner[:8]}")
+        self._run.checker.tickets.give(self.name, ticket, until)
 
     def _must_tell(self, holding: Holding) -> tuple[float, int] | None:
         """Return what there was before a release that must tell of a loss; None if it need not."""

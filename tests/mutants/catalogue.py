@@ -128,6 +128,10 @@ TELL_LEADER: Final = "asynclock._core.leading:Candidate._tell"
 STEP_DOWN: Final = "asynclock._core.engine:LockEngine.step_down"
 ENGINE_ACQUIRE: Final = "asynclock._core.engine:LockEngine.acquire"
 
+# Handing over by a ticket.
+TRANSFER: Final = "asynclock._core.engine:LockEngine.transfer"
+REDEEM: Final = "asynclock._core.redemption:Redemption._judge"
+
 # What users hold in their hands.
 ACQUIRE: Final = "asynclock.lock:Lock.acquire"
 CANCEL_BODY: Final = "asynclock.lock:Hold._cancel"
@@ -1042,5 +1046,54 @@ MUTANTS: Final = (
         "pass",
         Invariant.ONE_WRITE,
         "capped",
+    ),
+    # Handing over by a ticket.
+    Mutant(
+        "offer the lock without ending belief",
+        TRANSFER,
+        "$held.let_go()",
+        "self._in_flight.spawn($held._free_in_background())",
+        HEAD,
+        "transfers",
+    ),
+    Mutant(
+        "give a ticket before its offer is confirmed",
+        TRANSFER,
+        "if $held.offered is None: *$refusal",
+        "pass",
+        Invariant.TICKETS,
+        "transfers",
+    ),
+    Mutant(
+        "offer the lock under the owner of the lease",
+        FREEING,
+        "$head.record.kept(nonce=$nonce, valid_until_ms=$until, seconds=$left, owner=self.offer)",
+        "$head.record.kept(nonce=$nonce, valid_until_ms=$until, seconds=$left)",
+        Invariant.TICKETS,
+        "transfers",
+    ),
+    Mutant(
+        "redeem a ticket over any offer",
+        REDEEM,
+        "$record.owner == self._offer",
+        "$record.is_kept",
+        Invariant.TICKETS,
+        "transfers",
+    ),
+    Mutant(
+        "redeem a ticket over whatever stands",
+        REDEEM,
+        "$record.owner == self._offer",
+        "True",
+        HEAD,
+        "transfers",
+    ),
+    Mutant(
+        "redeem a ticket after its offer was broken",
+        REDEEM,
+        "not $record.expired",
+        "True",
+        Invariant.TICKETS,
+        "transfers",
     ),
 )

@@ -88,6 +88,7 @@ async def asynchronous() -> None:
     assert_type(await lock.lead(typed, timeout=5.0, on_change=print), int)
     assert_type(await lock.leader(), LockStatus)
     assert_type(lock.step_down(), bool)
+    assert_type(await (await lock.acquire(ticket="...")).transfer(within=60.0), str)
     async with await lock.acquire() as again:
         assert_type(again, Lease)
     await client.aclose()
@@ -107,6 +108,7 @@ def blocking() -> None:
         assert_type(lock.lead(lambda lease: lease.fencing_token, on_change=print), int)
         assert_type(lock.leader(), LockStatus)
         assert_type(lock.step_down(), bool)
+        assert_type(lock.acquire(ticket="...").transfer(), str)
         with lock as held:
             assert_type(held, sync.Lease)
         with lock.hold() as lease:

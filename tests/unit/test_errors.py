@@ -35,6 +35,7 @@ FIELDS: dict[str, dict[str, object]] = {
     "LeaseExpiredError": LOSS,
     "LeaseTakenOverError": LOSS | {"new_owner": "p", "new_token": 8},
     "LockChangedError": {"key": "orders.json", "expected": "v0", "status": STATUS},
+    "TicketSpentError": {"key": "orders.json", "holder": "host:1:job"},
     "StaleTokenError": {"key": "pointer", "fencing_token": 7, "stored_token": 8},
     "RecordCorruptError": {"key": "orders.json", "reason": "empty", "version": "v1"},
     "BackendError": CALL | {"written": "no", "transient": True},

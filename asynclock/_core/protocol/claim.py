@@ -34,6 +34,7 @@ class Claim:
         doubtful: A write may have freed or taken over the lock unseen: another's record proves no loss.
         refusal: Why the store does not let it be freed, though it shows no other write; else None (rule 23).
         error: Why the last try to free it did not succeed, if the store said so.
+        offer: The owner of a record that keeps the lock for a ticket; None: of one that keeps it for nobody.
     """
 
     def __init__(self, objects: LockObjects, key: str, landed: Attempt | None = None) -> None:
@@ -49,6 +50,7 @@ class Claim:
         self.doubtful: bool = False
         self.refusal: BackendError | None = None
         self.error: BackendError | ConfigError | None = None
+        self.offer: str | None = None
 
     async def write(self, attempt: Attempt, *, timeout: float) -> Attempt | Refused | Open:
         """Send one attempt, and remember its outcome. A cancelled call waits for the outcome first.
@@ -231,10 +233,12 @@ class Claim:
         if nonce is None or left <= 0:
             return Attempt(head.record.released(nonce=nonce), base, now)
         valid_until = objects.promise(now, lease=left) or head.record.valid_until_ms
-        return Attempt(head.record.kept(nonce=nonce, valid_until_ms=valid_until, seconds=left), base, now)
+        kept = head.record.kept(nonce=nonce, valid_until_ms=valid_until, seconds=left, owner=self.offer)
+        return Attempt(kept, base, now)
 
     def _has_freed(self, record: LockRecord, owner: str) -> bool:
         """Whether a record was written by ``free`` for ``owner``, not by an operator."""
-        if record.owner != owner or record.nonce not in self._freeing:
+        if record.nonce not in self._freeing:
             return False
-        return record.expired or record.nonce is not None  # without a nonce, only a free one is a release
+        # Without a nonce, only a free record of that owner is a release.
+        return record.nonce is not None or (record.expired and record.owner == owner)

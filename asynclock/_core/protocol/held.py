@@ -66,10 +66,12 @@ class HeldLock:
         in_use: A body runs under it, or an ``on_lost`` waits for its end.
         acquired: Who has acquired it, and where; for people.
         ceded: Its holder was asked to release it (rule 26).
+        offered: The write that offers it to the bearer of a ticket, once it has landed (rule 29).
     """
 
     ceded = False
     acquired: tuple[object, str] = (None, "")
+    offered: Freed | None = None
 
     def __init__(
         self, *, objects: LockObjects, key: str, landed: Attempt, at_most: float | None = None
@@ -349,6 +351,11 @@ class HeldLock:
         """Have a release leave the lock held until ``seconds`` from now (rule 21). From any thread."""
         self._kept_until = self._objects.clock.boot() + seconds
 
+    def offer(self, owner: str, seconds: float) -> None:
+        """Have a release leave a record of ``owner`` for ``seconds``, or for as long as it is kept anyway."""
+        self.claim.offer = owner
+        self.keep(max(seconds, self._left_to_keep()))
+
     def _left_to_keep(self) -> float:
         return self._kept_until - self._objects.clock.boot()
 
@@ -461,6 +468,9 @@ class HeldLock:
         elif freed is not None and freed.record.expired:
             self.freed = freed
             self._ended("released", reason="read_back" if freed.read_back else "")
+        elif freed is not None and self.claim.offer is not None:
+            self.offered = freed
+            self._ended("released", f"offered for {max(0.0, self._left_to_keep()):.0f} s", reason="transfer")
         elif freed is not None:
             self._ended("released", f"kept for another {max(0.0, self._left_to_keep()):.0f} s")
         else:

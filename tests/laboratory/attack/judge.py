@@ -48,6 +48,7 @@ class Judge:
         violations: What must not happen and did.
         may_be_corrupt: Keys that somebody wrote garbage to by hand.
         waiting: Since when clients wait for a turn.
+        tickets: Names of locks, and a ticket of each that somebody was given.
         settling: The standing token of a lock, in seconds, where it was made after a record without one.
     """
 
@@ -60,7 +61,9 @@ class Judge:
     may_be_corrupt: set[str] = field(default_factory=set)
     waiting: dict[str, float] = field(default_factory=dict)
     settling: dict[str, float] = field(default_factory=dict)
+    tickets: list[tuple[str, str]] = field(default_factory=list)
     _last: dict[tuple[str, str], Claim] = field(default_factory=dict)
+    _redeemed: dict[str, str] = field(default_factory=dict)
     _dropped: set[str] = field(default_factory=set)
     _broken: dict[str, tuple[int, str] | None] = field(default_factory=dict)
     _highest: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -191,6 +194,14 @@ class Judge:
             self.blame("swallowed", f"{who} released {claim.key} well, although there stood {owner}")
         if claim.held:
             self.blame("believer", f"{who} believes in {claim.key} after its release")
+
+    # Tickets.
+
+    def redeemed(self, who: str, ticket: str) -> None:
+        """Take in a lease that a ticket has made; it makes one at most."""
+        if ticket in self._redeemed:
+            self.blame("ticket", f"{who} has got the lock by a ticket that {self._redeemed[ticket]} has used")
+        self._redeemed[ticket] = who
 
     # Turns.
 

@@ -87,6 +87,8 @@ class Plan:
     """When everything is killed and, after the documented wait, all locks are deleted by hand."""
     shared_leases: bool = False
     """Fenced objects are changed under a lease through any client of its process."""
+    tickets: bool = False
+    """Users hand locks over by tickets, too."""
     keen: bool = False
     """Users want nothing but the lock, for a moment, and wait for it."""
     turns: bool = False
@@ -114,6 +116,7 @@ def draw(seed: int) -> Plan:
         base = WEEK * rng.uniform(0.8, 1.0)
     plan = Plan(seed, hashed=rng.random() < 0.3)
     plan.shared_leases = rng.random() < 0.5
+    plan.tickets = random.Random(f"tickets {seed}").random() < 0.25
     plan.resolution = 1.0 if base > 1.5 and rng.random() < 0.6 else 0.0
     most = max(0.0, min(base - plan.resolution, 30.0))
     plan.skew = rng.choice((0.0, min(2.0, most), min(2.0, most), most * rng.random(), most))

@@ -15,6 +15,7 @@ from asynclock import (
     LeaseLostError,
     RecordCorruptError,
     StaleTokenError,
+    TicketSpentError,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _KEEN = (("hold", 1), ("by_hand", 1))
 _TURN = 0.05
 _REST = 3.0
 _HABITS = (("hold", 6), ("by_hand", 4), ("once", 2), ("cancelled", 3), ("dropped", 1), ("status", 1))
+_TICKETS = (*_HABITS, ("give", 4), ("take", 5))
 
 
 def add_to_sum(body: bytes | None) -> bytes:
@@ -77,7 +79,8 @@ class User:
             await self._take_turns()
             return
         keen = self._process.history.keen
-        kinds, weights = zip(*(_KEEN if keen else _HABITS), strict=True)
+        habits = _TICKETS if self._process.history.tickets else _HABITS
+        kinds, weights = zip(*(_KEEN if keen else habits), strict=True)
         while not self._process.ending:
             lock = self._client.lock(self._rng.choice(self._process.history.locks))
             try:
@@ -89,7 +92,7 @@ class User:
                     await asyncio.sleep(self._some())  # it is being closed
                 elif not self._process.ending:
                     self._client = self._process.connect(self._plan)
-            except (LeaseLostError, AcquireTimeoutError, BackendError) as error:
+            except (LeaseLostError, AcquireTimeoutError, BackendError, TicketSpentError) as error:
                 self._process.world.tell(self._line.who, f"{type(error).__name__}: {str(error)[:90]}")
             await asyncio.sleep(self._some())
 
@@ -142,6 +145,29 @@ class User:
             before, began = self._judge.head(lock.key), self._now(claim)
             await lease.release()
         self._released(claim, before, began)
+        await lease.release()
+
+    async def give(self, lock: Lock) -> None:
+        """``acquire`` and ``transfer``."""
+        lease = await lock.acquire(timeout=self._timeout())
+        claim = self._given(lease)
+        await self._work(lease, claim)
+        within = max(0.1, self._plan.settings["validity"] * self._rng.random() / 2)
+        ticket = await lease.transfer(within=within)
+        if claim.held:
+            self._judge.blame("believer", f"{self._line.who} believes in {claim.key} after its transfer")
+        self._judge.tickets.append((lock.name, ticket))
+
+    async def take(self, lock: Lock) -> None:
+        """``acquire`` by a ticket, which another may have used."""
+        tickets = [ticket for name, ticket in self._judge.tickets if name == lock.name]
+        if not tickets:
+            return
+        ticket = self._rng.choice((tickets[-1], tickets[-1], self._rng.choice(tickets)))
+        lease = await lock.acquire(timeout=self._timeout(), ticket=ticket)
+        claim = self._given(lease)
+        self._judge.redeemed(self._line.who, ticket)
+        await self._work(lease, claim)
         await lease.release()
 
     async def once(self, lock: Lock) -> None:
