@@ -69,7 +69,7 @@ class HeldLock:
         offered: The write that offers it to the bearer of a ticket, once it has landed (rule 29).
     """
 
-    ceded = False
+    ceded: bool = False
     acquired: tuple[object, str] = (None, "")
     offered: Freed | None = None
 
