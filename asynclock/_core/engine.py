@@ -340,7 +340,8 @@ class LockEngine:
             raise ConfigError(setting="transfer", value=self.name, reason=reason)
         held.check()
         offer, timing = self._objects.fresh_owner(), self._objects.timing
-        held.offer(offer, timing.validity if within is None else within)
+        held.claim.offer = offer
+        held.keep(max(timing.validity if within is None else within, held.left_to_keep()))
         held.let_go()
         try:
             await asyncio.wait([held.end], timeout=timing.request_timeout + timing.exit_bound)

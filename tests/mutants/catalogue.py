@@ -671,7 +671,7 @@ MUTANTS: Final = (
     Mutant(
         "hand over a lock that is to be kept",
         MAY_HAND_OVER,
-        "self._left_to_keep()",
+        "self.left_to_keep()",
         "0.0",
         Invariant.KEPT,
         "kept",

@@ -351,12 +351,8 @@ class HeldLock:
         """Have a release leave the lock held until ``seconds`` from now (rule 21). From any thread."""
         self._kept_until = self._objects.clock.boot() + seconds
 
-    def offer(self, owner: str, seconds: float) -> None:
-        """Have a release leave a record of ``owner`` for ``seconds``, or for as long as it is kept anyway."""
-        self.claim.offer = owner
-        self.keep(max(seconds, self._left_to_keep()))
-
-    def _left_to_keep(self) -> float:
+    def left_to_keep(self) -> float:
+        """Return for how many seconds a release keeps the lock; 0.0 or less: not at all."""
         return self._kept_until - self._objects.clock.boot()
 
     def let_go(self, loss: str | None = None) -> None:
@@ -380,7 +376,7 @@ class HeldLock:
             if self.renewal is None:
                 if hand_over is not None and hand_over(self):
                     freeing = self.end
-                elif at_once and not (self._objects.paced or self._left_to_keep() > 0):
+                elif at_once and not (self._objects.paced or self.left_to_keep() > 0):
                     # Nearly always enough, and then it needs no task of its own.
                     with suppress(BackendError, ConfigError):
                         tried = await self.claim.free_once(self.head, timeout=bound)
@@ -470,9 +466,9 @@ class HeldLock:
             self._ended("released", reason="read_back" if freed.read_back else "")
         elif freed is not None and self.claim.offer is not None:
             self.offered = freed
-            self._ended("released", f"offered for {max(0.0, self._left_to_keep()):.0f} s", reason="transfer")
+            self._ended("released", f"offered for {max(0.0, self.left_to_keep()):.0f} s", reason="transfer")
         elif freed is not None:
-            self._ended("released", f"kept for another {max(0.0, self._left_to_keep()):.0f} s")
+            self._ended("released", f"kept for another {max(0.0, self.left_to_keep()):.0f} s")
         else:
             self.give_up("the store did not answer")
 
@@ -483,7 +479,7 @@ class HeldLock:
 
         And not while it is kept, also from others of this client.
         """
-        return self._left() > 0 and self.until_settled() <= 0 and self._left_to_keep() <= 0
+        return self._left() > 0 and self.until_settled() <= 0 and self.left_to_keep() <= 0
 
     def hand_over(self) -> None:
         """Leave the record and the claim to a receiver, which calls one of the next two, or ``free``."""
