@@ -66,7 +66,7 @@ class HeldLock:
         in_use: A body runs under it, or an ``on_lost`` waits for its end.
         acquired: Who has acquired it, and where; for people.
         ceded: Its holder was asked to release it (rule 26).
-        offered: The write that offers it to the bearer of a ticket, once it has landed (rule 29).
+        offered: The write that keeps it after its end, perhaps for a ticket (rule 29), once it has landed.
     """
 
     ceded: bool = False
@@ -420,8 +420,7 @@ class HeldLock:
         freed = None
         try:
             if (renewal := self.renewal) is not None:
-                # Settle it first: one write of a lease at a time (rule 6). If it was sent in this very
-                # instant, its own timeout must come first.
+                # One write of a lease at a time (rule 6); if it was sent just now, its own timeout comes first.
                 await asyncio.wait([renewal], timeout=_LONGER * self._objects.timing.request_timeout)
                 if renewal.done() and hand_over is not None and hand_over(self):
                     self._in_flight.note_freed(self)
@@ -464,11 +463,9 @@ class HeldLock:
         elif freed is not None and freed.record.expired:
             self.freed = freed
             self._ended("released", reason="read_back" if freed.read_back else "")
-        elif freed is not None and self.claim.offer is not None:
-            self.offered = freed
-            self._ended("released", f"offered for {max(0.0, self.left_to_keep()):.0f} s", reason="transfer")
         elif freed is not None:
-            self._ended("released", f"kept for another {max(0.0, self.left_to_keep()):.0f} s")
+            self.offered, reason = freed, "" if self.claim.offer is None else "transfer"
+            self._ended("released", f"kept for another {max(0.0, self.left_to_keep()):.0f} s", reason=reason)
         else:
             self.give_up("the store did not answer")
 
@@ -497,8 +494,7 @@ class HeldLock:
             return
         if self.phase in _ENDED:
             return
-        fields = {"new_owner": by.owner, "new_token": by.token}
-        error = self._error(LeaseTakenOverError, by.reason, **fields)
+        error = self._error(LeaseTakenOverError, by.reason, new_owner=by.owner, new_token=by.token)
         if self.phase is not Phase.HELD:
             self.lost, self.phase = error, Phase.LOST
             self._unreported.append(error)
