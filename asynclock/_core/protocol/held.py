@@ -420,7 +420,7 @@ class HeldLock:
         freed = None
         try:
             if (renewal := self.renewal) is not None:
-                # One write of a lease at a time (rule 6); if it was sent just now, its own timeout comes first.
+                # One write of a lease at a time (rule 6); if it was sent just now, its own timeout is first.
                 await asyncio.wait([renewal], timeout=_LONGER * self._objects.timing.request_timeout)
                 if renewal.done() and hand_over is not None and hand_over(self):
                     self._in_flight.note_freed(self)
