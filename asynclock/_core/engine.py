@@ -350,7 +350,7 @@ class LockEngine:
             raise
         if held.lost is not None:
             held.check()
-        if held.offered is None:
+        if held.freed is None or held.freed.record.expired:
             self._in_flight.spawn(self.withdraw(held))
             detail = f"{held.claim.error or 'no answer'}: there is no ticket, and the lock is being freed"
             raise OutcomeUnknownError(backend="store", operation="transfer", key=self.key, detail=detail)
@@ -359,7 +359,7 @@ class LockEngine:
     async def withdraw(self, held: HeldLock) -> None:
         """Free a lock that was offered by a ticket that nobody has."""
         await asyncio.wait([held.end])
-        if (offered := held.offered) is not None:
+        if (offered := held.freed) is not None and not offered.record.expired:
             offer = Attempt(offered.record, None, self._objects.now(), version=offered.version)
             await held.claim.free(offer)
 
@@ -479,7 +479,7 @@ class LockEngine:
             return
         self._held = None
         self._renewals.discard(held)
-        self._observation.freed = held.freed
+        self._observation.freed = held.freed if held.freed and held.freed.record.expired else None
         self._fairness.ended(held.loop.time(), jittered=self._objects.jittered)
         self._queue.leave()
 

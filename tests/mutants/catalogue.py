@@ -1059,7 +1059,7 @@ MUTANTS: Final = (
     Mutant(
         "give a ticket before its offer is confirmed",
         TRANSFER,
-        "if $held.offered is None: *$refusal",
+        "if $held.freed is None or $expired: *$refusal",
         "pass",
         Invariant.TICKETS,
         "transfers",

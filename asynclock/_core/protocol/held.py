@@ -58,7 +58,7 @@ class HeldLock:
     Attributes:
         head: The last write that is known to have landed.
         lost: Why it was lost, or None.
-        freed: The write that released it and left it free, once it has landed.
+        freed: The write that released it, and left it free, or kept (rule 21) or offered (rule 29).
         end: Done when it is released or lost; the result is the loss, or None.
         body_loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
         confirmed: The store has confirmed its release.
@@ -66,12 +66,10 @@ class HeldLock:
         in_use: A body runs under it, or an ``on_lost`` waits for its end.
         acquired: Who has acquired it, and where; for people.
         ceded: Its holder was asked to release it (rule 26).
-        offered: The write that keeps it after its end, perhaps for a ticket (rule 29), once it has landed.
     """
 
     ceded: bool = False
     acquired: tuple[object, str] = (None, "")
-    offered: Freed | None = None
 
     def __init__(
         self, *, objects: LockObjects, key: str, landed: Attempt, at_most: float | None = None
@@ -460,14 +458,14 @@ class HeldLock:
         """Report how a release ended, as ``Claim.free`` tells it."""
         if isinstance(freed, Displaced):
             self.found_gone(freed)
-        elif freed is not None and freed.record.expired:
+        elif freed is None:
+            self.give_up("the store did not answer")
+        elif freed.record.expired:
             self.freed = freed
             self._ended("released", reason="read_back" if freed.read_back else "")
-        elif freed is not None:
-            self.offered, reason = freed, "" if self.claim.offer is None else "transfer"
-            self._ended("released", f"kept for another {max(0.0, self.left_to_keep()):.0f} s", reason=reason)
         else:
-            self.give_up("the store did not answer")
+            self.freed, reason = freed, "" if self.claim.offer is None else "transfer"
+            self._ended("released", f"kept for another {max(0.0, self.left_to_keep()):.0f} s", reason=reason)
 
     # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
 
