@@ -100,18 +100,23 @@ class SpecError(ConfigError):
             around it, or 0 if there is none.
         key: Dotted name of the key, for example ``streams.departures.ordering``; empty if the file
             is not TOML.
+        others: What else is wrong in the spec, a line of text for each problem. The text of the error has
+            them below its own line; the other attributes are of the first problem.
     """
 
-    _fields: ClassVar[tuple[str, ...]] = ("path", "line", "key", "value", "reason")
+    _fields: ClassVar[tuple[str, ...]] = ("path", "line", "key", "value", "reason", "others")
 
-    def __init__(self, *, path: str, line: int, key: str, value: object, reason: str) -> None:
+    def __init__(
+        self, *, path: str, line: int, key: str, value: object, reason: str, others: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(setting=key, value=value, reason=reason)
         wrong = f"{key}={printable(repr(self.value))}: " if key else ""
         self.path: str = clean_text(path)
         self.line: int = line
         self.key: str = self.setting
         place = f"{self.path}:{line}" if line else self.path
-        self.args: tuple[Any, ...] = (clean_message(f"{place}: {wrong}{reason}"),)
+        self.others: tuple[str, ...] = tuple(map(clean_message, others))
+        self.args: tuple[Any, ...] = ("\n".join([clean_message(f"{place}: {wrong}{reason}"), *self.others]),)
 
 
 class BackendNotInstalledError(AsyncLockError, ImportError):

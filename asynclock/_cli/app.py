@@ -149,7 +149,7 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         return NO
     except ImportError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in {"psutil", "pyspark"}:
+        if missing not in {"psutil", "pydantic", "pyspark"}:
             raise
         tell(f"{missing} is not installed; run: pip install 'asynclock[spark]'")
         return USAGE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import shutil
 import sys
@@ -94,6 +95,19 @@ def draft_pipeline(
     except OSError as error:
         raise ConfigError(setting="output", value=output, reason=f"cannot be written: {error}") from error
     tell(f"{output} written; check its guesses, then: asynclock pipeline run {output} --once")
+    return DONE
+
+
+@pipeline_group.command("schema", short_help="Print a JSON schema of specs, for editors.")
+def print_schema() -> int:
+    """Print a JSON schema of specs, with which an editor completes and checks them.
+
+    Write it into a file. Taplo (in Even Better TOML) finds the file by the first line of a spec, such as
+    #:schema ./asynclock.schema.json
+    """
+    from asynclock.spark.spec.document import json_schema  # noqa: PLC0415  needs the extra
+
+    click.echo(json.dumps(json_schema(), indent=2))
     return DONE
 
 

@@ -23,8 +23,8 @@ from asynclock.backends import _memory as memory
 from asynclock.backends import _s3 as s3
 from asynclock.settings import LeaseSettings
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.document import json_schema
 from asynclock.spark.spec.joins import ViewSpec
-from asynclock.spark.spec.load import _STREAM_KEYS
 from asynclock.spark.spec.model import TableSpec
 from asynclock.spark.spec.spark import SparkSpec
 
@@ -115,7 +115,7 @@ def test_every_key_of_a_spec_is_in_the_reference(inventory: dict[str, set[str]])
         *(f"locks.{name}" for name in ("url", "moved_from")),
         *(f"locks.{field.name}" for field in fields(LeaseSettings)),
         *(f"spark.{field.name}" for field in fields(SparkSpec)),
-        *(f"{stream}.{name}" for name in _STREAM_KEYS if name != "csv"),
+        *(f"{stream}.{name}" for name in json_schema()["$defs"]["StreamSpec"]["properties"] if name != "csv"),
         *(f"{stream}.csv.{field.name}" for field in fields(CsvDialect)),
         *(f"services.{key}" for key in _service_keys()),
         *(f"views.NAME.{field.name}" for field in fields(ViewSpec) if field.name != "name"),
@@ -125,14 +125,11 @@ def test_every_key_of_a_spec_is_in_the_reference(inventory: dict[str, set[str]])
 
 
 def _service_keys() -> Iterator[str]:
-    """Yield the keys of ``[services]``, as the reader of specs names them."""
-    source = (ROOT / "asynclock/spark/spec/load.py").read_text(encoding="utf-8")
-    reader = source.partition("def _read_services")[2].partition("\ndef ")[0]
-    sections = re.findall(r'(\w+) = section\.section\("\1", \(([^)]*)\)', reader)
-    assert len(sections) == 4
-    yield "mode"
-    for name, keys in sections:
-        yield from (f"{name}.{key}" for key in re.findall(r'"(\w+)"', keys))
+    """Yield the keys of ``[services]``, as the schema has them."""
+    tables = json_schema()["$defs"]
+    for name, value in tables["ServicesTable"]["properties"].items():
+        inner = value.get("$ref", "").rpartition("/")[2]
+        yield from (f"{name}.{key}" for key in tables[inner]["properties"]) if inner else [name]
 
 
 @pytest.mark.parametrize("name", BACKENDS)

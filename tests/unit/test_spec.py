@@ -17,8 +17,9 @@ from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.load import load_spec, missing_source
 from asynclock.spark.spec.lock_settings import LocksSpec
-from asynclock.spark.spec.model import ServicesSpec, Spec, StreamSpec, TableSpec
+from asynclock.spark.spec.model import Spec, StreamSpec, TableSpec
 from asynclock.spark.spec.place import same_locks
+from asynclock.spark.spec.service_settings import ServicesSpec
 from asynclock.spark.spec.toml import SpecFile
 from tests.unit.specs import SPEC, TEN_LINES
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING
 
 import pytest
@@ -547,6 +548,52 @@ def test_each_mistake_is_named_with_its_line_and_creates_nothing(
     for text in texts:
         assert text in str(error)
     assert entries(tmp_path) == before
+
+
+def test_all_mistakes_are_named_at_once(write_spec: Callable[[str], Path], tmp_path: Path) -> None:
+    """Each has a line of the text with its place, in the order of the file; the fields are of the first."""
+    types, new_types = '"timestamp", origin = "string"', '"time", origin = 3'
+    arrivals, new_arrivals = 'format = "csv"\nordering = "arrived_at"', 'format = "xml"'
+    mistakes = [
+        ("buckets = 2", "bukets = 2", "4: table.bukets=2: unknown name 'bukets'; did you mean 'buckets'?"),
+        ("validity = 20.0", "validity = 2000000.0", "8: locks.validity=2000000.0: must be 0.1 s to"),
+        ("retain_commits = 3", "retain_commits = 0", "12: services.cleaning.retain_commits=0: must be"),
+        ("in/departures", "in/departure", f"15: streams.departures.source='{tmp_path}/in/departure/*"),
+        (types, new_types, "21: streams.departures.columns.departed_at='time': unknown type"),
+        (types, new_types, "21: streams.departures.columns.origin=3: expected a string, found 3"),
+        (arrivals, new_arrivals, "23: streams.arrivals.ordering=None: missing; add ordering = a string"),
+        (arrivals, new_arrivals, "25: streams.arrivals.format='xml': unknown name 'xml'; known here:"),
+        ('deleted = "boolean"', 'deleted = "boolen"', "31: streams.arrivals.columns.deleted='boolen':"),
+    ]
+    text = SPEC
+    for old, new, _ in mistakes:
+        assert old in text or new in text
+        text = text.replace(old, new)
+    path = write_spec(text)
+
+    with pytest.raises(SpecError) as caught:
+        load_spec(path)
+
+    error = caught.value
+    lines = str(error).split("\n")
+    assert (error.line, error.key, error.value) == (4, "table.bukets", 2)
+    assert tuple(lines[1:]) == error.others
+    for line, (_, _, expected) in zip(lines, mistakes, strict=True):
+        assert line.startswith(f"{path}:{expected}")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  our own bytes
+
+
+def test_mistakes_between_tables_are_named_at_once(write_spec: Callable[[str], Path]) -> None:
+    """What does not fit together is looked for once each value is right, and then all of it is named."""
+    text = SPEC.replace("checkpoints/arrivals", "checkpoints/departures").replace("landed_in", "TailNum")
+
+    with pytest.raises(SpecError) as caught:
+        load_spec(write_spec(text))
+
+    assert [line.split(": ")[1].partition("=")[0] for line in str(caught.value).split("\n")] == [
+        "streams.arrivals.checkpoint",
+        "streams.arrivals.columns.TailNum",
+    ]
 
 
 def test_a_spec_that_does_not_exist_is_named_without_a_line(tmp_path: Path) -> None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _TABLE: Final = "table"
 _HEAD: Final = """\
+#:schema ./asynclock.schema.json
+# For checks and completion in an editor: asynclock pipeline schema > asynclock.schema.json
+#
 # Drafted by `asynclock pipeline init` from the first files of each folder. Every guess has a comment: check
 # it. The key, the partitions and the number of buckets are fixed once the table has been written."""
 _LOCKS: Final = """\

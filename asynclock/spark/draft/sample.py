@@ -18,7 +18,7 @@ from asynclock.spark.check.strict.source_file import opened
 from asynclock.spark.draft.reasons import DAMAGED, HEAD_BYTES, nested_json, no_json, no_record, other_content
 from asynclock.spark.draft.texts import CHANGED_NAME, TIME_NAME, TextColumn
 from asynclock.spark.spec.column import plain_name
-from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.dialect import CsvDialect, Encoding
 from asynclock.spark.spec.load import COMPRESSIONS, format_of
 from asynclock.spark.spec.model import ORDERING, TOMBSTONE
 from asynclock.spark.spec.view import COLUMN_NAME
@@ -196,7 +196,7 @@ def _dialect(file: Path, notes: list[str], *, tabs: bool) -> CsvDialect:
         raise BadFileError(
             f"{file.name}: its lines end in a carriage return alone; convert it: tr '\\r' '\\n'"
         )
-    encoding = "utf-8"
+    encoding: Encoding = "utf-8"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         encoding = "utf-16"
     elif others := _not_utf8(head):
@@ -223,7 +223,7 @@ def _is_utf8(line: bytes) -> bool:
     return False
 
 
-def _encoding(file: Path, head: bytes, others: list[int], notes: list[str]) -> str:
+def _encoding(file: Path, head: bytes, others: list[int], notes: list[str]) -> Encoding:
     """Return the encoding of a file that is not all UTF-8, and note that it is a guess."""
     lines = head.split(b"\n")
     where = f"line {others[0]} of {file.name}" + (f" and {len(others) - 1} more" if others[1:] else "")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from asynclock.errors import ConfigError
+from asynclock.spark.spec.checked import checked, problems_of, raise_all, read, wrong
 from asynclock.spark.spec.view import COLUMN_NAME
 
 COLUMN_TYPES: Final = (
@@ -17,9 +20,12 @@ COLUMN_TYPES: Final = (
 
 _DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 _MAX_DECIMAL_DIGITS: Final = 38
+_TYPE_SCHEMA: Final = WithJsonSchema(
+    {"type": "string", "pattern": rf"^({'|'.join(COLUMN_TYPES[:-1])}|{_DECIMAL.pattern})$"}
+)
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
 class Column:
     """A column of a stream.
 
@@ -29,9 +35,9 @@ class Column:
         from_: Its name in the files or records, which may be any text; in the spec ``from``. None: ``name``.
     """
 
-    name: str
-    type: str
-    from_: str | None = None
+    name: SkipJsonSchema[str]
+    type: Annotated[str, _TYPE_SCHEMA]
+    from_: str | None = Field(default=None, alias="from")
 
     def __post_init__(self) -> None:
         if not COLUMN_NAME.fullmatch(self.name):
@@ -40,12 +46,12 @@ class Column:
                 "column names are letters, digits and _, the first a letter; for such a name in the files "
                 f"write {mapped}"
             )
-            raise _wrong(self.name, self.name, reason)
+            raise wrong("", self.name, reason)
         if self.from_ == "":
             reason = "a column without a name cannot be mapped; name the column in the files, or drop from"
-            raise _wrong(f"{self.name}.from", self.from_, reason)
+            raise wrong("from", self.from_, reason)
         if not _is_column_type(self.type):
-            raise _wrong(self.name, self.type, f"unknown type; use one of {', '.join(COLUMN_TYPES)}")
+            raise wrong("", self.type, f"unknown type; use one of {', '.join(COLUMN_TYPES)}")
 
     @property
     def source(self) -> str:
@@ -75,5 +81,25 @@ def _is_column_type(name: str) -> bool:
     return name in COLUMN_TYPES[:-1]
 
 
-def _wrong(setting: str, value: object, reason: str) -> ConfigError:
-    return ConfigError(setting=setting, value=value, reason=reason)
+def _columns(values: object) -> object:
+    """Return the columns of a table of TOML, or what is no table as it is."""
+    if not isinstance(values, dict):
+        return values
+    columns: list[Column] = []
+    found: list[ConfigError] = []
+    for name, given in values.items():
+        try:
+            columns.append(read(Column, given if isinstance(given, dict) else {"type": given}, name=name))
+        except ConfigError as error:
+            for each in problems_of(error):
+                inner = each.setting if isinstance(given, dict) else ""
+                found += problems_of(wrong(inner, each.value, each.reason), name)
+    raise_all(found)
+    return tuple(columns)
+
+
+Columns = Annotated[
+    tuple[Column, ...],
+    BeforeValidator(_columns, json_schema_input_type=dict[str, Annotated[str, _TYPE_SCHEMA] | Column]),
+]
+"""The columns of a stream; in a file a table of their types by their names."""

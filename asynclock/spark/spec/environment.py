@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+from pydantic import BeforeValidator
 
 from asynclock._secrets import HIDDEN, is_secret
 from asynclock.backends._url import refuse_credentials
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Names of Spark, Hadoop and Kafka settings, of environment variables and of JVM properties.
@@ -95,6 +98,37 @@ def from_environment(setting: str, value: object) -> object:
         except ConfigError as error:
             raise ConfigError(setting=setting, value=HIDDEN, reason=error.reason) from None
     return value
+
+
+def flat_settings(values: object) -> object:
+    """Return the settings of a table of TOML by their full names, or what is no table as it is.
+
+    Without quotes TOML makes a table of each part of a name. Numbers and switches become text.
+
+    Raises:
+        ConfigError: The value of a setting is a list, a date or a time.
+    """
+    return dict(_flat("", values)) if isinstance(values, dict) else values
+
+
+def _flat(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, str | FromEnvironment]]:
+    for name, given in values.items():
+        full = f"{prefix}{name}"
+        value = from_environment(full, given)
+        if isinstance(value, dict):
+            yield from _flat(f"{full}.", value)
+        elif isinstance(value, bool):
+            yield full, str(value).lower()
+        elif isinstance(value, str | int | float | FromEnvironment):
+            yield full, value if isinstance(value, FromEnvironment) else str(value)
+        else:
+            raise ConfigError(setting=full, value=HIDDEN, reason="expected a string or a number")
+
+
+Settings = Annotated[
+    Mapping[str, str | FromEnvironment], BeforeValidator(flat_settings, json_schema_input_type=dict[str, Any])
+]
+"""Settings of Spark or Kafka, by their full names."""
 
 
 def resolved(values: Mapping[str, object]) -> dict[str, object]:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from asynclock.errors import ConfigError
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from asynclock.spark.spec.checked import Switch, Whole, checked, raise_all, wrong
 from asynclock.spark.spec.toml import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from asynclock.errors import ConfigError
 
 Join = Literal["full", "inner", "left", "right"]
 
-_JOINS: Final = get_args(Join)
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _TAKEN: Final = frozenset({"stored", "splice"})
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
 class TopRows:
     """The rows of each group that come first.
 
@@ -30,17 +33,13 @@ class TopRows:
         ascending: The least values come first instead.
     """
 
-    n: int
+    n: Annotated[Whole, Field(ge=1)]
     by: str
     per: tuple[str, ...] = ()
-    ascending: bool = False
-
-    def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ConfigError(setting="n", value=self.n, reason="must be a whole number, 1 or more")
+    ascending: Switch = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
 class ViewSpec:
     """A join of streams over the key, read from the wide table.
 
@@ -52,7 +51,7 @@ class ViewSpec:
         top: Show only some rows of each group; None: all.
     """
 
-    name: str
+    name: SkipJsonSchema[str]
     streams: tuple[str, ...]
     join: Join = "full"
     top: TopRows | None = None
@@ -60,14 +59,12 @@ class ViewSpec:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             reason = "names of views are a-z, 0-9 and _, the first a letter; rename the view"
-            raise ConfigError(setting="", value=self.name, reason=reason)
+            raise wrong("", self.name, reason)
         if self.name in _TAKEN:
-            raise ConfigError(setting="", value=self.name, reason="the table has this name; rename the view")
-        if self.join not in _JOINS:
-            raise ConfigError(setting="join", value=self.join, reason=unknown_name(self.join, _JOINS))
+            raise wrong("", self.name, "the table has this name; rename the view")
         if len(set(self.streams)) < len(self.streams) or not self.streams:
             reason = "name at least one stream, and each once"
-            raise ConfigError(setting="streams", value=list(self.streams), reason=reason)
+            raise wrong("streams", list(self.streams), reason)
 
 
 def check_views(
@@ -84,20 +81,24 @@ def check_views(
     Raises:
         ConfigError: A stream or a column is unknown, or the table has no streams to join.
     """
-    for view in views:
-        setting = f"views.{view.name}"
-        if kind == "plain":
-            reason = "a plain table has no columns of streams to join; remove the view"
-            raise ConfigError(setting=setting, value=view.name, reason=reason)
-        for stream in view.streams:
-            if stream not in columns:
-                reason = unknown_name(stream, columns)
-                raise ConfigError(setting=f"{setting}.streams", value=stream, reason=reason)
-        if view.top is None:
-            continue
-        known = [*shared, *filter(None, (name for stream in view.streams for name in columns[stream]))]
-        for key, names in (("by", (view.top.by,)), ("per", view.top.per)):
-            for name in names:
-                if name not in known:
-                    reason = unknown_name(name, known)
-                    raise ConfigError(setting=f"{setting}.top.{key}", value=name, reason=reason)
+    raise_all(each for view in views for each in _unknown_names(view, columns, shared, kind))
+
+
+def _unknown_names(
+    view: ViewSpec, columns: Mapping[str, Collection[str]], shared: Collection[str], kind: str
+) -> Iterator[ConfigError]:
+    setting = f"views.{view.name}"
+    if kind == "plain":
+        reason = "a plain table has no columns of streams to join; remove the view"
+        yield wrong(setting, view.name, reason)
+        return
+    for stream in view.streams:
+        if stream not in columns:
+            yield wrong(f"{setting}.streams", stream, unknown_name(stream, columns))
+    if view.top is None or not columns.keys() >= set(view.streams):
+        return
+    known = [*shared, *filter(None, (name for stream in view.streams for name in columns[stream]))]
+    for key, names in (("by", (view.top.by,)), ("per", view.top.per)):
+        for name in names:
+            if name not in known:
+                yield wrong(f"{setting}.top.{key}", name, unknown_name(name, known))

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import field
+from typing import Final
 
-from asynclock.errors import ConfigError
-from asynclock.spark.spec.environment import FromEnvironment, refuse_literal_setting, resolved
-from asynclock.spark.spec.service_settings import check_at_least
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from asynclock.spark.spec.checked import checked, run_all, wrong
+from asynclock.spark.spec.environment import Settings, refuse_literal_setting, resolved
 
 _SERVERS: Final = re.compile(r"[^\s,:/@]+:\d{1,5}(,[^\s,:/@]+:\d{1,5})*")
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")  # as Kafka has it
@@ -24,7 +20,7 @@ _DECIDED: Final = frozenset({
 _PATIENCE: Final = {"default.api.timeout.ms": "15000", "request.timeout.ms": "10000"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
 class KafkaSpec:
     """A topic whose records are the events of a stream, one JSON object in the value of each.
 
@@ -36,22 +32,28 @@ class KafkaSpec:
 
     servers: str
     topic: str
-    options: Mapping[str, str | FromEnvironment] = field(default_factory=dict, hash=False)
+    options: Settings = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        run_all(self._check_servers, self._check_topic, self._check_options)
+
+    def _check_servers(self) -> None:
         if not _SERVERS.fullmatch(self.servers):
             reason = "must be the addresses of brokers, with commas between: host:port,host:port"
-            raise ConfigError(setting="kafka.servers", value=self.servers, reason=reason)
+            raise wrong("servers", self.servers, reason)
+
+    def _check_topic(self) -> None:
         if not _TOPIC.fullmatch(self.topic):
             reason = "a topic's name has 1 to 249 letters, digits, dots, _ and -; correct it"
-            raise ConfigError(setting="kafka.topic", value=self.topic, reason=reason)
+            raise wrong("topic", self.topic, reason)
+
+    def _check_options(self) -> None:
         for name, value in self.options.items():
-            setting = f"kafka.options.{name}"
             if name in _DECIDED:
                 reason = "is decided by the pipeline, which reads each record once; remove it"
-                raise ConfigError(setting=setting, value=value, reason=reason)
-            refuse_literal_setting(setting, value)
-        resolved({f"kafka.options.{name}": value for name, value in self.options.items()})
+                raise wrong(f"options.{name}", value, reason)
+            refuse_literal_setting(f"options.{name}", value)
+        resolved({f"options.{name}": value for name, value in self.options.items()})
 
     @property
     def name(self) -> str:
@@ -84,22 +86,15 @@ def check_source(
     if bool(source) == bool(kafka):
         what = "there is a topic too" if source else "missing"
         reason = f'{what}; name the files, or a topic: kafka = {{ servers = "host:port", topic = "NAME" }}'
-        raise ConfigError(setting="source", value=source, reason=reason)
-    limits = {
-        "max_files_per_trigger": max_files_per_trigger,
-        "max_records_per_trigger": max_records_per_trigger,
-    }
-    for setting, most in limits.items():
-        if most is not None:
-            check_at_least(setting, most, 1)
+        raise wrong("source", source, reason)
     if kafka is None:
         if max_records_per_trigger is not None:
             reason = "files are read whole; use max_files_per_trigger"
-            raise ConfigError(setting="max_records_per_trigger", value=max_records_per_trigger, reason=reason)
+            raise wrong("max_records_per_trigger", max_records_per_trigger, reason)
         return
     if format != "json":
         reason = "the records of a topic are JSON; remove it"
-        raise ConfigError(setting="format", value=format, reason=reason)
+        raise wrong("format", format, reason)
     if max_files_per_trigger is not None:
         reason = "a topic has no files; use max_records_per_trigger"
-        raise ConfigError(setting="max_files_per_trigger", value=max_files_per_trigger, reason=reason)
+        raise wrong("max_files_per_trigger", max_files_per_trigger, reason)

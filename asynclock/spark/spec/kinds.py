@@ -9,13 +9,14 @@ refuses, and what would lose data, is refused here, with the reason.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal
 
-from asynclock.errors import ConfigError
-from asynclock.spark.spec.toml import unknown_name
+from asynclock.spark.spec.checked import raise_all, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from asynclock.errors import ConfigError
 
 TableKind = Literal["splice", "plain"]
 TableType = Literal["mor", "cow"]
@@ -23,13 +24,7 @@ Merge = Literal["splice", "event_time", "commit_time", "partial_update"]
 Concurrency = Literal["nbcc", "occ", "occ-early"]
 Markers = Literal["direct", "timeline-server"]
 
-CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "kind": get_args(TableKind),
-    "type": get_args(TableType),
-    "merge": get_args(Merge),
-    "concurrency": get_args(Concurrency),
-    "markers": get_args(Markers),
-}
+CHOICES: Final = ("kind", "type", "merge", "concurrency", "markers")
 _NEEDS_PLAIN: Final = 'drop the key, or set kind = "plain" for a table of whole rows'
 _NEEDS_MOR: Final = (
     "Hudi's non-blocking concurrency control needs merge-on-read, so that writers append to the same files"
@@ -72,40 +67,37 @@ def check_combination(given: Mapping[str, str], buckets: int) -> None:
     Raises:
         ConfigError: The setting that has to change, and why.
     """
-    for setting, known in CHOICES.items():
-        if given[setting] not in known:
-            raise _wrong(setting, given[setting], unknown_name(given[setting], known))
     if given["kind"] == "plain":
         _check_plain(given, buckets)
         return
     if given["merge"] != "splice":
         reason = f"in a splice table each stream has an ordering of its own; {_NEEDS_PLAIN}"
-        raise _wrong("merge", given["merge"], reason)
+        raise wrong("merge", given["merge"], reason)
     _check_blocking(given)
     if given["type"] == "mor" and given["concurrency"] != "nbcc":
         reason = (
             "under optimistic concurrency control streams of a merge-on-read splice table would starve; drop "
             'the key, set type = "cow", where each write merges, or set kind = "plain" for whole rows'
         )
-        raise _wrong("concurrency", given["concurrency"], reason)
+        raise wrong("concurrency", given["concurrency"], reason)
 
 
 def _check_blocking(given: Mapping[str, str]) -> None:
     if given["concurrency"] == "nbcc" and given["type"] != "mor":
-        raise _wrong("concurrency", given["concurrency"], f'{_NEEDS_MOR}: set type = "mor", or use occ')
+        raise wrong("concurrency", given["concurrency"], f'{_NEEDS_MOR}: set type = "mor", or use occ')
 
 
 def _check_plain(given: Mapping[str, str], buckets: int) -> None:
     merge, concurrency = given["merge"], given["concurrency"]
     if merge == "splice":
         reason = 'a plain table has one ordering for the whole row; choose another merge, or kind = "splice"'
-        raise _wrong("merge", merge, reason)
+        raise wrong("merge", merge, reason)
     if given["type"] == "mor" and not buckets:
         reason = (
             "without buckets Hudi puts new keys into base files, and one of an unfinished write hides rows "
             'that are committed; use 1 or more, or type = "cow"'
         )
-        raise _wrong("buckets", buckets, reason)
+        raise wrong("buckets", buckets, reason)
     if concurrency != "nbcc":
         return
     _check_blocking(given)
@@ -114,7 +106,7 @@ def _check_plain(given: Mapping[str, str], buckets: int) -> None:
             f"under {merge} the later commit wins, and commits that overlap have no order: one of them would "
             'be lost by chance; use merge = "event_time", or occ'
         )
-        raise _wrong("concurrency", concurrency, reason)
+        raise wrong("concurrency", concurrency, reason)
 
 
 def check_whole_rows(
@@ -131,12 +123,18 @@ def check_whole_rows(
     Raises:
         ConfigError: The setting that has to change, and why.
     """
+    raise_all(_misfits(streams, orderings, merge=merge, buckets=buckets))
+
+
+def _misfits(
+    streams: Mapping[str, Mapping[str, str]], orderings: Mapping[str, str], *, merge: str, buckets: int
+) -> Iterator[ConfigError]:
     if len(streams) > 1 and not buckets:
         reason = (
             "without buckets two streams that bring a new key at the same time put it into two files, and "
             "Hudi sees no conflict; use 1 or more, or one stream"
         )
-        raise _wrong("table.buckets", buckets, reason)
+        yield wrong("table.buckets", buckets, reason)
     first, expected = next(iter(streams.items()))
     known: dict[str, tuple[str, str, str]] = {}
     for stream, types in streams.items():
@@ -145,12 +143,12 @@ def check_whole_rows(
                 f"a plain table has one ordering column, and that of stream {first!r} is "
                 f"{orderings[first]!r}; use the same in each stream"
             )
-            raise _wrong(f"streams.{stream}.ordering", orderings[stream], reason)
+            yield wrong(f"streams.{stream}.ordering", orderings[stream], reason)
         for name, type_ in types.items():
             other, spelled, found = known.setdefault(name.lower(), (stream, name, type_))
             if (spelled, found) != (name, type_):
                 reason = f"stream {other!r} has {spelled} as {found}, and a plain table has one for both"
-                raise _wrong(f"streams.{stream}.columns.{name}", type_, f"{reason}; declare the same")
+                yield wrong(f"streams.{stream}.columns.{name}", type_, f"{reason}; declare the same")
         if merge != "partial_update" and (lacking := sorted(expected.keys() ^ types.keys())):
             name = lacking[0]
             having, lacks = (first, stream) if name in expected else (stream, first)
@@ -158,8 +156,4 @@ def check_whole_rows(
                 f"stream {lacks!r} lacks the column {name} of stream {having!r}: its events are whole rows "
                 'and would turn the value to null; add the column, or set merge = "partial_update"'
             )
-            raise _wrong(f"streams.{lacks}.columns", sorted(streams[lacks]), reason)
-
-
-def _wrong(setting: str, value: object, reason: str) -> ConfigError:
-    return ConfigError(setting=setting, value=value, reason=reason)
+            yield wrong(f"streams.{lacks}.columns", sorted(streams[lacks]), reason)

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import BaseModel, ConfigDict, StrictFloat
+
 from asynclock import sync
 from asynclock._secrets import HIDDEN
 from asynclock.backends._url import refuse_credentials
@@ -76,3 +78,27 @@ class LocksSpec:
             except binascii.Error:
                 raise ConfigError(setting=_CUSTOMER_KEY, value=HIDDEN, reason="must be in base64") from None
         return options
+
+
+class LocksTable(BaseModel):
+    """The place and times of the leases; every other key is an option of the store.
+
+    Attributes:
+        url: URL of the locks, or their folder; by default next to the table.
+        moved_from: URL of the locks that the table was written under before.
+        validity: Seconds until a crashed holder is replaced.
+        renew_interval: Seconds between two renewals; at most validity / 10.
+        safety_margin: Seconds before the end of the validity at which a holder stops.
+        max_clock_skew: Largest difference of two clocks, in seconds.
+        poll_interval: Seconds between two looks at a lock that is held.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    url: str | None = None
+    moved_from: str | None = None
+    validity: StrictFloat | None = None
+    renew_interval: StrictFloat | None = None
+    safety_margin: StrictFloat | None = None
+    max_clock_skew: StrictFloat | None = None
+    poll_interval: StrictFloat | None = None

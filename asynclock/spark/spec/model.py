@@ -9,29 +9,41 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from asynclock.backends._url import refuse_credentials
 from asynclock.errors import ConfigError
-from asynclock.spark.spec.column import Column
+from asynclock.spark.spec.checked import Whole, checked, problems_of, refuse, run_all, wrong
+from asynclock.spark.spec.column import Column, Columns
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.joins import ViewSpec, check_views
-from asynclock.spark.spec.kafka_settings import check_source
-from asynclock.spark.spec.kinds import CHOICES, check_combination, check_whole_rows
+from asynclock.spark.spec.kafka_settings import KafkaSpec, check_source
+from asynclock.spark.spec.kinds import (
+    CHOICES,
+    Concurrency,
+    Markers,
+    Merge,
+    TableKind,
+    TableType,
+    check_combination,
+    check_whole_rows,
+)
 from asynclock.spark.spec.place import beside
-from asynclock.spark.spec.service_settings import ServicesSpec, check_at_least
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
 from asynclock.spark.spec.view import COLUMN_NAME, check_renamed, check_stream_name, view_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from asynclock.spark.spec.kafka_settings import KafkaSpec
-    from asynclock.spark.spec.kinds import Concurrency, Markers, Merge, TableKind, TableType
     from asynclock.spark.spec.lock_settings import LocksSpec
+    from asynclock.spark.spec.service_settings import ServicesSpec
 
 SourceFormat = Literal["csv", "parquet", "json"]
 BadRowPolicy = Literal["quarantine", "fail"]
@@ -47,7 +59,7 @@ ORDERING: Final = "ts"
 URL: Final = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
 class TableSpec:
     """The Hudi table that the streams write together.
 
@@ -66,7 +78,7 @@ class TableSpec:
     path: str
     key: tuple[str, ...]
     partition_by: tuple[str, ...] = ()
-    buckets: int = 4
+    buckets: Annotated[Whole, Field(ge=0)] = 4
     kind: TableKind = "splice"
     type: TableType = "mor"
     merge: Merge = "splice"
@@ -74,23 +86,31 @@ class TableSpec:
     markers: Markers = "direct"
 
     def __post_init__(self) -> None:
+        run_all(self._check_path, self._check_columns, self._check_combination)
+
+    def _check_path(self) -> None:
         refuse_credentials("path", self.path)
+
+    def _check_columns(self) -> None:
         if not self.key:
-            raise _wrong("key", self.key, "a table needs a key; name the columns that identify a row")
+            raise wrong("key", self.key, "a table needs a key; name the columns that identify a row")
         for setting, names in (("key", self.key), ("partition_by", self.partition_by)):
             for name in names:
                 _check_shared_column(setting, name)
             if len({name.lower() for name in names}) < len(names):
-                raise _wrong(setting, list(names), "a column is named twice; name each once")
+                raise wrong(setting, list(names), "a column is named twice; name each once")
         folded: dict[str, str] = {}
         for name in (*self.key, *self.partition_by):
             if folded.setdefault(name.lower(), name) != name:
                 reason = (
                     f"differs from {folded[name.lower()]!r} in case only; Spark takes them for one column"
                 )
-                raise _wrong("partition_by", name, reason)
+                raise wrong("partition_by", name, reason)
+
+    def _check_combination(self) -> None:
         check_combination({name: getattr(self, name) for name in CHOICES}, self.buckets)
-        check_at_least("buckets", self.buckets, 1 if self.kind == "splice" else 0)
+        if self.kind == "splice" and not self.buckets:
+            raise wrong("buckets", self.buckets, "must be a whole number, 1 or more")
 
     @property
     def kept(self) -> str:
@@ -103,7 +123,7 @@ class TableSpec:
         return tuple(dict.fromkeys((*self.key, *self.partition_by)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
 class StreamSpec:
     """One source of events and the column group it owns.
 
@@ -124,29 +144,37 @@ class StreamSpec:
         whole_rows: Whether its events are rows of a plain table, stored under their plain names.
     """
 
-    name: str
+    name: SkipJsonSchema[str]
     source: str = ""
     kafka: KafkaSpec | None = None
     format: SourceFormat
     ordering: str
     checkpoint: str
-    columns: tuple[Column, ...]
+    columns: Columns
     csv: CsvDialect | None = None
-    max_files_per_trigger: int | None = None
-    max_records_per_trigger: int | None = None
+    max_files_per_trigger: Annotated[Whole, Field(ge=1)] | None = None
+    max_records_per_trigger: Annotated[Whole, Field(ge=1)] | None = None
     on_bad_row: BadRowPolicy = "fail"
     optional: tuple[str, ...] = ()
-    as_: Mapping[str, str] = field(default_factory=dict)
-    whole_rows: bool = False
+    as_: Mapping[str, str] = Field(default_factory=dict, alias="as")
+    whole_rows: SkipJsonSchema[bool] = False
 
     def __post_init__(self) -> None:
-        check_stream_name(self.name)
-        refuse_credentials("source", self.source)
-        refuse_credentials("checkpoint", self.checkpoint)
-        _check_choice("format", self.format, get_args(SourceFormat))
-        _check_choice("on_bad_row", self.on_bad_row, get_args(BadRowPolicy))
+        run_all(
+            lambda: check_stream_name(self.name),
+            lambda: refuse_credentials("source", self.source),
+            lambda: refuse_credentials("checkpoint", self.checkpoint),
+            self._check_source,
+            self._check_names,
+            self._check_ordering,
+            self._check_tombstone,
+            self._check_optional,
+            lambda: check_renamed(self.as_, [each.name for each in self.columns if each.name != TOMBSTONE]),
+        )
+
+    def _check_source(self) -> None:
         if self.csv is not None and self.format != "csv":
-            raise _wrong("csv", self.format, f"a stream of {self.format} files has no CSV dialect; drop it")
+            raise wrong("csv", self.format, f"a stream of {self.format} files has no CSV dialect; drop it")
         check_source(
             source=self.source,
             kafka=self.kafka,
@@ -154,29 +182,36 @@ class StreamSpec:
             max_files_per_trigger=self.max_files_per_trigger,
             max_records_per_trigger=self.max_records_per_trigger,
         )
-        types: dict[str, str] = {}
+
+    def _check_names(self) -> None:
+        known: set[str] = set()
+        taken: dict[str, str] = {}
         for column in self.columns:
-            if column.name.lower() in types:
-                raise _wrong(f"columns.{column.name}", column.name, "another column differs only in case")
-            types[column.name.lower()] = column.type
-        self._check_sources()
-        if self.ordering not in {column.name for column in self.columns}:
-            known = ", ".join(column.name for column in self.columns) or "none"
+            if column.name.lower() in known:
+                raise wrong(f"columns.{column.name}", column.name, "another column differs only in case")
+            known.add(column.name.lower())
+            other = taken.setdefault(column.source, column.name)
+            if other != column.name:
+                reason = f"column {other!r} is from {column.source!r} too; each column needs one of its own"
+                of = column.name if column.from_ is not None else other
+                raise wrong(f"columns.{of}.from", column.source, reason)
+
+    def _check_ordering(self) -> None:
+        types = {column.name: column.type for column in self.columns}
+        if self.ordering not in types:
+            known = ", ".join(types) or "none"
             reason = f"the ordering column is missing; add {self.ordering!r} to columns (there are: {known})"
             for column in self.columns:
                 if column.source == self.ordering:
                     reason = f"that is a name in the files; write the name of the column, {column.name!r}"
-            raise _wrong("ordering", self.ordering, reason)
-        ordering_type = types[self.ordering.lower()]
-        if ordering_type not in ORDERING_TYPES:
-            reason = f"cannot order by {ordering_type}; use one of {', '.join(ORDERING_TYPES)}"
-            raise _wrong(f"columns.{self.ordering}", ordering_type, reason)
-        if not self.whole_rows and ORDERING in types and self.ordering.lower() != ORDERING:
+            raise wrong("ordering", self.ordering, reason)
+        if types[self.ordering] not in ORDERING_TYPES:
+            reason = f"cannot order by {types[self.ordering]}; use one of {', '.join(ORDERING_TYPES)}"
+            raise wrong(f"columns.{self.ordering}", types[self.ordering], reason)
+        taken = ORDERING in map(str.lower, types) and self.ordering.lower() != ORDERING
+        if not self.whole_rows and taken:
             reason = f"{self.name}__{ORDERING} holds the ordering column {self.ordering!r}; use another name"
-            raise _wrong(f"columns.{ORDERING}", ORDERING, reason)
-        self._check_tombstone()
-        self._check_optional()
-        check_renamed(self.as_, [column.name for column in self.columns if column.name != TOMBSTONE])
+            raise wrong(f"columns.{ORDERING}", ORDERING, reason)
 
     @property
     def quarantine(self) -> str:
@@ -214,22 +249,13 @@ class StreamSpec:
         owned = [column.name for column in self.owned(table)]
         return {name: named.get(name, name) for name in (*table.shared_columns, *owned)}
 
-    def _check_sources(self) -> None:
-        taken: dict[str, str] = {}
-        for column in self.columns:
-            other = taken.setdefault(column.source, column.name)
-            if other != column.name:
-                reason = f"column {other!r} is from {column.source!r} too; each column needs one of its own"
-                of = column.name if column.from_ is not None else other
-                raise _wrong(f"columns.{of}.from", column.source, reason)
-
     def _check_optional(self) -> None:
         names = [column.name for column in self.columns]
         for name in self.optional:
             if name not in names:
-                raise _wrong("optional", name, unknown_name(name, names))
+                raise wrong("optional", name, unknown_name(name, names))
             if name == self.ordering:
-                raise _wrong("optional", name, "the ordering column cannot be missing; take it out")
+                raise wrong("optional", name, "the ordering column cannot be missing; take it out")
 
     def _check_tombstone(self) -> None:
         for column in self.columns:
@@ -238,10 +264,10 @@ class StreamSpec:
             setting = f"columns.{column.name}"
             if column.name != TOMBSTONE:
                 reason = f"only {TOMBSTONE!r} in lower case is a tombstone; write it so or use another name"
-                raise _wrong(setting, column.type, reason)
+                raise wrong(setting, column.type, reason)
             if column.type != "boolean":
                 reason = f"{TOMBSTONE!r} is the tombstone of the stream; make it boolean or use another name"
-                raise _wrong(setting, column.type, reason)
+                raise wrong(setting, column.type, reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,14 +289,15 @@ class Spec:
 
     def __post_init__(self) -> None:
         if not self.streams:
-            raise _wrong("streams", None, "a spec needs at least one stream; add a table [streams.NAME]")
-        self._check_checkpoints()
-        self._check_shared_types()
-        self._check_owners()
-        if self.table.kind == "plain":
-            self._check_rows()
-        self._check_views()
-        self._check_services()
+            raise wrong("streams", None, "a spec needs at least one stream; add a table [streams.NAME]")
+        run_all(
+            self._check_checkpoints,
+            self._check_shared_types,
+            self._check_owners,
+            self._check_rows,
+            self._check_services,
+        )
+        self._check_views()  # a wrong column would make wrong names in the views too
 
     def stream(self, name: str) -> StreamSpec:
         """Return the stream of that name.
@@ -281,7 +308,7 @@ class Spec:
         for stream in self.streams:
             if stream.name == name:
                 return stream
-        raise _wrong("stream", name, unknown_name(name, (stream.name for stream in self.streams)))
+        raise wrong("stream", name, unknown_name(name, (stream.name for stream in self.streams)))
 
     def shared_type(self, column: str) -> str:
         """Return the type of a key or partition column: as a stream declares it, else string."""
@@ -332,7 +359,7 @@ class Spec:
             checkpoint = stream.checkpoint.rstrip("/")
             if checkpoint in owners:
                 reason = f"shared by streams {owners[checkpoint]!r} and {stream.name!r}; give each its own"
-                raise _wrong(f"streams.{stream.name}.checkpoint", checkpoint, reason)
+                raise wrong(f"streams.{stream.name}.checkpoint", checkpoint, reason)
             owners[checkpoint] = stream.name
 
     def _check_shared_types(self) -> None:
@@ -342,16 +369,16 @@ class Spec:
                 setting = f"streams.{stream.name}.columns.{name}"
                 if column.type not in KEY_TYPES:
                     reason = f"no type for a key or partition column; use one of {', '.join(KEY_TYPES)}"
-                    raise _wrong(setting, column.type, reason)
+                    raise wrong(setting, column.type, reason)
                 if column.type != expected:
                     reason = f"another stream declares it {expected}; give it one type everywhere"
-                    raise _wrong(setting, column.type, reason)
+                    raise wrong(setting, column.type, reason)
                 if name in stream.optional:
                     reason = "a key or partition column cannot be missing; take it out"
-                    raise _wrong(f"streams.{stream.name}.optional", name, reason)
+                    raise wrong(f"streams.{stream.name}.optional", name, reason)
                 if name == stream.ordering:
                     reason = "a key or partition column cannot order a stream; choose another column"
-                    raise _wrong(f"streams.{stream.name}.ordering", name, reason)
+                    raise wrong(f"streams.{stream.name}.ordering", name, reason)
         for stream in self.streams:
             known = stream.sources(self.table)
             for name, column in itertools.product(known, stream.columns):
@@ -361,13 +388,15 @@ class Spec:
                         f"the key or partition column {name!r} is that column of the files; name another "
                         f"one, or say where {name!r} is from"
                     )
-                    raise _wrong(f"streams.{stream.name}.columns.{column.name}.from", source, reason)
+                    raise wrong(f"streams.{stream.name}.columns.{column.name}.from", source, reason)
 
     def _check_rows(self) -> None:
+        if self.table.kind != "plain":
+            return
         for stream in self.streams:
             for name, shown in stream.as_.items():
                 reason = "a plain table shows its columns under their own names; drop it from as"
-                raise _wrong(f"streams.{stream.name}.as.{name}", shown, reason)
+                raise wrong(f"streams.{stream.name}.as.{name}", shown, reason)
         owned = {stream.name: stream.owned(self.table) for stream in self.streams}
         check_whole_rows(
             {name: {column.name: column.type for column in columns} for name, columns in owned.items()},
@@ -394,7 +423,7 @@ class Spec:
                 columns=[*self.table.shared_columns, *columns],
             )
         except ConfigError as error:
-            raise _wrong(f"services.{error.setting}", error.value, error.reason) from None
+            refuse(problems_of(error, "services"))
 
     def _check_owners(self) -> None:
         shared = {name.lower(): name for name in self.table.shared_columns}
@@ -405,25 +434,16 @@ class Spec:
                         f"differs from the key or partition column {shared[column.name.lower()]!r} in case "
                         "only; write it in the same way or use another name"
                     )
-                    raise _wrong(f"streams.{stream.name}.columns.{column.name}", column.type, reason)
+                    raise wrong(f"streams.{stream.name}.columns.{column.name}", column.type, reason)
             for name in stream.as_:
                 if name in self.table.shared_columns:
                     reason = "a key or partition column keeps its name in the view; drop it from as"
-                    raise _wrong(f"streams.{stream.name}.as.{name}", stream.as_[name], reason)
+                    raise wrong(f"streams.{stream.name}.as.{name}", stream.as_[name], reason)
 
 
 def _check_shared_column(setting: str, name: str) -> None:
     if not COLUMN_NAME.fullmatch(name) or "__" in name:
         reason = "key and partition columns are letters, digits and _, no double _, the first a letter"
-        raise _wrong(setting, name, reason)
+        raise wrong(setting, name, reason)
     if name.lower() == TOMBSTONE:
-        raise _wrong(setting, name, f"{TOMBSTONE!r} is the tombstone of a stream; use another name")
-
-
-def _check_choice(setting: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise _wrong(setting, value, unknown_name(value, known))
-
-
-def _wrong(setting: str, value: object, reason: str) -> ConfigError:
-    return ConfigError(setting=setting, value=value, reason=reason)
+        raise wrong(setting, name, f"{TOMBSTONE!r} is the tombstone of a stream; use another name")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import field
+from typing import Final
 
 from asynclock.backends._url import refuse_credentials
-from asynclock.errors import ConfigError
-from asynclock.spark.spec.environment import FromEnvironment, refuse_literal_setting, resolved
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from asynclock.spark.spec.checked import checked, run_all, wrong
+from asynclock.spark.spec.environment import FromEnvironment, Settings, refuse_literal_setting, resolved
 
 _MASTER: Final = re.compile(
     r"local(\[(\d+|\*)(,\s*\d+)?\])?|local-cluster\[\d+,\s*\d+,\s*\d+\]|spark://\S+|yarn|k8s://\S+"
@@ -19,7 +16,7 @@ _MASTER: Final = re.compile(
 _PACKAGE: Final = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
 class SparkSpec:
     """How Spark is started, where it does not run already and ``spark-submit`` does not start it.
 
@@ -30,31 +27,38 @@ class SparkSpec:
     """
 
     master: str | None = None
-    conf: Mapping[str, str | FromEnvironment] = field(default_factory=dict, hash=False)
+    conf: Settings = field(default_factory=dict, hash=False)
     packages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        run_all(self._check_master, self._check_conf, self._check_packages)
+
+    def _check_master(self) -> None:
         if self.master is not None:
             refuse_credentials("master", self.master)
             if not _MASTER.fullmatch(self.master):
                 reason = "must be Spark's master: local[*], spark://host:7077, yarn or k8s://host:443"
-                raise ConfigError(setting="master", value=self.master, reason=reason)
+                raise wrong("master", self.master, reason)
+
+    def _check_conf(self) -> None:
         for name, value in self.conf.items():
             setting = f"conf.{name}"
             refuse_literal_setting(setting, value)
             if name == "spark.master":
-                raise ConfigError(setting=setting, value=value, reason="the master has a key of its own")
+                raise wrong(setting, value, "the master has a key of its own")
             if not name.startswith("spark."):
                 prefixed = f"spark.hadoop.{name}" if name.startswith("fs.") else f"spark.{name}"
                 reason = (
                     f"settings of Spark begin with 'spark.', those of Hadoop with 'spark.hadoop.': {prefixed}"
                 )
-                raise ConfigError(setting=setting, value="...", reason=reason)
+                raise wrong(setting, "...", reason)
         resolved({f"conf.{name}": value for name, value in self.conf.items()})
+
+    def _check_packages(self) -> None:
         for package in self.packages:
             if not _PACKAGE.fullmatch(package):
                 reason = "must be Maven coordinates: group:artifact:version"
-                raise ConfigError(setting="packages", value=package, reason=reason)
+                raise wrong("packages", package, reason)
 
     def plain(self) -> dict[str, str]:
         """Return the settings that stand in the spec, the packages among them."""

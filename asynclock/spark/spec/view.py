@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from asynclock.errors import ConfigError
+from asynclock.spark.spec.checked import wrong
 from asynclock.spark.spec.toml import unknown_name
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def check_stream_name(name: str) -> None:
     """
     if not _STREAM_NAME.fullmatch(name) or "__" in name or name.endswith("_"):
         reason = "stream names are a-z, 0-9 and single inner _, the first a letter; rename the stream"
-        raise ConfigError(setting="", value=name, reason=reason)
+        raise wrong("", name, reason)
 
 
 def check_renamed(renamed: Mapping[str, str], columns: Iterable[str]) -> None:
@@ -39,10 +39,10 @@ def check_renamed(renamed: Mapping[str, str], columns: Iterable[str]) -> None:
     known = list(columns)
     for name, shown in renamed.items():
         if name not in known:
-            raise ConfigError(setting=f"as.{name}", value=shown, reason=unknown_name(name, known))
+            raise wrong(f"as.{name}", shown, unknown_name(name, known))
         if not COLUMN_NAME.fullmatch(shown):
             reason = "column names are letters, digits and _, the first a letter"
-            raise ConfigError(setting=f"as.{name}", value=shown, reason=reason)
+            raise wrong(f"as.{name}", shown, reason)
 
 
 def view_names(
@@ -72,7 +72,7 @@ def view_names(
             f"the view would have two columns {names[stream, name]!r}: {name!r} of stream {stream!r} and "
             f"{others}; give one of them another name with as"
         )
-        raise ConfigError(setting=f"streams.{stream}.as.{name}", value=names[stream, name], reason=reason)
+        raise wrong(f"streams.{stream}.as.{name}", names[stream, name], reason)
     return names
 
 
