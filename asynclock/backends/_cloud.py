@@ -182,8 +182,6 @@ class BackendCall:
         status: HTTP status of the last answer; 0: none has come.
         headers: Of the last answer; empty: none has come.
         body: The part of its body that has arrived, within limits.
-        request_id: Id of the answer for the provider's support; None: there is none.
-        date: The answer's ``Date`` in epoch seconds, or None.
         waits_since: When the call began to wait for credentials, by the monotonic clock; None: it does not
             wait.
     """
@@ -193,11 +191,9 @@ class BackendCall:
         "_key",
         "_outer",
         "body",
-        "date",
         "fault",
         "headers",
         "operation",
-        "request_id",
         "sent",
         "status",
         "url",
@@ -214,8 +210,6 @@ class BackendCall:
         self.status: int = 0
         self.headers: Mapping[str, str] = {}
         self.body: bytes = b""
-        self.request_id: str | None = None
-        self.date: float | None = None
         self.where: str = ""
         self.url: str = ""
 
@@ -223,6 +217,16 @@ class BackendCall:
     def reads(self) -> bool:
         """Whether the call writes nothing, whatever its outcome."""
         return self.operation in _READS
+
+    @property
+    def request_id(self) -> str | None:
+        """Id of the last answer for the provider's support; None if there is none."""
+        return self._backend.answers.id_of(self.headers)
+
+    @property
+    def date(self) -> float | None:
+        """``Date`` of the last answer in epoch seconds, or None."""
+        return server_time(self.headers)
 
     async def take(self, answer: aiohttp.ClientResponse) -> bytes:
         """Note an answer and return its body, truncated to the length that this call needs.
@@ -232,8 +236,6 @@ class BackendCall:
         """
         self.status = 0  # until all of it is here
         self.headers = answer.headers
-        self.request_id = self._backend.answers.id_of(answer.headers)
-        self.date = server_time(answer.headers)
         if answer.status >= FAILURE:
             self.body = await read_capped(answer)
         elif self.operation == "get":

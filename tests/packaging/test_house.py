@@ -24,7 +24,6 @@ SAME_NAME: Final = {
 
 MOST_ATTRIBUTES: Final = 12
 LARGER: Final = {
-    "BackendCall": 14,
     "Core": 15,
     "FaultyBackend": 16,
     "FileEvents": 17,
@@ -34,7 +33,6 @@ LARGER: Final = {
     "SimulatedStore": 14,
     "TapProxy": 16,
     "Timeline": 14,
-    "Timing": 13,
     "TopicEvents": 17,
     # The phases of one acquisition and of one held lock: the proof follows their steps in order.
     "Acquisition": 22,

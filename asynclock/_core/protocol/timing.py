@@ -62,7 +62,6 @@ class Timing:
         # The longest round trip of a Date that makes a token from the future (rule 11): store time has
         # reached such a token before a dead holder's lock can be taken over.
         self.longest_trip_for_future: float = self.validity - self.slack
-        self.clean_up_for: float = self.validity + self.request_timeout  # rule 3
         # How long anybody who leaves waits for the store's word (rules 18 and 24).
         self.exit_bound: float = min(LEAVE_WITHIN, self.validity / 5)
         if write_interval > 0:
@@ -70,6 +69,11 @@ class Timing:
         # The poll interval that this client makes way for; waiters can tell it from its record (rule 14).
         self.turn_poll: float = max(self.poll_interval, default_poll_interval(self.validity))
         self.run_length: float = max(self.renew_interval, _RUN_POLLS * self.turn_poll)
+
+    @property
+    def clean_up_for(self) -> float:
+        """How long a write that may stand is looked for (rule 3)."""
+        return self.validity + self.request_timeout
 
     def promised(self, left: float | None) -> float:
         """Return the seconds that a record promises if belief ends in ``left``; None: if renewals fail."""
