@@ -43,9 +43,9 @@ class Phase(Enum):
 
 _HELD: Final = Phase.HELD  # to look it up in an enum costs a tenth of a look at a lease
 _ENDED: Final = frozenset({Phase.RELEASED, Phase.LOST})
-CLOSED: Final = "the client was closed"
 _LONGER: Final = 1.01
-"""The reason of a loss if a body runs under the lease while its client is closed (rule 25)."""
+CLOSED: Final = "the client was closed"
+"""The reason of a loss if code works under the lease while its client is closed (rule 25)."""
 
 
 class HeldLock:
