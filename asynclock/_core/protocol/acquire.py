@@ -42,9 +42,9 @@ class Acquisition:
     Args:
         objects: How the client reads and writes.
         key: Of the lock's object.
-        observation: What the client has seen of the object.
+        observation: The client's view of the object.
         refusals: Counts them over several short acquisitions too.
-        fairness: Says when it is another client's turn.
+        fairness: Knows when it is another client's turn.
         renewals: Renews the lock from its acquisition on.
         until: Loop time at which to give up.
         once: One round only.
@@ -94,13 +94,13 @@ class Acquisition:
         self.error: BackendError | None = None  # why the last round failed, if not because of others
 
     async def run(self) -> HeldLock | None:
-        """Acquire the lock; None if others hold it until the time is out.
+        """Acquire the lock; None if others hold it until the time is up.
 
-        Nothing is left behind: on a timeout, an error or a cancellation, what was acquired is
-        released, and what may still land is freed.
+        On a timeout, an error or a cancellation nothing is left behind: an acquired lock is released, and a
+        write that may still land is freed.
 
         Raises:
-            RecordCorruptError: The object is no lock record; nothing was written.
+            RecordCorruptError: The object is not a lock record; nothing was written.
             AccessDeniedError: The store refused; nothing was written.
             UnsupportedBackendError: This store cannot give a safe token, or refuses to write over what it
                 shows; nothing was written.
@@ -128,7 +128,7 @@ class Acquisition:
         return "makes_way" if self._fairness.away_for(self._loop.time()) > 0 else "held"
 
     async def _rounds(self) -> HeldLock | None:
-        """Go round until the lock is held; None once the time is out."""
+        """Run rounds until the lock is held; None once the time is up."""
         seen = self._remembered()
         remembered = seen is not None
         while True:
@@ -144,7 +144,7 @@ class Acquisition:
                 if await self._token_settles(held):
                     return held
                 if self._held is held:
-                    return None  # not lost, but the time is out
+                    return None  # not lost, but the time is up
                 pause, seen = 0.0, None
             if self._once and remembered and seen is not None:
                 remembered = False  # what was remembered is out of date: nothing has been tried yet
@@ -219,7 +219,7 @@ class Acquisition:
         return True
 
     def _reason_on(self, seen: Seen) -> str:
-        """Name what an acquisition over ``seen`` is, for its event."""
+        """Return the kind of an acquisition over ``seen``, for its event."""
         if self._given is not None:
             return "handover"
         ended = seen.record is None or seen.record.expired or self._claim.recognise(seen) is not None
@@ -271,7 +271,7 @@ class Acquisition:
         return verdict
 
     def _note_failure(self, error: BackendError) -> None:
-        """Keep the failure of a round for the cause of a timeout, and report it."""
+        """Report the failure of a round, and keep it as the cause of a timeout."""
         self.error = error
         detail, reason = by_name(str(error), self._key), type(error).__name__
         self._objects.events.emit(
@@ -279,7 +279,7 @@ class Acquisition:
         )
 
     def _limit(self) -> float | None:
-        """Return seconds until it gives up, 0 if it tries only once; None: it does not."""
+        """Return the seconds until it gives up; 0: it tries only once; None: it never gives up."""
         left = self._until - self._loop.time()
         return 0.0 if self._once else None if left == math.inf else max(0.0, left)
 
@@ -293,7 +293,7 @@ class Acquisition:
         return min(self._objects.jittered(poll), max(wait, poll / _FINEST_LOOK))
 
     async def _pause(self, seconds: float) -> bool:
-        """Wait, but not past the time to give up; False if the time is out."""
+        """Wait, but not past the time to give up; return False if the time is up."""
         if self._unsettled() is not None and not self._may_write():
             return True  # at once: it is freed
         left = self._until - self._loop.time()
@@ -309,7 +309,7 @@ class Acquisition:
     # Writing.
 
     def _may_write(self) -> bool:
-        """Whether the process is not ending, and a lock that is handed over can still be written over."""
+        """Whether the process is not ending, and a handed-over lock can still be written over."""
         stands_back = self._fairness.away_for(self._loop.time()) > 0
         return not stands_back and (self._given is None or self._given.may_hand_over())
 
@@ -319,7 +319,7 @@ class Acquisition:
         return None if last is None or (self._given is None and self._claim.is_spent(last)) else last
 
     async def _start_over(self, last: Attempt) -> None:
-        """Free what was handed over, and what was written, and go on without (rules 15 and 18)."""
+        """Free the handed-over lock and our own write, and continue without them (rules 15 and 18)."""
         freeing = self._clean_up(last)
         self._given, self._claim = None, Claim(self._objects, self._key)
         self._begin_anew()
@@ -340,7 +340,9 @@ class Acquisition:
             if self._undated or self._once:
                 self._note_failure(error)
             else:
-                self.error = error  # one such answer is no news: a busy machine reads a good one too late
+                self.error = (
+                    error  # one such answer means little: a busy machine may read a good one too late
+                )
             self._undated = True
             return None
         self._undated = False
@@ -360,7 +362,7 @@ class Acquisition:
     # Holding.
 
     async def _take(self, attempt: Attempt, kind: Kind) -> None:
-        """Become the holder by a write that landed, if enough is left of it (rule 7)."""
+        """Become the holder with a write that landed, if enough of its time is left (rule 7)."""
         self._claim.settle_on(attempt)
         given, self._given = self._given, None
         if given is not None:
@@ -394,7 +396,7 @@ class Acquisition:
         return True
 
     def _begin_anew(self) -> None:
-        """Go on as another owner after a lock that was lost; it may still be cleaning up."""
+        """Continue as a new owner after a lost lock, which may still be cleaning up."""
         self._held = None
         self._owner = self._objects.fresh_owner()
 
@@ -447,10 +449,10 @@ class _Reaped:
                 self._note(await self._claim.free(self._last, through=objects))
 
     def note_pending(self) -> None:
-        """Nobody has waited for it."""
+        """Do nothing: no caller waited for it."""
 
     def give_up(self, reason: str) -> None:
-        """Nobody waits for it; its record says when it is free."""
+        """Do nothing: no caller waits for it, and its record says when it is free."""
         del reason
         self._objects.in_flight.note_freed(self)
 

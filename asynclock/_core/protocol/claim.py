@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class Claim:
     """The writes of one acquisition or of one held lock that may still land, or have landed last.
 
-    It alone knows what became of them: which versions they made, whether they can still make a lease, and
+    Only the claim knows their outcomes: the versions they made, whether they can still make a lease, and
     whether store time has reached their tokens. An equal nonce proves that a record is one of them; an equal
-    owner does not. A lock that is handed over brings its claim along: the receiver's writes join it, and
-    whatever then stands is settled in one way.
+    owner does not. A hand-over passes the claim on: the receiver's writes join it, so all of them are settled
+    in one way.
 
     Args:
         objects: How the client writes.
@@ -32,7 +32,7 @@ class Claim:
 
     Attributes:
         doubtful: A write may have freed or taken over the lock unseen: another's record proves no loss.
-        refusal: Why the store does not let it be freed, though it shows no other write; else None (rule 23).
+        refusal: Why the store refuses to free it although it shows no other write; else None (rule 23).
         error: Why the last try to free it did not succeed, if the store said so.
         offer: The owner of a record that keeps the lock for a ticket; None: of one that keeps it for nobody.
     """
@@ -59,7 +59,7 @@ class Claim:
             The attempt with its version if it landed; else why not.
 
         Raises:
-            BackendError: No waiting helps; ``written`` says whether it may stand.
+            BackendError: Waiting does not help; ``written`` says whether the write may be in the store.
         """
         nonce = attempt.record.nonce
         self._by_nonce[nonce] = attempt
@@ -82,12 +82,12 @@ class Claim:
             return landed
 
     def _note_doubt(self, attempt: Attempt, error: BackendError | None = None) -> None:
-        """Note that an attempt has no answer; a renewal makes no doubt, as it frees and takes nothing."""
+        """Note that an attempt has no answer. A renewal leaves no doubt: it frees and takes nothing."""
         if (error is None or error.written == "unknown") and not self.is_spent(attempt):
             self.doubtful = True
 
     def is_spent(self, attempt: Attempt) -> bool:
-        """Whether it can make no lease: it renews one, or has made one, however that ended (rule 2)."""
+        """Whether a write can no longer make a lease: it is a renewal, or it already made one (rule 2)."""
         return attempt.record.owner in self._spent
 
     def spend(self, attempt: Attempt) -> None:
@@ -121,7 +121,7 @@ class Claim:
         return next(reversed(self._by_nonce.values()), None)
 
     def settles_at(self, attempt: Attempt) -> float | None:
-        """Return the store time that its token has to wait for (rule 11); None: that has come."""
+        """Return the store time that its token must wait for (rule 11); None: that time has come."""
         epoch = attempt.record.epoch
         return None if epoch is None or epoch <= self._reached else attempt.settled_at
 
@@ -140,17 +140,17 @@ class Claim:
     ) -> Freed | Displaced | None:
         """Write a free record, so that nothing of this claim is held or can still land (rule 3).
 
-        It is conditional on the version that ``head`` made, or was based on if it is not known to have
-        landed: success makes every write that is still under way on that version fail. If the version is
-        gone, the object is read once, and freed if it shows one of these attempts. Repeated with backoff
-        while the outcome is unknown, for L plus a request timeout. Where this claim's event loop is
-        closed, the requests go ``through`` other objects. ``tried`` is what ``free_once`` has written
-        already, without an answer that says whether it landed.
+        It is conditional on the version that ``head`` made, or on its base if ``head`` is not known to have
+        landed. Success makes every pending write on that version fail. If the version is gone, the object is
+        read once, and freed if it shows one of these attempts. While the outcome is unknown, this is repeated
+        with backoff, for L plus a request timeout. If this claim's event loop is closed, the requests go
+        ``through`` other objects. ``tried`` is the write that ``free_once`` already sent without a clear
+        answer.
 
         Until ``kept_until``, by the boot clock, the record is not free but a live one that promises what is
         left of that time. Nobody believes in it and nobody renews it (rule 21).
 
-        It ends as soon as the store has refused three such writes over what it goes on showing (rule 23).
+        It ends as soon as the store has refused three such writes over an unchanged object (rule 23).
 
         Returns:
             The write that freed the lock; or what stands in its place; or None if the store did not say, or
@@ -188,7 +188,7 @@ class Claim:
         return None
 
     def _note_refusal(self, refusals: Refusals, outcome: Outcome, base: Shown, seen: Seen) -> None:
-        """Note what was seen after a write over ``base``, if that was refused (rule 23)."""
+        """Note the object seen after a refused write over ``base`` (rule 23)."""
         if isinstance(outcome, Refused) and refusals.note(base, Shown(seen.version, seen.record)):
             self.refusal = refusals.error(outcome.error, url=self._objects.events.url)
 
@@ -200,7 +200,7 @@ class Claim:
         *,
         timeout: float | None = None,
     ) -> tuple[Attempt, Outcome]:
-        """Send one write of ``free``; return it and what the store said.
+        """Send one write of ``free``; return it and the store's answer.
 
         Raises BackendError or ConfigError if nothing was written.
         """
@@ -227,7 +227,7 @@ class Claim:
     ) -> Attempt:
         """Return the write that frees ``head``'s record, or keeps it until then."""
         if kept_until > objects.clock.boot() and not objects.knows_time():
-            await objects.read(self._key)  # no reader believes what is promised from an old Date (rule 8)
+            await objects.read(self._key)  # readers do not trust a promise from an old Date (rule 8)
         now, base = objects.now(), head.base if head.version is None else head.version
         left = kept_until - now.boot
         if nonce is None or left <= 0:

@@ -51,9 +51,9 @@ CLOSED: Final = "the client was closed"
 class HeldLock:
     """The holder's side of one acquisition, made of the write that ``landed``.
 
-    ``remaining`` may be called from any thread, and in a signal handler wherever that has interrupted it.
-    The first that sees the deadline passed makes the loss final, so that no answer can revive the lock: it
-    is the first entry of a list, and no mutex guards that. All else runs on the client's loop.
+    You may call ``remaining`` from any thread and from a signal handler, at any point. The first caller after
+    the deadline makes the loss final, so that no answer can revive the lock: its entry is the first one of a
+    list, without a mutex. Everything else runs on the client's loop.
 
     Attributes:
         head: The last write that is known to have landed.
@@ -160,9 +160,9 @@ class HeldLock:
         return left if self._cap is None else min(left, self._cap.left(self._objects.now()))
 
     def stop_believing(self, loss: str | None = None) -> bool:
-        """Stop believing before a release is sent; False if the lock was not held any more.
+        """Stop believing before a release is sent; return False if the lock was no longer held.
 
-        ``loss`` says why it is released, if its holder did not ask for that: it is lost to the holder.
+        ``loss`` is the reason of a release that the holder did not ask for: for the holder it is a loss.
         """
         if self.remaining() <= 0:
             return False
@@ -176,14 +176,14 @@ class HeldLock:
         return held
 
     def lose(self, reason: str) -> None:
-        """Lose it for a reason of its holder's; it stands until the body has left. From any thread."""
+        """Lose it for a reason of its holder. Its record stays until the body has left. From any thread."""
         if self.remaining() > 0 and self._lose(self._error(LeaseLostError, reason)):
             self._stands = True
             self._tell()
 
     def abandon(self, reason: str) -> None:
         """End belief without a write and without reporting it: in a forked child."""
-        self._on_lost = []  # they are the parent's
+        self._on_lost = []  # they belong to the parent
         if self.phase is Phase.HELD:
             self.lost, self.phase = self._error(LeaseLostError, reason), Phase.LOST
 
@@ -212,7 +212,7 @@ class HeldLock:
         self._ends.append(error)
         first = self._ends[0]
         if isinstance(first, LeaseLostError):
-            self.lost, self.phase = first, Phase.LOST  # also for another, who has not come to it yet
+            self.lost, self.phase = first, Phase.LOST  # also for another thread that has not come this far
         if first is not error:
             return False
         self._unreported.append(error)
@@ -221,7 +221,7 @@ class HeldLock:
         return True
 
     def _tell(self) -> None:
-        """Call who waits for a loss, if one was found; and report it, if the loop that would is closed."""
+        """Call the callbacks if a loss was found. Report it here if the loop that would do so is closed."""
         if (lost := self.lost) is None:
             return
         with suppress(IndexError):  # another thread took the last one
@@ -237,21 +237,21 @@ class HeldLock:
 
     @property
     def renewal(self) -> asyncio.Task[BackendError | None] | None:
-        """The renewal that is under way, or None."""
+        """The running renewal, or None."""
         return None if self._renewal is None or self._renewal.done() else self._renewal
 
     async def renew(self) -> BackendError | None:
-        """Renew by one conditional write, or join a renewal under way; return why the store did not say."""
+        """Renew with one conditional write, or join a running renewal; return why it is not confirmed."""
         if (renewal := self.start_renewal()) is None:
             return None
         await asyncio.wait([renewal])
         return None if renewal.cancelled() else renewal.result()
 
     def start_renewal(self) -> asyncio.Task[BackendError | None] | None:
-        """Start a renewal or return the one that is under way; None if the lock is not held any more."""
+        """Start a renewal or return the running one; None if the lock is no longer held."""
         renewal = self.renewal
         if renewal is None and self.remaining() > 0:
-            # Done already where tasks start eagerly and the store answers at once.
+            # Already done if tasks start eagerly and the store answers at once.
             renewal = self._renewal = self._in_flight.spawn(self._renew())
         return renewal
 
@@ -346,7 +346,7 @@ class HeldLock:
     # Release.
 
     def keep(self, seconds: float) -> None:
-        """Have a release leave the lock held until ``seconds`` from now (rule 21). From any thread."""
+        """Make a release keep the lock held until ``seconds`` from now (rule 21). From any thread."""
         self._kept_until = self._objects.clock.boot() + seconds
 
     def left_to_keep(self) -> float:
@@ -354,7 +354,7 @@ class HeldLock:
         return self._kept_until - self._objects.clock.boot()
 
     def let_go(self, loss: str | None = None) -> None:
-        """End belief and release in the background; ``loss`` as of ``stop_believing``."""
+        """End belief and release in the background; ``loss`` as for ``stop_believing``."""
         if self.stop_believing(loss):
             self._in_flight.spawn(self._free_in_background())
 
@@ -364,8 +364,8 @@ class HeldLock:
         """Free the lock, after ``stop_believing``; ``lost`` then says whether it was found to be gone.
 
         Args:
-            until: Loop time to wait until, default the exit bound; then it goes on in the background.
-            hand_over: Asked once no renewal is in flight; True if a receiver gets the lock instead.
+            until: Loop time to wait until, default the exit bound; after that it continues in the background.
+            hand_over: Called once no renewal is in flight; returns True if a receiver gets the lock instead.
         """
         with self._in_flight.protect():
             bound = self._objects.timing.exit_bound
@@ -388,7 +388,7 @@ class HeldLock:
                 await self._outlast(self.end, until)
 
     async def _outlast(self, end: asyncio.Future[Any], until: float) -> None:
-        """Wait for the end of a release or hand-over, but not past that loop time; then report so."""
+        """Wait until that loop time for a release or hand-over; if it still runs then, report that."""
         await asyncio.wait([end], timeout=max(0.0, until - self.loop.time()))
         if not end.done():
             self.note_pending()
@@ -403,7 +403,7 @@ class HeldLock:
 
     @property
     def pending(self) -> str | None:
-        """Why its release is not over although its holder has left; None if it is, or nobody has left."""
+        """Why its release still runs after its holder left; None if it ended, or the holder has not left."""
         return self._why_unfreed() if self._left_unfreed and self.phase is Phase.RELEASING else None
 
     def _why_unfreed(self) -> str:
@@ -431,9 +431,9 @@ class HeldLock:
         self._note_freed(freed)
 
     async def free_through(self, objects: LockObjects, loss: str | None = None) -> None:
-        """Free the lock by requests on another loop, since this one's is closed; within the exit bound.
+        """Free the lock by requests on another loop, because this one is closed; within the exit bound.
 
-        ``loss`` as of ``stop_believing``.
+        ``loss`` as for ``stop_believing``.
         """
         if self.stop_believing(loss) or self in self._in_flight.unfreed:
             try:
@@ -446,7 +446,7 @@ class HeldLock:
                 self.give_up("the store did not answer in time")
 
     def give_up(self, reason: str) -> None:
-        """Report that the release ends here without the store's word."""
+        """Report that the release ends here without an answer of the store."""
         self._in_flight.note_freed(self)
         if self.claim.refusal is not None:
             reason = str(self.claim.refusal)
@@ -472,7 +472,7 @@ class HeldLock:
     def may_hand_over(self) -> bool:
         """Whether a receiver may write over the record: before the deadline, with a settled token.
 
-        And not while it is kept, also from others of this client.
+        Not while it is kept: that also excludes other callers of this client.
         """
         return self._left() > 0 and self.until_settled() <= 0 and self.left_to_keep() <= 0
 
@@ -486,7 +486,7 @@ class HeldLock:
         self._ended("released", "handed over", reason="handover")
 
     def found_gone(self, by: Displaced) -> None:
-        """Something else stands in place of the record: a loss, where that is proven (rules 2 and 6)."""
+        """Another record is there instead: a loss, if that is proven (rules 2 and 6)."""
         if not by.proven:
             self._ended("released", f"{by.reason} since")
             return
@@ -503,7 +503,7 @@ class HeldLock:
     # The end.
 
     def report_loss(self) -> None:
-        """End it and report its loss, once; on the client's loop, or anywhere if that is closed."""
+        """End the lock and report its loss once; on the client's loop, or anywhere if that loop is closed."""
         try:
             error = self._unreported.pop()
         except IndexError:
@@ -514,7 +514,7 @@ class HeldLock:
         self._ended("lost", error.reason, reason=type(error).__name__)
 
     def note_left(self) -> None:
-        """Note that no body works under it any more: free it if it was only lost here. From any thread."""
+        """Note that no body works under the lease any more; free it if lost only here. From any thread."""
         if self._stands:
             with suppress(RuntimeError):  # the loop is closed: it frees itself
                 self.loop.call_soon_threadsafe(self._free_standing)
@@ -543,7 +543,7 @@ class HeldLock:
             self._on_end = call
 
     def _ended(self, kind: Kind, detail: str = "", reason: str = "") -> None:
-        """End it, unless that was done, and report ``kind``."""
+        """End the lock, unless it has ended, and report ``kind``."""
         if kind == "released":
             self.confirmed = True
         if self.phase is not Phase.LOST:
@@ -565,13 +565,13 @@ class HeldLock:
         self._emit(kind, reason=reason, since=asked_at)
 
     def note_stall(self, seconds: float) -> None:
-        """Report that this process did not run for so long, if the lock was held all the while."""
+        """Report how long this process did not run, if it held the lock all that time."""
         if self._objects.clock.boot() - self._sent.boot < seconds:
             return
         self._objects.events.emit("stalled", self.key, self.owner, self.fencing_token, duration=seconds)
 
     def _report(self, kind: Kind, detail: str, reason: str) -> None:
-        """Report how its lease ended or is ending, if it was ever one."""
+        """Report how its lease ended or is ending, if it ever was a lease."""
         if self._handed_out:
             self._emit(kind, detail, reason=reason, since=self._began)
 
