@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 from asynclock._core.client import Core, open_core
 from asynclock._core.handles import checked_timeout
 from asynclock._core.names import checked_name
 from asynclock._core.portal import run_on, running_loop
 from asynclock._core.together import checked_names
+from asynclock._once import Periods, run_once
 from asynclock._several import HoldAll
 from asynclock.lock import Lock
 
 if TYPE_CHECKING:
     import builtins
     import random
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Any, Self, Unpack
 
     from asynclock._core.client import Renewal
     from asynclock._core.status import LockStatus
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from asynclock.lease import Lease
     from asynclock.options import BackendOptions
     from asynclock.settings import LeaseSettings
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def connect(
@@ -121,6 +125,34 @@ class LockClient:
             ConfigError: The name breaks these rules.
         """
         return Lock(self._core.engine(checked_name(name)))
+
+    def once(
+        self, name: str, *, every: float, wait: bool = False
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T | None]]]:
+        """Decorate a coroutine function: of all callers anywhere, one runs it to its end in each period.
+
+        A period begins at each multiple of ``every``, by the store's clock. A run holds the lock ``name``
+        and, when it has returned, marks its period as done in the fenced object ``name.once``. A run that
+        raises, or whose process dies, marks nothing: the next call in that period runs it again. Near the
+        end of a period a call waits until all clocks agree on the next: for ``2 * max_clock_skew`` and a
+        second or two.
+
+        Returns None where the run is skipped, since one is done in this period.
+
+        Args:
+            name: Of the lock; the same for all callers of one job.
+            every: Seconds of a period, at least ``4 * max_clock_skew + 2 * resolution + 1``.
+            wait: Whether a call that finds another's run under way waits for it, and takes its place if it
+                fails; else it is skipped as well.
+
+        Raises:
+            ConfigError: The name is no lock name, ``every`` is too short, or no coroutine function is given.
+            LeaseLostError: By the call: the lease was lost, so the body was cancelled. Nothing was marked.
+            BackendError: By the call: the store did not answer.
+        """
+        lock = self.lock(name)
+        Periods(self._core, name, every)  # a wrong period is refused here
+        return lambda work: run_once(self._core, lock, work, every=every, wait=wait)
 
     def hold_all(
         self, names: Iterable[str], *, timeout: float | None = None

@@ -275,6 +275,11 @@ class Core:
             await backend.aclose()
 
     @property
+    def objects(self) -> LockObjects:
+        """How it reads and writes, and what it knows of the store's time."""
+        return self._objects
+
+    @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop that everything runs on; None before first use and after the end."""
         return self._loop if self._unusable is None else None

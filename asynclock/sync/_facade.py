@@ -6,13 +6,15 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
+from contextlib import AbstractContextManager, ExitStack, suppress
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import asynclock
 from asynclock._core.acquirers import note_acquired
 from asynclock._core.client import open_core
+from asynclock._core.fenced import Fenced
 from asynclock._core.handles import (
     LeaseHandle,
     LockHandle,
@@ -27,8 +29,8 @@ from asynclock._core.patched import refuse_patched
 from asynclock._core.portal import Host, block_on, run_on, start_on
 from asynclock._core.ticket import read_ticket
 from asynclock._core.together import checked_names, confirm_all, finish_all, of_all, raise_loss, tie
-from asynclock.errors import ConfigError, LeaseLostError
-from asynclock.fencing import Fenced
+from asynclock._once import Periods, checked_job
+from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
 
 if TYPE_CHECKING:
     import builtins
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from asynclock.options import BackendOptions
     from asynclock.settings import LeaseSettings
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _ENDS: Final = frozenset({"Lease.release", "LockClient.aclose", "LockClient.hold_all"})
 """Calls that are allowed even if threads were patched later: the host may have started before that."""
@@ -160,6 +163,45 @@ class LockClient:
     def lock(self, name: str) -> Lock:
         """Return the lock of that name; see ``asynclock.LockClient.lock``."""
         return Lock(self._core.engine(checked_name(name)))
+
+    def once(
+        self, name: str, *, every: float, wait: bool = False
+    ) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
+        """Decorate a function: of all callers, one runs it in each period; see ``asynclock.LockClient.once``.
+
+        Nothing can interrupt a run whose lease is lost: the call raises at its end, and nothing is marked.
+        """
+        lock = self.lock(name)
+        periods = Periods(self._core, name, every)
+        due = partial(block, "LockClient.once", lambda: self._core.run(periods.due))
+
+        def decorate(work: Callable[P, T]) -> Callable[P, T | None]:
+            checked_job(work, coroutine=False)
+
+            @wraps(work)
+            def run(*args: P.args, **kwargs: P.kwargs) -> T | None:
+                while due() is not None:
+                    with ExitStack() as stack:
+                        try:
+                            lease = stack.enter_context(lock.hold(timeout=None if wait else 0))
+                        except AcquireTimeoutError as error:
+                            if error.reason is not None:
+                                raise  # the store
+                            if lock.status().state == "held":
+                                return None
+                            time.sleep(self.settings.poll_interval)
+                            continue  # it was in use for a moment, or this client makes way
+                        if (period := due()) is None:
+                            return None
+                        result = work(*args, **kwargs)
+                        done = partial(periods.note_done, period, lease)
+                        block("LockClient.once", partial(self._core.run, done))
+                        return result
+                return None
+
+            return run
+
+        return decorate
 
     def hold_all(
         self, names: Iterable[str], *, timeout: float | None = None

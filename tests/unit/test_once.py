@@ -1,0 +1,280 @@
+"""``once``: of all callers one runs a job to its end in each period."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+
+import orjson
+import pytest
+
+import asynclock
+from asynclock import ConfigError, LeaseLostError, LeaseSettings, sync
+from asynclock.errors import BackendError, RecordCorruptError
+from asynclock.testing._faulty import Fault
+from asynclock.testing._store import StoreProfile
+from tests.unit.kit import ALWAYS, SETTINGS, World, faulty, in_virtual_time
+
+EVERY = 60.0
+SKEW = SETTINGS.max_clock_skew
+MARK = "nightly.once"
+
+
+class Job:
+    """A job that counts its runs.
+
+    Attributes:
+        runs: When each began, in epoch seconds.
+        done: How many came to their end.
+    """
+
+    def __init__(self, world: World, *, lasts: float = 1.0) -> None:
+        self.runs: list[float] = []
+        self.done = 0
+        self._world = world
+        self._lasts = lasts
+
+    async def __call__(self, text: str = "result") -> str:
+        """Run it."""
+        self.runs.append(self._world.now)
+        await asyncio.sleep(self._lasts)
+        self.done += 1
+        return text
+
+    def by(self, client: asynclock.LockClient, *, wait: bool = False, every: float = EVERY) -> object:
+        """Return it as decorated by a client."""
+
+        @client.once("nightly", every=every, wait=wait)
+        async def run(text: str = "result") -> str:
+            """Run the job."""
+            return await self(text)
+
+        return run
+
+
+async def into_period(world: World, seconds: float = 10.0) -> None:
+    """Wait until a period began that many seconds ago."""
+    await asyncio.sleep(seconds + EVERY - (world.now - seconds) % EVERY - seconds)
+
+
+@in_virtual_time
+async def test_many_machines_run_it_once_a_period(world: World) -> None:
+    """All call at once, in three periods; what one returns is its result, and None the skips."""
+    job, clients = Job(world), [world.client() for _ in range(5)]
+    calls = [job.by(client) for client in clients]
+    for _ in range(3):
+        await into_period(world)
+        results = await asyncio.gather(*(call("done") for call in calls))  # type: ignore[operator]
+        assert sorted(map(str, results)) == ["None"] * 4 + ["done"]
+        assert await calls[0]() is None  # type: ignore[operator]
+    assert (len(job.runs), job.done) == (3, 3)
+    assert len({at // EVERY for at in job.runs}) == 3
+    for client in clients:
+        await client.aclose()
+
+
+@in_virtual_time
+async def test_a_skip_is_one_request(world: World) -> None:
+    """A period that is done is told by its mark alone."""
+    async with world.client() as client:
+        call = Job(world).by(client)
+        await into_period(world)
+        await call()  # type: ignore[operator]
+        before = len(world.journal)
+        assert await call() is None  # type: ignore[operator]
+        assert [each.key for each in world.journal[before:]] == [MARK]
+
+
+@in_virtual_time
+async def test_a_run_that_fails_is_run_again(world: World) -> None:
+    """An exception is that of the call, and the period is not done."""
+    async with world.client() as client:
+        fails = True
+
+        @client.once("nightly", every=EVERY)
+        async def job() -> int:
+            if fails:
+                raise KeyError
+            return 3
+
+        await into_period(world)
+        with pytest.raises(KeyError):
+            await job()
+        assert world.store.body(MARK) is None
+        fails = False
+        assert await job() == 3
+        assert await job() is None
+
+
+@in_virtual_time
+async def test_held_is_not_done(world: World) -> None:
+    """Who waits takes the place of a run that dies; who does not wait skips, and may come again."""
+    async with world.client() as other:
+        dying = world.client()
+        job = Job(world, lasts=30.0)
+        await into_period(world, 2.0)
+        run = asyncio.create_task(job.by(dying)())  # type: ignore[operator]
+        await asyncio.sleep(1.0)
+        assert await job.by(other)() is None  # type: ignore[operator]
+        faulty(dying).inject(Fault.REQUEST_LOST, operation="put_if_match", times=ALWAYS)
+        waiting = asyncio.create_task(job.by(other, wait=True)())  # type: ignore[operator]
+        with pytest.raises(LeaseLostError):
+            await run
+        assert job.done == 0
+        assert await waiting == "result"
+        assert (len(job.runs), job.done) == (2, 1)
+        await dying.aclose()
+
+
+@in_virtual_time
+async def test_who_waits_is_skipped_by_a_run_that_ends_well(world: World) -> None:
+    """It looks at the mark again once it has the lock."""
+    async with world.client() as one, world.client() as other:
+        job = Job(world, lasts=5.0)
+        await into_period(world)
+        results = await asyncio.gather(job.by(one, wait=True)(), job.by(other, wait=True)())  # type: ignore[operator]
+        assert sorted(map(str, results)) == ["None", "result"]
+        assert job.done == 1
+
+
+@pytest.mark.parametrize("nodes", [(0.0,), (-1.0, 0.0), (0.0, 0.9)], ids=str)
+@pytest.mark.parametrize("walls", [(-0.9, 0.0, 0.9)], ids=str)
+def test_at_the_end_of_a_period_clocks_agree(nodes: tuple[float, ...], walls: tuple[float, ...]) -> None:
+    """Calls of all machines around the end of a period, by whatever clock: each of both is run once."""
+    world = World(StoreProfile(latency=(0.01, 0.0), slow=0.0, nodes=nodes, resolution=1.0))
+
+    async def play() -> None:
+        job = Job(world, lasts=0.1)
+        clients = [world.client(wall_error=each) for each in walls]
+        calls = [job.by(client, wait=True) for client in clients]
+        await into_period(world, 55.0)
+        tasks = []
+        for _ in range(40):
+            tasks += [asyncio.create_task(call()) for call in calls]  # type: ignore[operator]
+            await asyncio.sleep(0.25)
+        await asyncio.gather(*tasks)
+        assert len(job.runs) == 2
+        assert job.runs[1] - job.runs[0] >= 4.0
+        for client in clients:
+            await client.aclose()
+
+    world.loop.run_until_complete(play())
+    world.loop.close()
+
+
+@in_virtual_time
+async def test_an_older_run_marks_nothing_over_a_newer_one(world: World) -> None:
+    """A run whose lock was broken is told so, and its mark is refused."""
+    async with world.client() as one, world.client() as other:
+        slow, quick = Job(world, lasts=1.0), Job(world, lasts=0.1)
+        await into_period(world, 5.0)
+        lock = other.lock("nightly")
+        run = asyncio.create_task(slow.by(one)())  # type: ignore[operator]
+        await asyncio.sleep(0.5)
+        await lock.break_lock(await lock.status(), force=True)
+        assert await quick.by(other)() == "result"  # type: ignore[operator]
+        mark = world.store.body(MARK)
+        with pytest.raises(LeaseLostError):
+            await run
+        assert world.store.body(MARK) == mark
+
+
+@in_virtual_time
+@pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST, Fault.LATE])
+async def test_a_mark_without_an_answer_is_read_back(world: World, fault: Fault) -> None:
+    """The period is done once the call returns."""
+    async with world.client() as client:
+        call = Job(world).by(client)
+        async with client.lock("nightly").hold():
+            pass  # the next write that creates an object is that of the mark
+        await into_period(world)
+        faulty(client).inject(fault, operation="put_if_absent")
+        assert await call() == "result"  # type: ignore[operator]
+        assert await call() is None  # type: ignore[operator]
+
+
+@in_virtual_time
+async def test_another_period_length_counts_from_what_was_done(world: World) -> None:
+    """Neither a shorter nor a longer period stops the job for ever."""
+    async with world.client() as client:
+        job = Job(world)
+        await into_period(world)
+        assert await job.by(client)() == "result"  # type: ignore[operator]
+        assert await job.by(client, every=3600.0)() is None or job.done == 2  # type: ignore[operator]
+        await asyncio.sleep(3600.0)
+        assert await job.by(client, every=3600.0)() == "result"  # type: ignore[operator]
+        await asyncio.sleep(EVERY)
+        assert await job.by(client)() == "result"  # type: ignore[operator]
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "body",
+    [b"{}", b"no json", b'{"period":"x","every":2}', b"[1]", orjson.dumps({"period": 10**9, "every": 60.0})],
+)
+async def test_a_mark_that_is_none_is_told(world: World, body: bytes) -> None:
+    """Neither skipped in silence nor run: one from the far future would stop the job for years."""
+    async with world.client() as client:
+        job = Job(world)
+        world.put(b'{"fencingToken":1}\n' + body, key=MARK)
+        with pytest.raises(RecordCorruptError, match="mark"):
+            await job.by(client)()  # type: ignore[operator]
+        assert job.runs == []
+
+
+@in_virtual_time
+async def test_a_store_that_fails_is_an_error_and_no_skip(world: World) -> None:
+    """Nothing is skipped in silence."""
+    async with world.client() as client:
+        faulty(client).inject(Fault.UNAVAILABLE, times=ALWAYS)
+        with pytest.raises(BackendError):
+            await Job(world).by(client)()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("every", [0, -1, 3, float("nan"), float("inf"), "60"], ids=repr)
+def test_a_period_that_clocks_cannot_agree_on_is_refused(every: object) -> None:
+    """Nine seconds at the least, with two seconds between any two clocks."""
+    for connect in (asynclock.connect, sync.connect):
+        with pytest.raises(ConfigError, match="9 s"):
+            connect("memory://").once("nightly", every=every)  # type: ignore[arg-type]
+
+
+async def nothing() -> None:
+    """Do nothing."""
+
+
+def test_the_wrong_kind_of_function_is_refused() -> None:
+    """A coroutine that nobody awaits would be a run that never was."""
+    with pytest.raises(ConfigError, match=r"asynclock\.sync"):
+        asynclock.connect("memory://").once("nightly", every=EVERY)(lambda: None)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ConfigError, match="use asynclock"):
+        sync.connect("memory://").once("nightly", every=EVERY)(nothing)
+    job = asynclock.connect("memory://").once("nightly", every=EVERY)(nothing)
+    assert (job.__name__, job.__doc__) == ("nothing", "Do nothing.")
+    assert inspect.iscoroutinefunction(job)
+
+
+def test_threads_run_it_once_as_well() -> None:
+    """The twin for functions: an argument, a result, a skip, an error."""
+    settings = LeaseSettings(validity=2.0, max_clock_skew=0.0)
+    with sync.connect("memory://", settings=settings) as client:
+        runs: list[str] = []
+
+        @client.once("nightly", every=3600.0)
+        def job(text: str) -> str:
+            runs.append(text)
+            if text == "fails":
+                raise KeyError
+            return text
+
+        while time.time() % 3600.0 > 3590.0:
+            time.sleep(0.5)
+        with pytest.raises(KeyError):
+            job("fails")
+        lease = client.lock("nightly").acquire()
+        assert job("held") is None
+        lease.release()
+        assert job("runs") == "runs"
+        assert job("again") is None
+        assert runs == ["fails", "runs"]
