@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from asynclock.spark import Splice, load_spec, session
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.services.work import Cleaning
 from benchmarks.measure import SCRATCH, Line, interleaved, ratio
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from asynclock.spark.hudi.commits import Commits
     from asynclock.spark.spec.model import Spec
 
 ROUNDS: Final = 5
@@ -60,20 +61,20 @@ def lines() -> Iterator[Line]:
         resources.callback(spark.stop)
         spark.sparkContext.setLogLevel("ERROR")
         specs = {size: table(spark, folder, size) for size in SIZES}
-        known = {size: Timeline(spark, spec.table.path) for size, spec in specs.items()}
+        known = {size: Table(spec, spark).commits for size, spec in specs.items()}
         first = interleaved(
             {str(size): lambda spec=spec: first_look(spark, spec) for size, spec in specs.items()},
             rounds=ROUNDS,
         )
         later = interleaved(
-            {str(size): lambda timeline=timeline: look(timeline) for size, timeline in known.items()},
+            {str(size): lambda commits=commits: look(commits) for size, commits in known.items()},
             rounds=ROUNDS,
         )
         memory(spark, specs[min(SIZES)])  # what a first look imports and caches is not counted
         kept = {size: memory(spark, spec) for size, spec in specs.items()}
-        for size, timeline in known.items():
-            assert timeline.has("a", QUERY, FIRST_BATCH + size - 1), size
-            assert not timeline.has("a", QUERY, FIRST_BATCH + size), size
+        for size, commits in known.items():
+            assert commits.has("a", QUERY, FIRST_BATCH + size - 1), size
+            assert not commits.has("a", QUERY, FIRST_BATCH + size), size
     least, most = str(min(SIZES)), str(max(SIZES))
     for size in map(str, SIZES):
         target = MOST_SECONDS if size == most else None
@@ -105,7 +106,7 @@ def table(spark: SparkSession, folder: Path, size: int) -> Spec:
             (timeline / f"{begun}.deltacommit.{kind}").write_bytes(file.read_bytes())
         copy = content.replace(number, str(FIRST_BATCH + commit).encode())
         (timeline / f"{begun}_{ended}.deltacommit").write_bytes(copy)
-    Cleaning(spec, spark).step()
+    Cleaning(Table(spec, spark)).step()
     assert len(list(timeline.glob("*_*.deltacommit"))) <= spec.services.archive_max_commits
     return spec
 
@@ -117,22 +118,22 @@ def instant(moment: datetime) -> str:
 
 def first_look(spark: SparkSession, spec: Spec) -> float:
     """Seconds of what a writer reads at its start."""
-    return look(Timeline(spark, spec.table.path))
+    return look(Table(spec, spark).commits)
 
 
-def look(timeline: Timeline) -> float:
+def look(commits: Commits) -> float:
     """Seconds of what a writer reads before each batch; of the first call, at its start."""
     began = time.perf_counter()
-    timeline.refresh()
+    commits.refresh()
     return time.perf_counter() - began
 
 
 def memory(spark: SparkSession, spec: Spec) -> list[float]:
     """KiB that Python keeps of a timeline."""
-    timeline = Timeline(spark, spec.table.path)
+    commits = Table(spec, spark).commits
     tracemalloc.start()
     try:
-        timeline.refresh()
+        commits.refresh()
         gc.collect()
         return [tracemalloc.get_traced_memory()[0] / 1024]
     finally:

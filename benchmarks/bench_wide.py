@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asynclock.spark import Splice, load_spec, read, session
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.services.work import Compaction
 from benchmarks.measure import SCRATCH, Line, interleaved, ratio
 from examples.fleet_data import read_table
@@ -124,7 +125,7 @@ class Tables:
     def compact(self) -> None:
         """Merge the logs of all tables into base files."""
         for spec in (self._wide, *self._plain.values()):
-            Compaction(spec, self._spark).step()
+            Compaction(Table(spec, self._spark)).step()
 
     def answer(self, query: str, way: str) -> list[str]:
         """The rows of a query, in an order of their own."""

@@ -149,7 +149,6 @@ class Worker:
     def _commits(self, session: SparkSession) -> list[dict[str, Any]]:
         """Every commit of a batch, the archived ones included, in the order of completion."""
         timeline = Timeline(session, self._spec.table.path)
-        timeline.refresh()
         return [asdict(commit) for commit in timeline.commits]
 
     def _session(self, app: str, *, ready: bool = True) -> SparkSession:

@@ -385,6 +385,7 @@ def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> 
     """
     from asynclock.client import client_over  # noqa: PLC0415  lets other commands start faster
     from asynclock.spark import load_spec, session_for  # noqa: PLC0415  needs the extra
+    from asynclock.spark.hudi.table import Table  # noqa: PLC0415
     from asynclock.spark.work.reservation import RESERVATION_LOCK, Reservation  # noqa: PLC0415
 
     loaded = load_spec(spec)
@@ -397,7 +398,7 @@ def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> 
             stop = threading.Event()
 
             def await_quiet() -> None:
-                with resources, Reservation(loaded, spark) as reservation:
+                with resources, Reservation(Table(loaded, spark)) as reservation:
                     reservation.await_quiet(lease, deadline=deadline, timeout=wait, stop=stop)
 
             waiting = asyncio.ensure_future(asyncio.to_thread(await_quiet))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from asynclock.spark import Splice, changes, load_spec, read, run, run_services, session
+from asynclock.spark.hudi.commits import Commits
 from asynclock.spark.hudi.instants import COMPACTED, DELETES
 from asynclock.spark.hudi.timeline import Timeline
 from tests.laboratory.restarts.compare import as_texts
@@ -156,8 +157,8 @@ class Play:
         writing = _Thread(lambda: run(self._spec, once=True, spark=self._spark))
         services = _Thread(lambda: run_services(self._spec, spark=self._spark, stop=stop))
         try:
-            timeline = Timeline(self._spark, self._spec.table.path)
-            while writing.is_alive() and not _has_commits(timeline):
+            known = Commits(Timeline(self._spark, self._spec.table.path))
+            while writing.is_alive() and not _has_commits(known):
                 writing.join(0.1)
             since = None
             while writing.is_alive():
@@ -230,9 +231,9 @@ class _Thread(threading.Thread):
             raise self._error
 
 
-def _has_commits(timeline: Timeline) -> bool:
-    timeline.refresh()
-    return timeline.any_commit() is not None
+def _has_commits(commits: Commits) -> bool:
+    commits.refresh()
+    return commits.any() is not None
 
 
 def main() -> int:

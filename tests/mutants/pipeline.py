@@ -64,18 +64,19 @@ WORKING_NOW: Final = f"{_RESERVATION}._working"
 CHECK_URL: Final = f"{_SPARK}hudi.locks:check_url"
 CHECK_MARK: Final = f"{_SPARK}hudi.locks:_check_mark"
 GUARD: Final = f"{_SPARK}hudi.guard"
-GUARD_TABLE: Final = f"{_SPARK}hudi.guard:guard"
-CHECK_WRITABLE: Final = f"{_SPARK}hudi.guard:check_writable"
+_TABLE: Final = f"{_SPARK}hudi.table:Table"
+GUARD_TABLE: Final = f"{_TABLE}.guard"
+CHECK_WRITABLE: Final = f"{_TABLE}.check_writable"
 REFUSE_ANOTHER_TABLE: Final = f"{_SPARK}source.checkpoint:Checkpoint.refuse_another_table"
 REFUSE_MISSING: Final = f"{_SPARK}reader.presence:refuse_missing"
 CHECK_COMMIT: Final = f"{_SPARK}hudi.fit:check_commit"
 CONCURRENCY: Final = f"{_SPARK}hudi.options.concurrency"
 
 # The timeline and the columns.
-_TIMELINE: Final = f"{_SPARK}hudi.timeline:Timeline"
-FORGET: Final = f"{_TIMELINE}._forget_what_was_restored"
-HAS: Final = f"{_TIMELINE}.has"
-READ_TIMELINE: Final = f"{_TIMELINE}._read"
+_COMMITS: Final = f"{_SPARK}hudi.commits:Commits"
+FORGET: Final = f"{_COMMITS}._forget_what_was_restored"
+HAS: Final = f"{_COMMITS}.has"
+READ_TIMELINE: Final = f"{_COMMITS}._read"
 CONTAINS: Final = f"{_SPARK}hudi.ranges:Ranges.__contains__"
 REQUEST_BOUND: Final = f"{_SPARK}hudi.time_travel:request_bound"
 CHECK_CHANGE: Final = f"{_SPARK}hudi.columns:check_change"
@@ -340,7 +341,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "files outside of the buckets are not noticed",
-        (Change(CHECK_WRITABLE, "timeline.refuse_strays()", "pass"),),
+        (Change(CHECK_WRITABLE, "self.refuse_strays()", "pass"),),
         _TESTS + "test_repair.py::test_strays_are_found_before_the_next_write_fails",
     ),
     # The order of instants, and the table that is meant.
@@ -361,7 +362,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a table that is gone is taken for an empty one",
-        (Change(REFUSE_MISSING, "spec.streams", "()"),),
+        (Change(REFUSE_MISSING, "table.spec.streams", "()"),),
         _TESTS + "test_presence.py::test_a_table_whose_folder_is_gone_is_refused[validate]",
     ),
     PipelineMutant(
@@ -437,7 +438,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a table is made without its guard",
-        (Change(GUARD_TABLE, "not properties or is_guarded(spec, properties)", "True"),),
+        (Change(GUARD_TABLE, "not properties or is_guarded(self.spec, properties)", "True"),),
         _TESTS + "test_sql.py::test_the_first_batch_guards_the_table_and_the_next_one_puts_a_lost_guard_back",
     ),
     PipelineMutant(
@@ -567,7 +568,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "files of a write that was rolled back are left for the archiving to reveal",
-        (Change(CLEAN, "remove_late_files(self._spark, self._spec.table.path)", "pass"),),
+        (Change(CLEAN, "remove_late_files(self._table)", "pass"),),
         _TESTS + "test_plain.py::test_a_file_that_a_task_makes_after_the_rollback_of_its_write_is_never_seen",
     ),
     PipelineMutant(
@@ -589,7 +590,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a write goes on in the middle of a restore",
-        (Change(ADMIT, "RestoreMark(self._spec, self._spark).refuse()", "pass"),),
+        (Change(ADMIT, "self._table.restore_mark.refuse()", "pass"),),
         _TESTS
         + "test_savepoints.py::test_a_restore_that_was_cut_off_is_finished_by_running_it_again"
         + "[before the first checkpoint]",
@@ -670,7 +671,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "what a creation that was cut off has left stays",
-        (Change(f"{_SPARK}hudi.table:clear_unfinished", "files.delete(meta)", "pass"),),
+        (Change(f"{_SPARK}hudi.meta:clear_unfinished", "files.delete(meta)", "pass"),),
         _TESTS + "test_faults.py::test_a_creation_that_was_cut_off_is_begun_anew",
     ),
     # Reading.

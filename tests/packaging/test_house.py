@@ -32,7 +32,6 @@ LARGER: Final = {
     "Narrator": 17,
     "SimulatedStore": 14,
     "TapProxy": 16,
-    "Timeline": 14,
     "TopicEvents": 17,
     # The phases of one acquisition and of one held lock: the proof follows their steps in order.
     "Acquisition": 22,

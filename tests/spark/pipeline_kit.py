@@ -19,6 +19,7 @@ from asynclock._cli.app import run_command
 from asynclock.errors import LockChangedError
 from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.guard import guard_properties
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.runs.run import run
 from asynclock.spark.spec.load import load_spec
@@ -119,10 +120,14 @@ class Pipeline:
         return run(spec, spark=self.spark, **options)
 
     def timeline(self, spec: Spec) -> Timeline:
-        """The timeline, read now."""
-        timeline = Timeline(self.spark, spec.table.path)
-        timeline.refresh()
-        return timeline
+        """The timeline."""
+        return Timeline(self.spark, spec.table.path)
+
+    def table(self, spec: Spec) -> Table:
+        """The table, its commits read now."""
+        table = Table(spec, self.spark)
+        table.commits.refresh()
+        return table
 
     def unguard(self, spec: Spec) -> None:
         """Make the table one of an earlier version, whose properties had no guard."""
@@ -132,7 +137,7 @@ class Pipeline:
             names.add(name)
         kind = "SIMPLE" if spec.table.partition_by else "NON_PARTITION"
         entries.setProperty(hoodie.TABLE_KEYGENERATOR_TYPE, kind)
-        meta = self.timeline(spec)._meta_client()
+        meta = self.timeline(spec).meta()
         folder = meta.getMetaPath()
         table_config = jvm.org.apache.hudi.common.table.HoodieTableConfig
         table_config.delete(meta.getStorage(), folder, names)

@@ -12,6 +12,7 @@ from asynclock.errors import ConfigError
 from asynclock.hudi._core import hoodie
 from asynclock.spark.errors import ChangesLostError
 from asynclock.spark.hudi.options import write_options
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.changes import changes
 from asynclock.spark.reader.snapshot import read, snapshot
 from asynclock.spark.services.savepoints import restore, savepoint
@@ -107,7 +108,7 @@ def test_a_slow_commit_that_was_requested_earlier_is_found(pipeline: Pipeline) -
     wait_for(lambda: pipeline.timeline(spec).pending())
 
     write_b(pipeline, spec, ("N1", 5, 0.5, False), ("N4", 5, 0.5, False))
-    Compaction(spec, pipeline.spark).step()
+    Compaction(Table(spec, pipeline.spark)).step()
     assert consumer.poll() == {"N1", "N4"}
     assert consumer.has_all()
     since = consumer.since
@@ -182,11 +183,11 @@ def test_archival_compaction_and_cleaning_in_the_range(pipeline: Pipeline) -> No
     start = consumer.since
     for number in range(1, 5):
         write(pipeline, spec, (f"N{number}", 1, number, "a"), ("N0", number, number, "a"))
-    Cleaning(spec, pipeline.spark).step()
+    Cleaning(Table(spec, pipeline.spark)).step()
     active = {one.requested for one in pipeline.timeline(spec).instants()}
     archived = [one.completed for one in pipeline.timeline(spec).commits if one.requested not in active]
     assert max(archived) > str(start)
-    compaction = Compaction(spec, pipeline.spark)
+    compaction = Compaction(Table(spec, pipeline.spark))
     compaction.step()
     assert compaction.done
     write_b(pipeline, spec, ("N1", 1, 0.5, False))
@@ -195,12 +196,12 @@ def test_archival_compaction_and_cleaning_in_the_range(pipeline: Pipeline) -> No
     assert consumer.has_all()
     write(pipeline, spec, ("N0", 9, 9, "a"))
     compaction.step()
-    Cleaning(spec, pipeline.spark).step()
+    Cleaning(Table(spec, pipeline.spark)).step()
     with pytest.raises(ChangesLostError, match=r"is cleaned away\. Start again with since=None"):
         changes(spec, pipeline.spark, since=start)
     assert consumer.poll() == {"N0"}
     newest = consumer.since
-    Cleaning(spec, pipeline.spark).step()
+    Cleaning(Table(spec, pipeline.spark)).step()
     assert consumer.poll() == set()
     assert consumer.since == newest
 
@@ -338,7 +339,7 @@ def test_plain_tables_tell_their_changes(pipeline: Pipeline, table: str, service
     path = pipeline.folder / "plain.toml"
     path.write_text(PLAIN.format(table=table, services=services))
     spec, spark = load_spec(path), pipeline.spark
-    service = Clustering(spec, spark) if table is COW else Compaction(spec, spark)
+    service = Clustering(Table(spec, spark)) if table is COW else Compaction(Table(spec, spark))
     columns = "k string, at bigint, x int, note string, deleted boolean"
 
     def plain_write(*rows: tuple[Any, ...]) -> None:
@@ -387,7 +388,7 @@ def test_rows_in_several_log_files_are_all_told(pipeline: Pipeline) -> None:
     write(pipeline, spec, ("N0", 1, 1, "a"))
     consumer = Consumer(spec, spark)
     consumer.poll()
-    stored = snapshot(spec, spark).crossJoin(spark.range(400))
+    stored = snapshot(Table(spec, spark)).crossJoin(spark.range(400))
     key = F.when(F.lit(True), F.concat(F.lit("R"), "id"))  # may be null, as far as its type says
     rows = stored.withColumns({"k": key, RECORD_KEY: key}).drop("id")
     small = {"hoodie.logfile.data.block.max.size": "2000", "hoodie.logfile.max.size": "2000"}

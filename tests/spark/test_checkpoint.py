@@ -15,7 +15,7 @@ from pyspark.sql import DataFrameWriter
 from asynclock.errors import SpecError
 from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import StreamFailedError
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.commits import Commits
 from asynclock.spark.reader.snapshot import read
 from tests.spark.pipeline_kit import EPOCH, Pipeline
 
@@ -204,14 +204,14 @@ def test_a_batch_reads_the_timeline_once(pipeline: Pipeline, monkeypatch: pytest
     spec = pipeline.spec()
     for at in range(4):
         pipeline.deliver("a", {"k": "N1", "at": at, "x": at})
-    reads, seen = list[Timeline](), list[int]()
-    refresh = Timeline.refresh
+    reads, seen = list[Commits](), list[int]()
+    refresh = Commits.refresh
 
-    def counted(self: Timeline) -> None:
+    def counted(self: Commits) -> None:
         reads.append(self)
         refresh(self)
 
-    monkeypatch.setattr(Timeline, "refresh", counted)
+    monkeypatch.setattr(Commits, "refresh", counted)
     pipeline.run(spec, streams=["a"], on_batch=lambda _: seen.append(len(reads)))
 
     assert [later - earlier for earlier, later in pairwise(seen)] == [1, 1, 1]

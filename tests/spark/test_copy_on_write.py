@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock.errors import SpecError
 from asynclock.spark import changes, register
 from asynclock.spark.check.validation import validate
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import read, snapshot
 from asynclock.spark.runs.run import run_services
 from asynclock.spark.services.repair import repair
@@ -103,7 +104,7 @@ def test_streams_that_write_at_the_same_time_conflict_and_lose_nothing(
     # Only the order of a stream's own events counts, so it does not matter which stream committed first.
     expected = {key: splice(events) or {} for key, events in arrivals.items()}
     names = ("a__ts", "a__x", "b__y", "b__deleted")
-    found = {row["k"]: tuple(row[name] for name in names) for row in snapshot(spec, spark).collect()}
+    found = {row["k"]: tuple(row[name] for name in names) for row in snapshot(Table(spec, spark)).collect()}
     assert found == {key: tuple(row.get(name) for name in names) for key, row in expected.items()}
     run_services(spec, once=True, spark=spark)
     assert is_valid(spec, spark)
@@ -196,7 +197,7 @@ def test_a_session_with_the_jar_alone_merges_or_does_not_write(spark: SparkSessi
         ("N1", 10, 100, "streamed", None),
         ("N3", 10, 3, "streamed", None),
     ]
-    assert pipeline.timeline(spec).strays() == []
+    assert pipeline.table(spec).strays() == []
 
 
 def test_statements_read_and_delete_and_others_are_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -274,7 +275,7 @@ def test_files_outside_of_the_buckets_are_found_and_repaired(spark: SparkSession
     spec = spec_of(pipeline)
     pipeline.run(spec)
     pipeline.unguard(spec)
-    frame = snapshot(spec, spark).where("k = 'N1'").withColumn(RECORD_KEY, F.col("k"))
+    frame = snapshot(Table(spec, spark)).where("k = 'N1'").withColumn(RECORD_KEY, F.col("k"))
     row = {**frame.collect()[0].asDict(), "a__ts": 12, "a__x": 12}
     spark.createDataFrame([row], frame.schema).write.format("hudi").options(
         **{
@@ -292,7 +293,7 @@ def test_files_outside_of_the_buckets_are_found_and_repaired(spark: SparkSession
     repair(spec, spark=spark)
 
     assert rows(spec, spark)[1] == ("N1", 12, 12, "streamed", None)
-    assert pipeline.timeline(spec).strays() == []
+    assert pipeline.table(spec).strays() == []
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from asynclock.spark.check.validation import validate
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import snapshot
 from asynclock.spark.runs.run import run, run_services
 from asynclock.spark.spec.load import load_spec
@@ -56,7 +57,7 @@ class Fed:
                 run(spec, once=True, spark=self._spark)
         self.reports[stream] = validate(spec, self._spark)
         run_services(spec, once=True, spark=self._spark)
-        self._rows[stream] = _collected(snapshot(spec, self._spark), stream)
+        self._rows[stream] = _collected(snapshot(Table(spec, self._spark)), stream)
 
     def rows(self, stream: str) -> list[tuple[Any, ...]]:
         """The rows of the table of a stream, after a compaction."""

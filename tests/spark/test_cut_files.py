@@ -9,6 +9,7 @@ import pytest
 from asynclock.errors import SpecError
 from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import CutFilesError
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.services.work import Compaction
 from tests.spark.pipeline_kit import Pipeline
 
@@ -44,7 +45,7 @@ def test_a_log_file_that_was_cut_is_named(pipeline: Pipeline, spark: SparkSessio
     (named,) = report.cut_files
     assert named.startswith(log.name)
     with pytest.raises(CutFilesError, match=r"1 files of the table .* are cut") as refused:
-        Compaction(spec, spark).step()
+        Compaction(Table(spec, spark)).step()
     assert refused.value.files == report.cut_files
     assert not [one for one in pipeline.timeline(spec).instants() if one.action == "compaction"]
 

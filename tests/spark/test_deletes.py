@@ -13,6 +13,7 @@ from asynclock.errors import ConfigError
 from asynclock.spark.check.state import State
 from asynclock.spark.check.validation import validate
 from asynclock.spark.hudi.instants import DELETES
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import read, snapshot
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
@@ -71,7 +72,7 @@ def test_a_deleted_row_is_gone_until_a_later_commit(pipeline: Pipeline, spec: Sp
 
     assert (report.keys, report.absent, report.written) == (2, 1, 2)
     assert rows(pipeline, spec) == [("N2", 5, 2, 1.5)]
-    assert [row.k for row in snapshot(spec, pipeline.spark).collect()] == ["N2"]
+    assert [row.k for row in snapshot(Table(spec, pipeline.spark)).collect()] == ["N2"]
     assert is_valid(pipeline, spec)
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 9})
     pipeline.run(spec)
@@ -104,7 +105,7 @@ def test_up_to_erases_against_events_that_come_late(pipeline: Pipeline, spec: Sp
     pipeline.deliver("a", {"k": "N1", "at": 6, "x": 9}, {"k": "N3", "at": 6, "x": 9})
     pipeline.deliver("b", {"k": "N1", "seen": NOON, "y": 9.5})
     pipeline.run(spec)
-    Compaction(spec, pipeline.spark).step()
+    Compaction(Table(spec, pipeline.spark)).step()
     assert rows(pipeline, spec) == [("N2", 5, 2, 1.5)]
     assert is_valid(pipeline, spec)
     pipeline.deliver("a", {"k": "N3", "at": 8, "x": 9})
@@ -120,7 +121,9 @@ def test_a_time_is_read_in_its_zone(pipeline: Pipeline, spec: Spec, value: str |
     """A tombstone stands at the given time, in the zone that it names, else in UTC."""
     delete(pipeline, spec, "N1", stream="b", up_to=value)
 
-    found = snapshot(spec, pipeline.spark).where("k = 'N1'").selectExpr("unix_micros(b__ts)", "b__deleted")
+    found = (
+        snapshot(Table(spec, pipeline.spark)).where("k = 'N1'").selectExpr("unix_micros(b__ts)", "b__deleted")
+    )
     assert [tuple(row) for row in found.collect()] == [(1_714_568_400_000_000, True)]
 
 
@@ -142,8 +145,8 @@ def test_deletes_merge_beside_running_streams(pipeline: Pipeline, spec: Spec) ->
     assert is_valid(pipeline, spec)
     assert sum(one.stream == DELETES for one in pipeline.timeline(spec).commits) >= 8
     for _ in range(2):
-        Compaction(spec, pipeline.spark).step()
-        Cleaning(spec, pipeline.spark).step()
+        Compaction(Table(spec, pipeline.spark)).step()
+        Cleaning(Table(spec, pipeline.spark)).step()
     assert is_valid(pipeline, spec)
 
 
@@ -161,7 +164,7 @@ def test_the_merge_orders_a_delete_and_a_batch_at_once(
     wait_for(lambda: pipeline.timeline(spec).pending())
     delete(pipeline, spec, "N1")
     if is_compacted:
-        Compaction(spec, pipeline.spark).step()
+        Compaction(Table(spec, pipeline.spark)).step()
     assert pipeline.timeline(spec).pending()
     gate.touch()
     assert writing.result()
@@ -192,8 +195,8 @@ def test_after_compaction_and_cleaning_the_values_are_in_no_file(
     for at in range(2, 6):
         pipeline.deliver("a", {"k": "N2", "at": at, "note": kept})
         pipeline.run(spec, streams=["a"])
-        Compaction(spec, pipeline.spark).step()
-        Cleaning(spec, pipeline.spark).step()
+        Compaction(Table(spec, pipeline.spark)).step()
+        Cleaning(Table(spec, pipeline.spark)).step()
 
     assert holders(pipeline, kept)
     assert holders(pipeline, secret) == []

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import SpecError
 from asynclock.spark.check.validation import validate
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import read, snapshot
 from asynclock.spark.services import work
 from asynclock.spark.services.work import Compaction
@@ -79,7 +80,7 @@ def single(value: float) -> float:
 
 def stored(spec: Spec, spark: SparkSession) -> dict[str, dict[str, Any]]:
     """The rows of the table by key, without what is null, times as seconds."""
-    frame = snapshot(spec, spark).withColumn("b__ts", F.unix_seconds("b__ts"))
+    frame = snapshot(Table(spec, spark)).withColumn("b__ts", F.unix_seconds("b__ts"))
     rows = [row.asDict() for row in frame.collect()]
     assert len(rows) == len({row["k"] for row in rows})
     return {
@@ -148,13 +149,13 @@ def test_drivers_with_an_old_and_a_new_spec_lose_nothing(pipeline: Pipeline, old
     history = History(pipeline, old, new)
     for writer in ("old a", "old b"):
         history.write(writer)
-    Compaction(old, pipeline.spark).step()
+    Compaction(Table(old, pipeline.spark)).step()
     assert stored(old, pipeline.spark) == history.expected()
 
     for writer in ("old a", "new a", "old b", "new c", "old b", "new a", "new b"):
         history.write(writer)
         assert stored(new, pipeline.spark) == history.expected(), writer
-    services = Compaction(old, pipeline.spark)  # a driver with the old spec compacts, too
+    services = Compaction(Table(old, pipeline.spark))  # a driver with the old spec compacts, too
     services.step()
 
     assert len(services.done) == 1
@@ -174,7 +175,7 @@ def test_float_stays_the_same_number_as_a_double(pipeline: Pipeline, old: Spec, 
     Splice(old, pipeline.spark).write(frame, "a")
     Splice(old, pipeline.spark).write(frame.where("k = 'N2'"), "a")
     assert dict(read(old, pipeline.spark).dtypes)["f"] == "float"
-    Compaction(old, pipeline.spark).step()
+    Compaction(Table(old, pipeline.spark)).step()
     wide = pipeline.spark.createDataFrame([("N3", 1, 1, 0.1, None, None)], NEW_FRAME)
 
     Splice(new, pipeline.spark).write(wide, "a")
@@ -248,7 +249,7 @@ def test_removed_column_and_stream_stay_in_the_table(
 
     with caplog.at_level(logging.WARNING, logger="asynclock.spark"):
         pipeline.run(less)
-    Compaction(less, pipeline.spark).step()
+    Compaction(Table(less, pipeline.spark)).step()
 
     rows = read(whole, pipeline.spark).select("k", "x", "note", "y").orderBy("k").collect()
     assert [tuple(row) for row in rows] == [("N1", 1, "kept", 0.5), ("N2", 2, None, None)]
@@ -353,7 +354,7 @@ def test_change_that_was_killed_before_its_end_is_whole_for_readers_and_services
     assert "a__z" not in pipeline.timeline(new).present_columns()
     assert raced(new, pipeline) == RACED
     events: list[str] = []
-    services = Compaction(old, pipeline.spark, events.append)
+    services = Compaction(Table(old, pipeline.spark), events.append)
     with monkeypatch.context() as patched:
         patched.setattr(work, "declare_columns", lambda *_: None)  # as if the race came just after it
 

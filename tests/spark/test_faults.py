@@ -19,8 +19,10 @@ from asynclock.errors import BackendUnavailableError, LeaseLostError, OutcomeUnk
 from asynclock.hudi._core import hoodie
 from asynclock.spark import faults
 from asynclock.spark.errors import BadRowsError, StreamFailedError
+from asynclock.spark.hudi.health import leftovers
 from asynclock.spark.hudi.locks import CREATION_LOCK
-from asynclock.spark.hudi.table import clear_unfinished
+from asynclock.spark.hudi.meta import clear_unfinished
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.retry import PASSING
 from asynclock.spark.runs.run import run
@@ -195,10 +197,10 @@ def test_an_attempt_that_failed_at_its_commit_is_repeated_and_rolled_back(
     assert batches(pipeline, spec) == [0, 1, 2]
     (dead,) = pipeline.timeline(spec).pending()
     pipeline.age_heartbeats()
-    cleaning = Cleaning(spec, pipeline.spark)
+    cleaning = Cleaning(Table(spec, pipeline.spark))
     cleaning.step()
     assert cleaning.rolled_back == [dead.requested]
-    assert pipeline.timeline(spec).pending() == pipeline.timeline(spec).leftovers() == []
+    assert pipeline.timeline(spec).pending() == leftovers(pipeline.timeline(spec)) == []
     assert read(spec, pipeline.spark).where("x = 3").count() == 100_000
 
 

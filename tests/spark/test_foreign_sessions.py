@@ -149,5 +149,5 @@ def test_a_session_with_the_jar_alone_writes_into_the_buckets_or_not_at_all(
         ("N3", 10, 3, "streamed", None),
         ("N9", 99, 9, None, None),
     ]
-    assert pipeline.timeline(spec).strays() == []
+    assert pipeline.table(spec).strays() == []
     assert pipeline.timeline(spec).pending() == []

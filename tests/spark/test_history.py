@@ -13,6 +13,7 @@ import pytest
 from asynclock._cli.app import run_command
 from asynclock.errors import SpecError
 from asynclock.spark import Instant, timeline
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
 from tests.cli.command import COMMAND
@@ -48,7 +49,7 @@ def test_every_action_says_what_it_did(pipeline: Pipeline, capsys: pytest.Captur
     splice = Splice(spec, pipeline.spark)
     assert splice.write(events(pipeline, "N1", "N2", "N3"), "a", batch_id=0, query_id="q")
     assert splice.write(events(pipeline, "N1", at=2), "a", batch_id=1, query_id="q")
-    Compaction(spec, pipeline.spark).step()
+    Compaction(Table(spec, pipeline.spark)).step()
     assert splice.write(events(pipeline, "N4"), "a")
     splice.delete(pipeline.spark.createDataFrame([("N2",)], "k string"))
     gate = pipeline.folder / "gate"
@@ -94,7 +95,7 @@ def test_every_action_says_what_it_did(pipeline: Pipeline, capsys: pytest.Captur
     assert objects[:-1] == [asdict(one) for one in past]
     assert objects[-1]["requested"] == pending.requested
 
-    Cleaning(spec, pipeline.spark).step()
+    Cleaning(Table(spec, pipeline.spark)).step()
     active = timeline(spec, pipeline.spark)
     everything = timeline(spec, pipeline.spark, archived=True)
 

@@ -20,7 +20,7 @@ from asynclock.hudi._core import hoodie
 from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import TimelineAheadError
 from asynclock.spark.faults import is_passing
-from asynclock.spark.hudi.table import update_properties
+from asynclock.spark.hudi.meta import update_properties
 from asynclock.spark.reader.changes import changes
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.sql import register
@@ -154,10 +154,10 @@ def test_a_completion_counts_as_much_as_a_request(pipeline: Pipeline) -> None:
 def test_an_archived_completion_counts(pipeline: Pipeline) -> None:
     """What the timeline has archived is as much before a new commit as what it has not."""
     spec = pipeline.spec()
-    table = pipeline.timeline(spec)
-    table._archived_until = digits(dt.datetime.now(dt.UTC) + dt.timedelta(hours=2))
+    table = pipeline.table(spec)
+    archived = table.commits._archived_until = digits(dt.datetime.now(dt.UTC) + dt.timedelta(hours=2))
 
-    with pytest.raises(TimelineAheadError, match=table._archived_until):
+    with pytest.raises(TimelineAheadError, match=archived):
         table.refuse_disorder()
 
 
@@ -197,7 +197,7 @@ def test_a_writer_that_looked_too_early_is_refused_by_the_lock(
 ) -> None:
     """The commit lock asks itself, so it does not matter what happens between a look and a write."""
     spec = pipeline.spec()
-    monkeypatch.setattr("asynclock.spark.hudi.timeline.Timeline.refuse_disorder", lambda _: None)
+    monkeypatch.setattr("asynclock.spark.hudi.table.Table.refuse_disorder", lambda _: None)
     plant(pipeline, 2 * HOUR)
     before = instants(pipeline)
 
@@ -390,7 +390,7 @@ def test_a_table_with_something_pending_is_not_moved(pipeline: Pipeline) -> None
 PROGRAM = """
 import json, pathlib, sys
 from asynclock.spark import (load_spec, read, run, run_services, session, Splice, to_utc)
-from asynclock.spark.hudi.table import update_properties
+from asynclock.spark.hudi.meta import update_properties
 zone, path = sys.argv[1:]
 conf = {"spark.driver.extraJavaOptions": f"-Duser.timezone={zone}"} if zone != "ours" else {}
 conf["spark.sql.warehouse.dir"] = str(pathlib.Path(path).parent / "warehouse")

@@ -9,6 +9,7 @@ import pytest
 
 from asynclock.spark.check.validation import validate
 from asynclock.spark.hudi.options import sql_options
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.services.work import Compaction
 from asynclock.spark.spec.keys import record_key
@@ -61,7 +62,7 @@ def test_any_text_is_a_key(pipeline: Pipeline) -> None:
     spec = pipeline.spec(JSON)
 
     pipeline.run(spec, streams=["a"])
-    Compaction(spec, pipeline.spark).step()
+    Compaction(Table(spec, pipeline.spark)).step()
 
     assert rows(pipeline, spec, "k", "x") == {(key, 200 + n) for n, key in enumerate(KEYS)}
     assert read(spec, pipeline.spark).where("k = '::,'").count() == 1
@@ -125,7 +126,7 @@ def test_any_text_is_a_partition(pipeline: Pipeline, tmp_path: Path) -> None:
         )
 
     pipeline.run(spec, streams=["a"])
-    Compaction(spec, pipeline.spark).step()
+    Compaction(Table(spec, pipeline.spark)).step()
 
     assert rows(pipeline, spec, "k", "note", "x", "v") == {
         (f"N{n}", value, 7, 2) for n, value in enumerate(PARTITIONS)

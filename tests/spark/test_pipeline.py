@@ -19,6 +19,7 @@ from asynclock.errors import ConfigError, LeaseLostError, SpecError
 from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.hudi.options import write_options
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.runs.run import run
@@ -135,7 +136,7 @@ def test_archived_batch_is_skipped(pipeline: Pipeline) -> None:
     for day in range(1, 6):
         pipeline.deliver("b", {"k": "N1", "seen": f"2024-05-0{day}T12:00:00Z", "y": day})
     pipeline.run(spec, streams=["b"])
-    Cleaning(spec, pipeline.spark).step()
+    Cleaning(Table(spec, pipeline.spark)).step()
     active = [instant.requested for instant in pipeline.timeline(spec).instants()]
     assert commit.requested not in active
     pipeline.forget_last_batch("a")
@@ -156,7 +157,7 @@ def test_writer_sees_a_batch_archived_behind_its_back(pipeline: Pipeline) -> Non
 
     for batch in range(1, 6):
         busy.write(frame, "a", batch_id=batch, query_id="q")
-    Cleaning(spec, pipeline.spark).step()
+    Cleaning(Table(spec, pipeline.spark)).step()
 
     assert [idle.committed("a", batch, query_id="q") for batch in range(7)] == [True] * 6 + [False]
 
@@ -313,7 +314,7 @@ def test_batch_that_waits_without_a_job_is_ended(
         assert time.monotonic() - started < 30
 
     assert len(pipeline.timeline(spec).commits) == 1
-    Cleaning(spec, pipeline.spark).step()
+    Cleaning(Table(spec, pipeline.spark)).step()
     pipeline.run(spec, streams=["a"])
     assert rows(pipeline, spec, "k", "x") == [("N1", 2)]
 
@@ -609,14 +610,14 @@ def test_types_grow_without_loss_and_not_back(pipeline: Pipeline) -> None:
     pipeline.run(narrow, streams=["a"])
     pipeline.place("a", "json", first)
     pipeline.run(narrow, streams=["a"])
-    Compaction(narrow, pipeline.spark).step()
+    Compaction(Table(narrow, pipeline.spark)).step()
     pipeline.place("a", "json", second)
 
     pipeline.run(wide, streams=["a"])
     before = read(wide, pipeline.spark).select("k", "at", "x", "n", "d").collect()
     pipeline.place("a", "json", second)
     pipeline.run(wide, streams=["a"])
-    Compaction(wide, pipeline.spark).step()
+    Compaction(Table(wide, pipeline.spark)).step()
 
     found = rows(pipeline, wide, "k", "at", "x", "n", "d")
     assert sorted(map(tuple, before)) == found

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock.errors import SpecError
 from asynclock.spark.check.validation import validate
 from asynclock.spark.hudi.options import clustering_options
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.changes import changes
 from asynclock.spark.reader.snapshot import read
@@ -113,7 +114,6 @@ class Plain:
     def expected(self) -> dict[str, tuple[Any, ...]]:
         """What the oracle makes of the batches in the order of their commits."""
         timeline = Timeline(self.spark, self.spec.table.path)
-        timeline.refresh()
         batches = [self.files[commit.stream][commit.batch_id] for commit in timeline.commits]
         assert len(batches) == sum(map(len, self.files.values())), "a batch is missing or repeated"
         return merged(self.spec.table.merge, (event for batch in batches for event in batch))
@@ -298,7 +298,7 @@ def test_a_clustering_that_was_cut_off_is_planned_anew(spark: SparkSession, tmp_
     """A task of the leader before may end late: nobody sees a file of an instant that is never completed."""
     plain = clustered(spark, tmp_path)
     options = clustering_options(plain.spec)
-    with write_client(plain.spec, spark, options) as client:
+    with write_client(Table(plain.spec, spark), options) as client:
         cut_off = client.scheduleClustering(spark._jvm.org.apache.hudi.common.util.Option.empty()).get()
         client.cluster(cut_off, False)
     assert [one.state for one in Timeline(spark, plain.spec.table.path).pending()] == ["INFLIGHT"]
@@ -323,7 +323,7 @@ def rolled_back(spark: SparkSession, folder: Path) -> tuple[Plain, Cleaning, str
     fails = spark.sql("SELECT '9' AS k, 9L AS at, CAST(raise_error('died') AS INT) AS x, 'n' AS note")
     with pytest.raises(Py4JJavaError, match="died"):
         Splice(plain.spec, spark).write(fails, "a")
-    cleaning = Cleaning(plain.spec, spark)
+    cleaning = Cleaning(Table(plain.spec, spark))
     cleaning.step()
     [dead] = cleaning.rolled_back
     return plain, cleaning, dead
@@ -399,7 +399,7 @@ def test_an_empty_clustering_result_is_left_alone_after_a_write(
     result.write_bytes(b"")
     plain.deliver("a", {"k": "0-0", "at": 9, "note": "later"})
     plain.run()
-    clustering = Clustering(plain.spec, spark)
+    clustering = Clustering(Table(plain.spec, spark))
 
     clustering.step()
     clustering.step()

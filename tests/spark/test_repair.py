@@ -12,7 +12,6 @@ from asynclock.spark import register, repair
 from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import ClusteringPlanError, StrayFilesError, UnfinishedRestoreError
 from asynclock.spark.hudi.guard import is_guarded
-from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.runs.run import run_services
 from asynclock.spark.services.repair import _Repair
@@ -63,7 +62,7 @@ def rows(spec: Spec, spark: SparkSession) -> list[tuple[Any, ...]]:
 def test_strays_are_found_before_the_next_write_fails(pipeline: Pipeline, spec: Spec) -> None:
     """Streams and services end in a sentence that names file and repair; validation lists the file."""
     write_plainly(pipeline, spec, "('N0', 'N0', 11, 100)")
-    (stray,) = pipeline.timeline(spec).strays()
+    (stray,) = pipeline.table(spec).strays()
 
     with pytest.raises(StrayFilesError, match=r"outside of its buckets.*pipeline repair") as refused:
         Splice(spec, pipeline.spark)
@@ -179,13 +178,13 @@ def test_a_spec_of_another_table_puts_no_guard_into_this_one(pipeline: Pipeline,
 def test_no_repair_in_the_middle_of_a_restore(pipeline: Pipeline, spec: Spec) -> None:
     """It would append rows that the restore is about to drop."""
     write_plainly(pipeline, spec, "('N0', 'N0', 11, 100)")
-    mark = RestoreMark(spec, pipeline.spark)
+    mark = pipeline.table(spec).restore_mark
     mark.put("20240101000000000")
 
     with pytest.raises(UnfinishedRestoreError):
         repair(spec, spark=pipeline.spark)
 
-    assert pipeline.timeline(spec).strays()
+    assert pipeline.table(spec).strays()
 
 
 def test_no_savepoint_of_a_table_with_strays(pipeline: Pipeline, spec: Spec) -> None:

@@ -14,6 +14,7 @@ from asynclock import sync
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.hudi.options import cleaning_options
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.runs.run import run_services
 from asynclock.spark.services.work import Compaction, write_client
@@ -247,7 +248,7 @@ def test_a_parked_lock_of_another_lease_counts_for_nothing(pipeline: Pipeline) -
         sync.connect(locks.url, settings=locks.settings, holder="the owner of an older lease") as other,
         client.lock("stream/a").hold(),
         other.lock("parked/stream/a").hold(),
-        Reservation(spec, pipeline.spark) as reservation,
+        Reservation(Table(spec, pipeline.spark)) as reservation,
     ):
         assert list(reservation.in_flight()) == ["stream/a"]
 
@@ -263,7 +264,7 @@ def test_a_dead_writer_counts_for_as_long_as_it_may_still_commit(
     dead = {"expired": False, "validUntil": int((time.time() - 1) * 1000)}
     record.write_text(json.dumps(json.loads(record.read_text()) | dead, separators=(",", ":")))
 
-    with Reservation(spec, pipeline.spark) as reservation, spec.locks.connect() as client:
+    with Reservation(Table(spec, pipeline.spark)) as reservation, spec.locks.connect() as client:
         monkeypatch.setattr(reservation_module, "SILENCE_MS", 3_600_000)
         wait_for(lambda: reservation.in_flight() and client.lock("stream/a").status().state == "expired")
         assert reservation.in_flight()
@@ -276,8 +277,8 @@ def test_a_reservation_waits_for_a_write_without_a_lease_too(pipeline: Pipeline)
     spec = pipeline.spec()
     Splice(spec, pipeline.spark).write(events(pipeline, 1), "a")
     with (
-        Reservation(spec, pipeline.spark) as reservation,
-        write_client(spec, pipeline.spark, cleaning_options(spec)) as client,
+        Reservation(Table(spec, pipeline.spark)) as reservation,
+        write_client(Table(spec, pipeline.spark), cleaning_options(spec)) as client,
     ):
         instant = client.startCommit()
         assert [one.split(",")[0] for one in reservation.in_flight().values()] == [

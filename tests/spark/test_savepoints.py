@@ -13,6 +13,7 @@ from asynclock.spark.errors import UnfinishedRestoreError
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.instants import DELTA_COMMIT, SAVEPOINT, Instant
 from asynclock.spark.hudi.restores import RestoreMark
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.runs.run import run_services
 from asynclock.spark.services import savepoints
@@ -69,8 +70,8 @@ def test_what_a_restore_drops_is_read_again(pipeline: Pipeline) -> None:
         for number in range(first, first + 3):
             deliver(pipeline, number)
             pipeline.run(spec)
-            Compaction(spec, pipeline.spark).step()
-            Cleaning(spec, pipeline.spark).step()
+            Compaction(Table(spec, pipeline.spark)).step()
+            Cleaning(Table(spec, pipeline.spark)).step()
 
         report = restore(spec, kept, spark=pipeline.spark)
 
@@ -96,7 +97,7 @@ def test_a_restore_in_the_middle_of_a_run(pipeline: Pipeline) -> None:
     deliver(pipeline, 4)
 
     restore(spec, kept, spark=pipeline.spark)
-    assert RestoreMark(spec, pipeline.spark).savepoint() is None
+    assert pipeline.table(spec).restore_mark.savepoint() is None
     wait_for(lambda: len(pipeline.timeline(spec).commits) == 8)
     deliver(pipeline, 5)
     wait_for(lambda: len(pipeline.timeline(spec).commits) == 10)
@@ -226,8 +227,8 @@ def test_a_deleted_savepoint_lets_cleaning_go_on(pipeline: Pipeline) -> None:
         for number in numbers:
             deliver(pipeline, number)
             pipeline.run(spec)
-            Compaction(spec, pipeline.spark).step()
-            Cleaning(spec, pipeline.spark).step()
+            Compaction(Table(spec, pipeline.spark)).step()
+            Cleaning(Table(spec, pipeline.spark)).step()
         return [path for path in files if path.exists()]
 
     assert files
@@ -279,7 +280,7 @@ def test_a_timeline_read_during_a_restore_forgets_what_it_drops(pipeline: Pipeli
     deliver(pipeline, 2)
     pipeline.run(spec)
     dropped = pipeline.timeline(spec).commits[-1]
-    early = pipeline.timeline(spec)
+    early = pipeline.table(spec).commits
     # As a restore looks that has begun and dropped nothing yet.
     folder = pipeline.folder / "table" / ".hoodie" / "timeline"
     begun = folder / "20990101000000000.restore.requested"

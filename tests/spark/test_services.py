@@ -16,6 +16,7 @@ from asynclock import sync
 from asynclock.errors import BackendUnavailableError, LeaseLostError
 from asynclock.spark.errors import ClusteringPlanError
 from asynclock.spark.hudi.options import cleaning_options, compaction_options, read_options, write_options
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import physical_columns, read, snapshot
 from asynclock.spark.runs.run import run_services
 from asynclock.spark.services import work
@@ -48,7 +49,7 @@ def fill(pipeline: Pipeline, spec: Spec, files: int) -> None:
 
 def contents(pipeline: Pipeline, spec: Spec) -> list[tuple[object, ...]]:
     """Every stored cell of a snapshot."""
-    return sorted(tuple(row) for row in snapshot(spec, pipeline.spark).collect())
+    return sorted(tuple(row) for row in snapshot(Table(spec, pipeline.spark)).collect())
 
 
 def compacted(pipeline: Pipeline, spec: Spec) -> list[tuple[object, ...]]:
@@ -67,7 +68,7 @@ def test_compaction_is_due_after_so_many_commits_and_changes_no_row(pipeline: Pi
     """A compaction waits for its number of commits and leaves every cell as it was."""
     spec = pipeline.spec()
     told: list[str] = []
-    compaction = Compaction(spec, pipeline.spark, told.append)
+    compaction = Compaction(Table(spec, pipeline.spark), told.append)
     fill(pipeline, spec, 1)
     compaction.step()
     assert compaction.done == []
@@ -90,7 +91,7 @@ def test_an_unfinished_marker_of_a_partition_doubles_nothing_of_a_compaction(pip
     (pipeline.folder / "table" / f".hoodie_partition_metadata.{uuid.uuid4()}").touch()
     files = base_files(pipeline)
 
-    compaction = Compaction(spec, pipeline.spark)
+    compaction = Compaction(Table(spec, pipeline.spark))
     compaction.step()
 
     assert len(compaction.done) == 1
@@ -121,7 +122,7 @@ def test_old_dates_are_compacted_to_the_microsecond(pipeline: Pipeline) -> None:
         for _ in range(2):
             pipeline.place("a", "json", "\n".join([*lines, ""]))
         pipeline.run(spec, streams=["a"])
-        Compaction(spec, pipeline.spark).step()
+        Compaction(Table(spec, pipeline.spark)).step()
 
     assert pipeline.timeline(spec).pending() == []
     frame = read(spec, pipeline.spark).selectExpr("k", "string(day)", "string(time)", "string(at)")
@@ -135,9 +136,9 @@ def test_plan_of_a_dead_leader_is_carried_out(pipeline: Pipeline) -> None:
     fill(pipeline, spec, 1)
     empty = pipeline.spark._jvm.org.apache.hudi.common.util.Option.empty
     options = {**writing(spec), "hoodie.compact.inline.max.delta.commits": "1"}
-    with write_client(spec, pipeline.spark, options) as client:
+    with write_client(Table(spec, pipeline.spark), options) as client:
         planned = client.scheduleCompaction(empty()).get()
-    compaction = Compaction(spec, pipeline.spark)
+    compaction = Compaction(Table(spec, pipeline.spark))
 
     compaction.step()
 
@@ -149,11 +150,11 @@ def test_cleaning_removes_what_was_compacted(pipeline: Pipeline) -> None:
     """After a compaction the merged log files go, and the rows stay."""
     spec = pipeline.spec()
     fill(pipeline, spec, 2)
-    Compaction(spec, pipeline.spark).step()
+    Compaction(Table(spec, pipeline.spark)).step()
     fill(pipeline, spec, 2)
-    Compaction(spec, pipeline.spark).step()
+    Compaction(Table(spec, pipeline.spark)).step()
     before, rows = log_files(pipeline), contents(pipeline, spec)
-    cleaning = Cleaning(spec, pipeline.spark)
+    cleaning = Cleaning(Table(spec, pipeline.spark))
 
     cleaning.step()
 
@@ -168,9 +169,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     clients: list[str] = []
 
     @contextmanager
-    def counted(spec: Spec, *arguments: Any) -> Iterator[Any]:  # noqa: ANN401  as the original
-        clients.append(spec.table.path)
-        with write_client(spec, *arguments) as client:
+    def counted(table: Table, *arguments: Any) -> Iterator[Any]:  # noqa: ANN401  as the original
+        clients.append(table.path)
+        with write_client(table, *arguments) as client:
             yield client
 
     monkeypatch.setattr(work, "write_client", counted)
@@ -184,9 +185,9 @@ def test_cleaning_is_tried_when_there_is_something_to_remove(pipeline: Pipeline,
         "keep_min_commits = 2, keep_max_commits = 3": "keep_min_commits = 20, keep_max_commits = 30",
     })  # fmt: skip
     fill(pipeline, spec, 2)
-    Compaction(spec, pipeline.spark).step()
+    Compaction(Table(spec, pipeline.spark)).step()
     del opened[:]
-    cleaning = Cleaning(spec, pipeline.spark)
+    cleaning = Cleaning(Table(spec, pipeline.spark))
     tried = []
     for _ in range(4):
         for _ in range(3):
@@ -204,7 +205,7 @@ def test_commits_without_rows_are_not_planned_again_and_again(pipeline: Pipeline
     pipeline.deliver("a")
     pipeline.deliver("a")
     pipeline.run(spec, streams=["a"])
-    compaction = Compaction(spec, pipeline.spark)
+    compaction = Compaction(Table(spec, pipeline.spark))
 
     for _ in range(3):
         compaction.step()
@@ -274,11 +275,11 @@ def test_leader_that_lost_its_lease_while_it_compacted_does_not_commit(pipeline:
         raise LeaseLostError(key="service/compaction", owner="a", fencing_token=1, reason="expired")
 
     with pytest.raises(LeaseLostError):
-        Compaction(spec, pipeline.spark).step(check)
+        Compaction(Table(spec, pipeline.spark)).step(check)
 
     [plan] = [one for one in pipeline.timeline(spec).pending() if one.action == "compaction"]
     pipeline.age_heartbeats()
-    next_leader = Compaction(spec, pipeline.spark)
+    next_leader = Compaction(Table(spec, pipeline.spark))
     next_leader.step()
     assert next_leader.done == [plan.requested]
     assert contents(pipeline, spec) == rows
@@ -290,14 +291,14 @@ def test_plan_that_a_full_disk_left_empty_is_removed(pipeline: Pipeline, remedy:
     spec = pipeline.spec()
     fill(pipeline, spec, 2)
     rows = contents(pipeline, spec)
-    with write_client(spec, pipeline.spark, compaction_options(spec)) as client:
+    with write_client(Table(spec, pipeline.spark), compaction_options(spec)) as client:
         client.scheduleCompaction(pipeline.spark._jvm.org.apache.hudi.common.util.Option.empty())
     timeline = pipeline.folder / "table" / ".hoodie" / "timeline"
     [plan] = timeline.glob("*.compaction.requested")
     plan.write_bytes(b"")
     with pytest.raises(Exception, match="unable to read commit metadata for instant"):
         contents(pipeline, spec)
-    compaction = Compaction(spec, pipeline.spark)
+    compaction = Compaction(Table(spec, pipeline.spark))
 
     if remedy == "repair":
         assert repair(spec, spark=pipeline.spark).plans == (plan.name.partition(".")[0],)
@@ -314,7 +315,7 @@ def test_rollback_whose_plan_a_full_disk_left_empty_is_removed(pipeline: Pipelin
     fill(pipeline, spec, 1)
     plan = pipeline.folder / "table" / ".hoodie" / "timeline" / "20260101000000000.rollback.requested"
     plan.write_bytes(b"")
-    cleaning = Cleaning(spec, pipeline.spark)
+    cleaning = Cleaning(Table(spec, pipeline.spark))
 
     cleaning.step()
 
@@ -327,7 +328,7 @@ def test_archival_keeps_the_active_timeline_short(pipeline: Pipeline) -> None:
     spec = pipeline.spec()
     fill(pipeline, spec, 4)
     told: list[str] = []
-    cleaning = Cleaning(spec, pipeline.spark, told.append)
+    cleaning = Cleaning(Table(spec, pipeline.spark), told.append)
 
     cleaning.step()
     cleaning.step()
@@ -347,7 +348,7 @@ def test_a_writer_that_died_before_the_first_commit_is_rolled_back_after_it(
     [dead] = pipeline.timeline(spec).commits
     for made in (pipeline.folder / "table" / ".hoodie" / "timeline").glob("*_*.deltacommit"):
         made.unlink()
-    cleaning = Cleaning(spec, pipeline.spark)
+    cleaning = Cleaning(Table(spec, pipeline.spark))
 
     cleaning.step()
     assert cleaning.rolled_back == []
@@ -363,8 +364,8 @@ def test_only_a_silent_writer_is_rolled_back(pipeline: Pipeline) -> None:
     spec = pipeline.spec()
     fill(pipeline, spec, 1)
     rows = contents(pipeline, spec)
-    cleaning = Cleaning(spec, pipeline.spark)
-    with write_client(spec, pipeline.spark, writing(spec)) as client:
+    cleaning = Cleaning(Table(spec, pipeline.spark))
+    with write_client(Table(spec, pipeline.spark), writing(spec)) as client:
         instant = client.startCommit()
         cleaning.step()
         assert [found.requested for found in pipeline.timeline(spec).pending()] == [instant]
@@ -385,15 +386,15 @@ def test_a_dead_write_is_off_the_timeline_before_its_files_are_removed(pipeline:
     spec = pipeline.spec()
     fill(pipeline, spec, 1)
     dead_writes: Any = pipeline.spark._jvm.io.asynclock.timeline.DeadWrites
-    with write_client(spec, pipeline.spark, writing(spec)) as client:
+    with write_client(Table(spec, pipeline.spark), writing(spec)) as client:
         instant = client.startCommit()
     pipeline.age_heartbeats()
 
-    with write_client(spec, pipeline.spark, cleaning_options(spec)) as client:
+    with write_client(Table(spec, pipeline.spark), cleaning_options(spec)) as client:
         assert list(dead_writes.withdraw(client, work.SILENCE_MS)) == [instant]
         assert [found.action for found in pipeline.timeline(spec).pending()] == ["rollback"]
         assert list(dead_writes.withdraw(client, work.SILENCE_MS)) == [instant]
-    cleaning = Cleaning(spec, pipeline.spark)
+    cleaning = Cleaning(Table(spec, pipeline.spark))
     cleaning.step()
 
     assert cleaning.rolled_back == [instant]
@@ -406,7 +407,7 @@ def test_clustering_plan_is_refused_and_can_be_removed(pipeline: Pipeline) -> No
     fill(pipeline, spec, 1)
     empty = pipeline.spark._jvm.org.apache.hudi.common.util.Option.empty
     with write_client(
-        spec, pipeline.spark, {**writing(spec), "hoodie.clustering.inline.max.commits": "1"}
+        Table(spec, pipeline.spark), {**writing(spec), "hoodie.clustering.inline.max.commits": "1"}
     ) as client:
         instant = client.scheduleClustering(empty()).get()
     before = pipeline.everything()
@@ -432,7 +433,7 @@ def test_clustering_plan_ends_a_stream_that_runs(pipeline: Pipeline) -> None:
     wait_for(lambda: len(pipeline.timeline(spec).commits) == 2)
     empty = pipeline.spark._jvm.org.apache.hudi.common.util.Option.empty
     options = {**writing(spec), "hoodie.clustering.inline.max.commits": "1"}
-    with write_client(spec, pipeline.spark, options) as client:
+    with write_client(Table(spec, pipeline.spark), options) as client:
         instant = client.scheduleClustering(empty()).get()
 
     pipeline.deliver("a", {"k": "N0", "at": 11, "x": 11})

@@ -402,7 +402,7 @@ def test_a_write_with_other_options_is_refused(
 
     write_a(spec, spark, ("N9", 1, 9, "new"))
     assert shown(spec, spark) == before | {"N9": (1, 9, "new", None)}
-    assert pipeline.timeline(spec).strays() == []
+    assert pipeline.table(spec).strays() == []
 
 
 def test_a_wrong_record_key_is_refused(spec: Spec, spark: SparkSession) -> None:

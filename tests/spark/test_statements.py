@@ -8,6 +8,7 @@ import pytest
 
 from asynclock.spark import register
 from asynclock.spark.check.validation import ValidationReport, validate
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Pipeline, command_here, misread, two_streams
@@ -59,8 +60,8 @@ def compact_and_clean(pipeline: Pipeline, spec: Spec) -> None:
     for at in range(100, 104):
         pipeline.deliver("a", *({"k": f"C{number}", "at": at, "x": 0} for number in range(9)))
         pipeline.run(spec, streams=["a"])
-        Compaction(spec, pipeline.spark).step()
-        Cleaning(spec, pipeline.spark).step()
+        Compaction(Table(spec, pipeline.spark)).step()
+        Cleaning(Table(spec, pipeline.spark)).step()
 
 
 def test_streams_statements_and_writes_in_turns_are_validated(pipeline: Pipeline, spec: Spec) -> None:
@@ -81,7 +82,7 @@ def test_streams_statements_and_writes_in_turns_are_validated(pipeline: Pipeline
             " WHEN MATCHED THEN UPDATE SET a__note = 'merged'"
             f" WHEN NOT MATCHED THEN INSERT (k, a__ts, a__x) VALUES (s.k, {at}, 9)"
         )
-        Compaction(spec, pipeline.spark).step()
+        Compaction(Table(spec, pipeline.spark)).step()
         sql(f"DELETE FROM fleet_stored WHERE k IN ('{NASTY}', 'N2')")
         write(pipeline, spec, ("N2", 3, 4, "back"), ("W", at, 1, None))
         write(pipeline, spec, ("W", at + 1, 2, None), batch_id=turn)

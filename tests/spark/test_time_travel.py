@@ -9,6 +9,7 @@ import pytest
 
 from asynclock.errors import ConfigError, SpecError
 from asynclock.spark import read, register, restore, savepoint
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, wait_for, waiting
@@ -84,7 +85,7 @@ def test_every_instant_shows_what_was_read_then(pipeline: Pipeline) -> None:
     then = {}
     for step in ("a1", "b1", "a2", "compaction", "b2"):
         if step == "compaction":
-            Compaction(spec, pipeline.spark).step()
+            Compaction(Table(spec, pipeline.spark)).step()
         else:
             write(pipeline, spec, step[0], int(step[1]))
         newest = str(pipeline.timeline(spec).newest_completion())
@@ -133,11 +134,11 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence(pipeline: Pipeline) -> No
     with pytest.raises(SpecError, match="there is no table yet"):
         read(spec, pipeline.spark, as_of="20260101000000000")
     first = write(pipeline, spec, "a", 1)
-    Compaction(spec, pipeline.spark).step()
+    Compaction(Table(spec, pipeline.spark)).step()
     write(pipeline, spec, "a", 2)
     kept = savepoint(spec)
     dropped = write(pipeline, spec, "a", 3)
-    Cleaning(spec, pipeline.spark).step()
+    Cleaning(Table(spec, pipeline.spark)).step()
     cleaned = str(pipeline.timeline(spec).newest_completion())
     restore(spec, kept)
     everything = pipeline.everything()
@@ -160,7 +161,7 @@ def test_a_state_whose_files_another_session_cleaned_is_refused(pipeline: Pipeli
     """By the number of files instead of commits: Hudi then shows an empty table."""
     spec = pipeline.spec({**KEPT, "every_commits = 2": "every_commits = 1"})
     first = write(pipeline, spec, "a", 1)
-    Compaction(spec, pipeline.spark).step()
+    Compaction(Table(spec, pipeline.spark)).step()
     register(spec, pipeline.spark, name="travelled")
     policy = "hoodie.clean.policy=KEEP_LATEST_FILE_VERSIONS,hoodie.clean.fileversions.retained=1"
     pipeline.spark.sql(f"CALL run_clean(table => 'travelled_stored', options => '{policy}')")

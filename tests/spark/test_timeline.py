@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors.exceptions.captured import NumberFormatException
 
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.retry import retry
 from asynclock.spark.services.work import Cleaning
 from asynclock.spark.writer.splice import Splice
@@ -36,7 +37,7 @@ def test_batches_are_known_in_any_order_of_their_numbers(pipeline: Pipeline) -> 
     old = Splice(spec, pipeline.spark)
     for number in numbers:
         assert old.write(frame, "a", batch_id=number, query_id="q")
-    Cleaning(spec, pipeline.spark).step()
+    Cleaning(Table(spec, pipeline.spark)).step()
     assert len(pipeline.timeline(spec).instants()) < len(numbers)
 
     for splice in (old, Splice(spec, pipeline.spark)):
@@ -60,9 +61,9 @@ def test_an_archiver_that_died_in_a_manifest_does_not_end_archiving(pipeline: Pi
     history.mkdir(exist_ok=True)
     (history / "manifest_1.9a30a4c4-dea7-4c4d-9f1e-d6585672be63").write_bytes(b"")
     with pytest.raises(NumberFormatException):
-        pipeline.timeline(spec).refresh()
+        pipeline.table(spec)
 
-    Cleaning(spec, pipeline.spark).step()
+    Cleaning(Table(spec, pipeline.spark)).step()
 
     assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == list(range(6))
     assert len(pipeline.timeline(spec).instants()) < 6
@@ -77,7 +78,7 @@ def test_what_an_archiver_left_in_a_manifest_is_gone_with_the_next_leader(pipeli
     history.mkdir(exist_ok=True)
     (history / "manifest_1.9a30a4c4-dea7-4c4d-9f1e-d6585672be63").write_bytes(b"")
 
-    Cleaning(spec, pipeline.spark).step()
+    Cleaning(Table(spec, pipeline.spark)).step()
 
     assert [path.name for path in history.iterdir() if path.name.startswith("manifest")] == []
     assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0]
@@ -96,7 +97,7 @@ def test_an_instant_without_a_name_is_removed_when_nobody_can_be_writing_it_any_
         file.touch()
     os.utime(old, (time.time() - 4000,) * 2)
 
-    Cleaning(spec, pipeline.spark).step()
+    Cleaning(Table(spec, pipeline.spark)).step()
 
     assert not old.exists()
     assert new.exists()

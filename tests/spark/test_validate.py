@@ -18,6 +18,7 @@ from asynclock.spark.check.committed import repeated_batches, stale_commits
 from asynclock.spark.check.strict.expected import Expected
 from asynclock.spark.check.validation import Difference, validate
 from asynclock.spark.hudi.instants import BatchCommit
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import snapshot
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.spec.dialect import CsvDialect
@@ -219,8 +220,8 @@ def test_streams_and_services_may_go_on_meanwhile(
             super().__init__(*args, **options)
             pipeline.deliver("a", *({"k": f"N{i}", "at": 9, "x": -i} for i in range(60)))
             pipeline.run(spec)
-            Compaction(spec, pipeline.spark).step()
-            Cleaning(spec, pipeline.spark).step()
+            Compaction(Table(spec, pipeline.spark)).step()
+            Cleaning(Table(spec, pipeline.spark)).step()
 
     with monkeypatch.context() as patched:
         patched.setattr(validation, "Expected", Interfering)
@@ -273,8 +274,8 @@ def test_instant_that_cannot_be_looked_at_is_refused(pipeline: Pipeline) -> None
     for batch in range(2):
         pipeline.deliver("a", {"k": "N1", "at": 10 + batch, "x": 1})
         pipeline.run(spec)
-        Compaction(spec, pipeline.spark).step()
-        Cleaning(spec, pipeline.spark).step()
+        Compaction(Table(spec, pipeline.spark)).step()
+        Cleaning(Table(spec, pipeline.spark)).step()
 
     with pytest.raises(ConfigError, match="cleaned away"):
         validate(spec, pipeline.spark, as_of=times[0])
@@ -295,7 +296,7 @@ def test_key_that_is_stored_twice_is_reported(pipeline: Pipeline) -> None:
     misread(spec, pipeline.spark, frame.replace("here", "there"), "a")
     moved = validate(spec, pipeline.spark)
     pipeline.unguard(spec)
-    plain = snapshot(spec, pipeline.spark).where("k = 'N2'").withColumn(RECORD_KEY, F.col("k"))
+    plain = snapshot(Table(spec, pipeline.spark)).where("k = 'N2'").withColumn(RECORD_KEY, F.col("k"))
     plain.write.format("hudi").options(
         **{
             "hoodie.table.name": "table_splice",
@@ -412,7 +413,7 @@ def test_repeated_batch_fails_if_it_changed_the_table(pipeline: Pipeline) -> Non
     frames = [pipeline.spark.createDataFrame([row], A_SCHEMA) for row in rows]
     for writer, frame in zip(writers, frames, strict=True):
         # As a writer would that looked at the timeline before the other one's commit.
-        writer._timeline.has = lambda *_: None  # type: ignore[method-assign]
+        writer._commits.has = lambda *_: None  # type: ignore[method-assign]
         writer.write(frame, "a", batch_id=7, query_id="q")
 
     report = validate(spec, pipeline.spark)

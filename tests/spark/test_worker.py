@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from asynclock.errors import LeaseLostError
 from asynclock.spark.errors import UnfinishedRestoreError
 from asynclock.spark.hudi.restores import RestoreMark
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.retry import CONFLICT, PASSING, READ, Retry, retry
 from asynclock.spark.runs.run import run_services
 from asynclock.spark.work.reservation import Gate, reserve
@@ -187,7 +188,7 @@ def test_a_leader_that_leads_again_looks_for_a_restore_again(
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
     spec = pipeline.spec({"validity = 5.0": "validity = 2.0"})
     pipeline.run(spec, streams=["a"])
-    looked, mark = list[bool](), RestoreMark(spec, pipeline.spark)
+    looked, mark = list[bool](), pipeline.table(spec).restore_mark
     refuse = RestoreMark.refuse
 
     def look(self: RestoreMark) -> None:
@@ -213,7 +214,7 @@ def test_services_that_are_stopped_while_a_restore_runs_end_well(pipeline: Pipel
     pipeline.run(spec, streams=["a"])
     stop = threading.Event()
     with reserve(spec, spark=pipeline.spark), spec.locks.connect() as client:
-        RestoreMark(spec, pipeline.spark).put("20260101000000000")
+        pipeline.table(spec).restore_mark.put("20260101000000000")
         running = Background(lambda: run_services(spec, spark=pipeline.spark, stop=stop))
         wait_for(lambda: client.lock("parked/service/cleaning").status().state == "held")
         stop.set()
@@ -224,14 +225,14 @@ def test_services_that_are_stopped_while_a_restore_runs_end_well(pipeline: Pipel
 def test_a_worker_without_a_gate_looks_for_a_restore_once(pipeline: Pipeline) -> None:
     """Who has reserved the table waits for nobody, and nobody else begins a restore."""
     spec = pipeline.spec()
-    mark = RestoreMark(spec, pipeline.spark)
+    mark = pipeline.table(spec).restore_mark
     with spec.locks.connect() as client, client.lock("reservation/table").hold() as lease:
-        worker = Worker(spec, pipeline.spark, lease, "a test")
+        worker = Worker(Table(spec, pipeline.spark), lease, "a test")
         assert (worker.admit(), worker.must_make_way()) == (0.0, False)
         mark.put("20260101000000000")
         assert worker.admit() == 0.0
         with pytest.raises(UnfinishedRestoreError):
-            Worker(spec, pipeline.spark, lease, "a test").admit()
+            Worker(Table(spec, pipeline.spark), lease, "a test").admit()
 
 
 def test_a_piece_that_fails_under_a_lost_lease_raises_the_loss(pipeline: Pipeline) -> None:
@@ -239,7 +240,9 @@ def test_a_piece_that_fails_under_a_lost_lease_raises_the_loss(pipeline: Pipelin
     spec = pipeline.spec({"validity = 5.0": "validity = 2.0"})
     with spec.locks.connect() as client:
         lease = client.lock("stream/a").acquire()
-        worker = Worker(spec, pipeline.spark, lease, "a test", gate=Gate(spec, client, lease, "a test"))
+        worker = Worker(
+            Table(spec, pipeline.spark), lease, "a test", gate=Gate(spec, client, lease, "a test")
+        )
 
         def lose() -> None:
             with worker.piece():
@@ -262,6 +265,6 @@ def test_a_stop_before_the_lease_leaves_no_worker(pipeline: Pipeline) -> None:
         spec.locks.connect() as client,
         client.lock("stream/a").hold(),
         spec.locks.connect() as other,
-        leading(spec, pipeline.spark, other, "stream/a", "a test", stop=stop) as worker,
+        leading(Table(spec, pipeline.spark), other, "stream/a", "a test", stop=stop) as worker,
     ):
         assert worker is None

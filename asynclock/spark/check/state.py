@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
 from asynclock.spark.hudi.instants import COMPACTED, COMPACTION
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.time_travel import in_digits
-from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.presence import refuse_missing
 from asynclock.spark.reader.snapshot import pinned_snapshot, snapshot
 from asynclock.spark.spec.keys import as_stored
@@ -40,6 +40,7 @@ class State:
     """The table as of an instant: its commits and its rows.
 
     Attributes:
+        table: The table.
         timeline: Its timeline.
         as_of: Completion time of the newest instant that counts; None if there is none.
         commits: The commits of batches up to then, in the order of completion.
@@ -49,9 +50,9 @@ class State:
 
     def __init__(self, spec: Spec, spark: SparkSession, as_of: str | None) -> None:
         self._spec = spec
-        self._spark = spark
-        self.timeline = Timeline(spark, spec.table.path)
-        refuse_missing(spec, spark, self.timeline)
+        self.table = table = Table(spec, spark)
+        self.timeline = table.timeline
+        refuse_missing(table)
         times = sorted(one.completed for one in self.timeline.instants() if one.completed)
         self._times = times
         self._frame: DataFrame | None = None
@@ -63,10 +64,9 @@ class State:
         self.as_of: str | None = None
         if as_of is not None and as_of < times[-1]:
             self.as_of = max(time for time in times if time <= as_of)
-            self._frame = snapshot(spec, spark, as_of=self.as_of)
+            self._frame = snapshot(table, as_of=self.as_of)
         elif times:
-            self._frame, self.as_of = pinned_snapshot(spec, spark)
-        self.timeline.refresh()
+            self._frame, self.as_of = pinned_snapshot(table)
         self._plans = sorted(
             instant.requested
             for instant in self.timeline.instants()
@@ -130,9 +130,7 @@ class State:
         if not earlier:  # archived, for the first commit of a table is neither stale nor repeated
             return False
         try:
-            before, after = (
-                snapshot(self._spec, self._spark, as_of=time) for time in (earlier[-1], commit.completed)
-            )
+            before, after = (snapshot(self.table, as_of=time) for time in (earlier[-1], commit.completed))
         except ConfigError:
             return False
         changed = after.exceptAll(before)

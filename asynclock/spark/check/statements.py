@@ -95,7 +95,7 @@ class StatementEvents:
         names = [stream.name for stream in spec.streams]
         queries = {stream.name: Checkpoint(spec, stream, self._spark).query_id() for stream in spec.streams}
         every = tuple(range(len(self._table.groups)))
-        for statement in statements(self._spark, spec.table.path, self._table.as_of):
+        for statement in statements(self._table.table, self._table.as_of):
             groups = every
             if (batch := batches.get(statement.requested)) is not None:
                 if batch.stream not in names:

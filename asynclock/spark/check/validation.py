@@ -26,9 +26,10 @@ from asynclock.spark.check.statements import StatementEvents
 from asynclock.spark.check.strict.expected import Expected
 from asynclock.spark.check.strict.values import shown
 from asynclock.spark.check.topic import TopicEvents
+from asynclock.spark.hudi.health import cut_files, leftovers, unseen
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.strays import listed_strays
-from asynclock.spark.hudi.timeline import REPAIR_COPY
+from asynclock.spark.hudi.table import REPAIR_COPY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from asynclock.spark.check.strict.expected import Rule
     from asynclock.spark.hudi.instants import BatchCommit, Instant
-    from asynclock.spark.hudi.timeline import Timeline
+    from asynclock.spark.hudi.table import Table
     from asynclock.spark.spec.kinds import Merge
     from asynclock.spark.spec.model import Spec
 
@@ -250,10 +251,10 @@ def validate(
         repeated_batches=tuple(repeated),
         changing_commits=tuple(commit for commit in suspects.values() if table.was_changed_by(commit)),
         pending=tuple(table.timeline.pending()),
-        leftovers=tuple(table.timeline.leftovers()),
-        unseen_commits=tuple(_unseen(table.timeline, commits)),
-        stray_files=_strays(spec, spark, table.timeline),
-        cut_files=tuple(table.timeline.cut_files()),
+        leftovers=tuple(leftovers(table.timeline)),
+        unseen_commits=tuple(_unseen(table.table, commits)),
+        stray_files=_strays(table.table),
+        cut_files=tuple(cut_files(table.timeline)),
     )
 
 
@@ -273,15 +274,15 @@ def _ranks(spec: Spec, table: State) -> list[int | None]:
     ]
 
 
-def _unseen(timeline: Timeline, commits: list[BatchCommit]) -> Iterator[UnseenCommit]:
+def _unseen(table: Table, commits: list[BatchCommit]) -> Iterator[UnseenCommit]:
     batches = {commit.requested: commit for commit in commits}
-    for found in timeline.unseen():
+    for found in unseen(table.timeline):
         batch = batches.get(found["requested"])
         number = batch.batch_id if batch is not None and batch.batch_id >= 0 else None
         yield UnseenCommit(**found, stream=batch.stream if batch else None, batch=number)
 
 
-def _strays(spec: Spec, spark: SparkSession, timeline: Timeline) -> tuple[str, ...]:
-    if spec.table.kind != "splice" or not timeline.exists():
+def _strays(table: Table) -> tuple[str, ...]:
+    if table.spec.table.kind != "splice" or not table.timeline.exists():
         return ()
-    return (*listed_strays(spark, spec.table), *([REPAIR_COPY] if timeline.half_repaired() else ()))
+    return (*listed_strays(table.spark, table.spec.table), *([REPAIR_COPY] if table.half_repaired() else ()))

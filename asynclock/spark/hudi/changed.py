@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from asynclock.spark.hadoop import HadoopFiles
-from asynclock.spark.hudi.table import dumped
+from asynclock.spark.hudi.meta import dumped
 from asynclock.spark.jvm import classes
 from asynclock.spark.retry import READ, retry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import SparkSession
+    from asynclock.spark.hudi.table import Table
 
 _MOVES: Final = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
 """Operations that write rows again and change none."""
@@ -73,21 +72,20 @@ class ChangedFiles:
     restoring: bool
 
 
-def changed_files(spark: SparkSession, table: str, since: str, until: str) -> ChangedFiles:
+def changed_files(table: Table, since: str, until: str) -> ChangedFiles:
     """Return the files of the commits that completed after ``since`` and not after ``until``.
 
     Commits on the archived timeline count as well.
 
     Args:
-        spark: A session with Hudi.
-        table: URL of the table.
+        table: The table.
         since: A completion time.
         until: A completion time.
     """
-    commits, state = retry(lambda: _dump(spark, table, since, until), READ)
+    commits, state = retry(lambda: _dump(table, since, until), READ)
     commits = [commit for commit in commits if commit["operation"] not in _MOVES]
     replaced = next((commit["commit"] for commit in commits if commit["operation"] not in _WRITES), None)
-    written = _Written(spark, table)
+    written = _Written(table)
     for commit in commits:
         written.add(commit["files"])
     files = written.files()
@@ -121,24 +119,24 @@ class Statement:
     bases: tuple[str, ...]
 
 
-def statements(spark: SparkSession, table: str, until: str) -> list[Statement]:
+def statements(table: Table, until: str) -> list[Statement]:
     """Return the commits that are no batches and completed not after ``until``, archived ones included.
 
     One that replaces whole files is left out: what it changed is not explained by the rows that it wrote.
     """
-    java: Any = classes(spark).io.asynclock.timeline.ChangedFiles
-    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+    java: Any = classes(table.spark).io.asynclock.timeline.ChangedFiles
+    configuration = table.spark._jsc.hadoopConfiguration()  # noqa: SLF001
 
     def dump() -> list[dict[str, Any]]:
-        *found, _ = dumped(lambda file: java.statements(configuration, table, until, file))
+        *found, _ = dumped(lambda file: java.statements(configuration, table.path, until, file))
         return found
 
     commits = {commit["commit"]: commit for commit in retry(dump, READ)}
-    return [_statement(spark, table, commit) for commit in commits.values() if commit["operation"] in _WRITES]
+    return [_statement(table, commit) for commit in commits.values() if commit["operation"] in _WRITES]
 
 
-def _statement(spark: SparkSession, table: str, commit: dict[str, Any]) -> Statement:
-    written = _Written(spark, table)
+def _statement(table: Table, commit: dict[str, Any]) -> Statement:
+    written = _Written(table)
     written.add(file for file in commit["files"] if file["log"])
     return Statement(
         requested=commit["commit"],
@@ -153,10 +151,10 @@ def _statement(spark: SparkSession, table: str, commit: dict[str, Any]) -> State
 class _Written:
     """The files of commits, which are added in the order of completion."""
 
-    def __init__(self, spark: SparkSession, table: str) -> None:
+    def __init__(self, table: Table) -> None:
         self.missing: str | None = None
-        self._spark = spark
-        self._table = table
+        self._files = table.files
+        self._path = table.path
         self._logs: list[ChangedFile] = []
         # The base files of each file group: the newest one is needed, and what was there before the first.
         self._bases: dict[str, list[dict[str, Any]]] = {}
@@ -183,24 +181,22 @@ class _Written:
 
     def _before(self, base: dict[str, Any], commit: str) -> str | None:
         """Return the path of the base file that a commit wrote earlier."""
-        folder = self._below(base["partition"]) if base["partition"] else self._table
+        folder = self._below(base["partition"]) if base["partition"] else self._path
         wanted = re.compile(rf"{re.escape(base['group'])}_.*_{re.escape(commit)}\.[a-z]+")
-        for name in HadoopFiles(self._spark).names(folder):
+        for name in self._files.names(folder):
             if wanted.fullmatch(name):
                 return f"{folder}/{name}"
         self.missing = f"{folder}/{base['group']}_*_{commit}.parquet"
         return None
 
     def _below(self, path: str) -> str:
-        return f"{self._table.rstrip('/')}/{path}"
+        return f"{self._path.rstrip('/')}/{path}"
 
 
-def _dump(
-    spark: SparkSession, table: str, since: str, until: str
-) -> tuple[list[dict[str, Any]], dict[str, bool]]:
+def _dump(table: Table, since: str, until: str) -> tuple[list[dict[str, Any]], dict[str, bool]]:
     """Return the commits in the order of completion, and what is said of the whole timeline."""
-    java: Any = classes(spark).io.asynclock.timeline.ChangedFiles
-    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
-    *found, state = dumped(lambda file: java.write(configuration, table, since, until, file))
+    java: Any = classes(table.spark).io.asynclock.timeline.ChangedFiles
+    configuration = table.spark._jsc.hadoopConfiguration()  # noqa: SLF001
+    *found, state = dumped(lambda file: java.write(configuration, table.path, since, until, file))
     commits = {commit["commit"]: commit for commit in found}
     return sorted(commits.values(), key=lambda commit: str(commit["completed"])), state

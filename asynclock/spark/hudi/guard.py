@@ -11,15 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from asynclock.hudi._core import hoodie
-from asynclock.spark.hudi.fit import check_commit, check_properties
 from asynclock.spark.hudi.options import sql_options
-from asynclock.spark.hudi.table import update_properties
-from asynclock.spark.hudi.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pyspark.sql import SparkSession
 
     from asynclock.spark.spec.model import Spec
 
@@ -66,42 +61,3 @@ def guard_properties(spec: Spec) -> dict[str, str]:
 def is_guarded(spec: Spec, properties: Mapping[str, str]) -> bool:
     """Return whether a table with these properties is guarded; a plain table need not be."""
     return spec.table.kind != "splice" or guard_properties(spec).items() <= properties.items()
-
-
-def guard(spec: Spec, spark: SparkSession) -> bool:
-    """Put the guard into the properties of the table; return whether there is a table that lacked it.
-
-    The caller holds ``CREATION_LOCK`` or has reserved the table, so that nobody else writes the properties.
-
-    Raises:
-        SpecError: The table is not the one of the spec, whose guard would lead writes astray; nothing was
-            written.
-    """
-    timeline = Timeline(spark, spec.table.path)
-    timeline.refresh()
-    properties = timeline.properties()
-    if not properties or is_guarded(spec, properties):
-        return False
-    check_properties(spec, properties)
-    if (commit := timeline.any_commit()) is not None:
-        check_commit(spec, commit)
-    update_properties(spark, spec.table.path, guard_properties(spec))
-    return True
-
-
-def check_writable(spec: Spec, timeline: Timeline) -> None:
-    """Refuse a table of which the next write would fail, and read what was committed since the last look.
-
-    Raises:
-        ClusteringPlanError: A table with buckets has a clustering plan.
-        StrayFilesError: A splice table has files outside of its buckets.
-        TimelineAheadError: A commit now would not be later than all that the table has.
-        ConfigError: The table is in UTC and the JVM is in another zone.
-    """
-    timeline.refuse_lost_properties()
-    timeline.refresh()
-    if spec.table.buckets:
-        timeline.refuse_clustering(refreshed=True)
-    if spec.table.kind == "splice":
-        timeline.refuse_strays()
-    timeline.refuse_disorder()

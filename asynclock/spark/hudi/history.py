@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asynclock.spark.hudi.instants import METADATA_PREFIX, SAVEPOINT, Instant
-from asynclock.spark.hudi.order import is_utc
-from asynclock.spark.hudi.table import active_timeline, dumped, meta_client
+from asynclock.spark.hudi.meta import active_timeline, dumped
 from asynclock.spark.jvm import classes
 from asynclock.spark.retry import READ, retry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import SparkSession
+    from asynclock.spark.hudi.timeline import Timeline
 
 
 class History:
@@ -22,14 +21,13 @@ class History:
     Not thread-safe.
 
     Args:
-        spark: A session with Hudi and asynclock's jar.
-        path: Where the table is.
+        timeline: The timeline that is read.
     """
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        self._java = classes(spark).io.asynclock.timeline.Instants
-        self._meta = meta_client(spark, path)
-        self._utc = self.exists and is_utc(self._meta)
+    def __init__(self, timeline: Timeline) -> None:
+        self._java = classes(timeline.spark).io.asynclock.timeline.Instants
+        self._meta = timeline.meta()
+        self._utc = self.exists and timeline.is_utc()
         self._known: set[tuple[str, str, str]] = set()
 
     @property

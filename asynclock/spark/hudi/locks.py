@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock import sync
-from asynclock.spark.hudi.timeline import Timeline, is_table
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.place import same_locks, same_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
 
     from asynclock.errors import SpecError
     from asynclock.spark.hudi.instants import BatchCommit
@@ -29,15 +25,6 @@ if TYPE_CHECKING:
 
 MARK: Final = "table"
 CREATION_LOCK: Final = "service/creation"
-
-
-def refuse_other_locks(spec: Spec, spark: SparkSession) -> None:
-    """Make sure that the locks of a spec are those of its table; call it before a lock is taken.
-
-    Raises:
-        SpecError: As for ``check_locks``; nothing was written.
-    """
-    check_locks(spec, Timeline(spark, spec.table.path).newest(), partial(is_table, spark))
 
 
 def check_locks(spec: Spec, commit: BatchCommit | None, exists: Callable[[str], bool]) -> bool:

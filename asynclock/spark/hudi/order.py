@@ -17,7 +17,7 @@ from asynclock.errors import ConfigError
 from asynclock.hudi._core import hoodie
 from asynclock.spark.errors import TimelineAheadError
 from asynclock.spark.faults import causes
-from asynclock.spark.hudi.table import storage_configuration
+from asynclock.spark.hudi.meta import storage_configuration
 from asynclock.spark.jvm import classes
 
 if TYPE_CHECKING:

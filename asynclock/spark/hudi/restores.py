@@ -6,11 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 from asynclock.spark.errors import UnfinishedRestoreError
-from asynclock.spark.hadoop import HadoopFiles
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+    from asynclock.spark.hadoop import HadoopFiles
     from asynclock.spark.spec.model import Spec
 
 
@@ -19,12 +17,12 @@ class RestoreMark:
 
     Args:
         spec: The table.
-        spark: A session.
+        files: The files of its store.
     """
 
-    def __init__(self, spec: Spec, spark: SparkSession) -> None:
+    def __init__(self, spec: Spec, files: HadoopFiles) -> None:
         self._spec = spec
-        self._files = HadoopFiles(spark)
+        self._files = files
         self._url = f"{spec.table.kept}/restore.json"
 
     def savepoint(self) -> str | None:

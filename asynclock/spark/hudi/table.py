@@ -1,115 +1,252 @@
-"""Hudi's own view of a table, in the driver's JVM, and what is read through it."""
+"""The table of a spec, as one session sees it: what it has, and whether it may be written."""
 
 from __future__ import annotations
 
-import json
-import re
-import tempfile
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-from py4j.protocol import Py4JJavaError
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
-from asynclock.spark.faults import causes, is_passing, sentence
+from asynclock.hudi._core import hoodie
+from asynclock.spark.errors import ClusteringPlanError, CutFilesError, StrayFilesError
 from asynclock.spark.hadoop import HadoopFiles
-from asynclock.spark.jvm import classes
+from asynclock.spark.hudi.commits import Commits
+from asynclock.spark.hudi.fit import check_commit, check_properties
+from asynclock.spark.hudi.guard import guard_properties, is_guarded
+from asynclock.spark.hudi.health import cut_files
+from asynclock.spark.hudi.instants import CLUSTERING
+from asynclock.spark.hudi.locks import check_locks, check_url, claim_locks
+from asynclock.spark.hudi.meta import clear_unfinished, update_properties
+from asynclock.spark.hudi.order import newest_instant, refuse_disorder
+from asynclock.spark.hudi.restores import RestoreMark
+from asynclock.spark.hudi.timeline import Timeline, is_table
+from asynclock.spark.hudi.view_names import check_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from pyspark.sql import SparkSession
 
+    from asynclock import sync
+    from asynclock.spark.spec.model import Spec
 
-_NO_TIMELINE: Final = re.compile(r"FileNotFoundException .*\.hoodie/timeline(?!/)")
-"""A file in that folder may vanish while it is listed: archived meanwhile."""
+REPAIR_COPY: Final = ".hoodie/asynclock-repair"
+"""Where a repair keeps rows while it moves them, below the table; there until it is done."""
 
 
-def meta_client(spark: SparkSession, path: str) -> Any:  # noqa: ANN401  py4j objects have no types
-    """Return Hudi's ``HoodieTableMetaClient`` of the table at a path; None if there is no table.
+class Table:
+    """The table of a spec: its files, timeline and commits, and the checks before work on it.
 
-    Raises:
-        ConfigError: The table's properties are damaged. Nothing was written.
+    Nothing is read before a method asks. Not thread-safe: each stream, service and thread needs its own.
+
+    Args:
+        spec: The spec.
+        spark: A session with Hudi and asynclock's jar.
+
+    Attributes:
+        spec: The spec.
+        spark: The session.
+        path: Where the table is.
+        files: The files in any store that the session reaches.
+        timeline: What is on the timeline now.
+        commits: What the commits say, as of the last refresh.
+        restore_mark: The mark of a restore that has begun.
     """
-    jvm = classes(spark)
-    # While the properties are rewritten there is only their copy, which Hudi then reads.
-    names = ("hoodie.properties", "hoodie.properties.backup")
-    if not any(HadoopFiles(spark).exists(f"{path}/.hoodie/{name}") for name in names):
-        return None
-    builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
-    try:
-        with _own_files(path):
-            return builder.setConf(storage_configuration(spark)).setBasePath(path).build()
-    except Py4JJavaError as error:
-        if not error.java_exception.getClass().getName().endswith(".TableNotFoundException"):
-            raise
-        return None  # the file exists, but its first writer has not filled it yet
 
+    def __init__(self, spec: Spec, spark: SparkSession) -> None:
+        self.spec = spec
+        self.spark = spark
+        self.path = spec.table.path
+        self.files = HadoopFiles(spark)
+        self.timeline = Timeline(spark, self.path)
+        self.commits = Commits(self.timeline)
+        self.restore_mark = RestoreMark(spec, self.files)
+        self._name: str | None = None
+        self._fits = False
 
-def active_timeline(meta: Any) -> Any:  # noqa: ANN401  py4j objects have no types
-    """Read the active timeline of a ``HoodieTableMetaClient`` again, and return it.
+    @property
+    def tasks(self) -> int:
+        """How many tasks the session runs at once."""
+        return int(self.spark.sparkContext.defaultParallelism)
 
-    Raises:
-        ConfigError: Its folder is gone, or Hudi cannot read it. Nothing was written.
-    """
-    with _own_files(str(meta.getBasePath())):
-        return meta.reloadActiveTimeline()
+    def name(self) -> str | None:
+        """Return the name that Hudi has for the table, which never changes; None if there is no table."""
+        if self._name is None:
+            self._name = self.timeline.properties().get(hoodie.TABLE_NAME)
+        return self._name
 
+    def check_writable(self) -> None:
+        """Refuse a table of which the next write would fail, and read what was committed since the last look.
 
-@contextmanager
-def _own_files(path: str) -> Iterator[None]:
-    """Turn what Hudi says of damaged files of its own into a ConfigError; a store that fails may pass."""
-    try:
-        yield
-    except Py4JJavaError as error:
-        found = [f"{cause.getClass().getSimpleName()} {cause.getMessage()}" for cause in causes(error)]
-        is_unborn = any(each.startswith("TableNotFoundException") for each in found)
-        if is_unborn or (is_passing(error) and not any(map(_NO_TIMELINE.match, found))):
-            raise
-        reason = (
-            f"Hudi cannot read its own files of the table: {sentence(error)}. Nothing was written; bring "
-            "them back from a copy of the table, or remove the table with its checkpoints and locks, and "
-            "splice into a new one"
-        )
-        raise ConfigError(setting="path", value=f"{path}/.hoodie", reason=reason) from None
+        Raises:
+            ClusteringPlanError: A table with buckets has a clustering plan.
+            StrayFilesError: A splice table has files outside of its buckets.
+            TimelineAheadError: A commit now would not be later than all that the table has.
+            ConfigError: The table is in UTC and the JVM is in another zone; or the table has commits, but
+                its properties are gone.
+        """
+        self.refuse_lost_properties()
+        self.commits.refresh()
+        self.refuse_clustering(refreshed=True)
+        if self.spec.table.kind == "splice":
+            self.refuse_strays()
+        self.refuse_disorder()
 
+    def check_fit(self) -> None:
+        """Refuse a table that is not the one of the spec, by its properties and by the commits known so far.
 
-def clear_unfinished(spark: SparkSession, path: str) -> None:
-    """Remove what a creation of the table has left that was cut off: folders, and properties without a byte.
+        Raises:
+            SpecError: The table has another key, partitioning, merger or number of buckets, was written under
+                other locks, or calls a column of the view by another name; nothing was written.
+        """
+        check_url(self.spec, self.commits.locked())
+        if not self._fits:  # properties, key and buckets never change
+            check_properties(self.spec, self.timeline.properties())
+            if commit := self.commits.any():
+                check_commit(self.spec, commit)
+                self._fits = True
+        self.check_names()
 
-    Hudi takes that for a table and fails at its properties for ever. Not while another may create the table.
-    """
-    files, meta = HadoopFiles(spark), f"{path}/.hoodie"
-    unfinished = files.exists(meta) and meta_client(spark, path) is None
-    if unfinished and not any(files.size(each) for each in files.below(meta)):
-        files.delete(meta)
+    def check_names(self) -> None:
+        """Refuse a spec that would rename a column of the view.
 
+        Raises:
+            SpecError: A column of the table would have another name than so far; nothing was written.
+        """
+        check_names(self.spec, self.commits.columns(), self.commits.view_names())
 
-def update_properties(spark: SparkSession, path: str, entries: Mapping[str, str]) -> None:
-    """Put entries into a table's ``hoodie.properties``; nobody else may write them meanwhile.
+    def check_locks(self) -> bool:
+        """Return whether the locks say that they are the table's; if not, a writer calls ``claim_locks``.
 
-    Hudi keeps a copy of the file while it is rewritten, which readers take meanwhile.
-    """
-    jvm: Any = classes(spark)
-    properties = jvm.java.util.Properties()
-    for name, value in entries.items():
-        properties.setProperty(name, value)
-    folder = jvm.org.apache.hudi.storage.StoragePath(f"{path}/.hoodie")
-    storage = jvm.org.apache.hudi.storage.HoodieStorageUtils.getStorage(folder, storage_configuration(spark))
-    jvm.org.apache.hudi.common.table.HoodieTableConfig.update(storage, folder, properties)
+        Raises:
+            SpecError: The table was written under other locks, or the locks belong to another table.
+        """
+        return check_locks(self.spec, self.commits.locked(), partial(is_table, self.spark))
 
+    def claim_locks(self, *, client: sync.LockClient, lease: sync.Lease) -> str:
+        """Write down that the locks belong to the table, and return the table's id.
 
-def storage_configuration(spark: SparkSession) -> Any:  # noqa: ANN401  py4j objects have no types
-    """Return Hadoop's configuration of a session as Hudi has it."""
-    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
-    return classes(spark).org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(configuration)
+        Args:
+            client: A client of the locks.
+            lease: A lease on ``CREATION_LOCK``.
 
+        Raises:
+            SpecError: As for ``check_locks``; nothing was written.
+        """
+        exists = partial(is_table, self.spark)
+        return claim_locks(self.spec, self.commits.locked(), exists, client=client, lease=lease)
 
-def dumped(write: Callable[[str], object]) -> Iterator[dict[str, Any]]:
-    """Yield the objects that ``write``, given the path of a file, writes there as lines of JSON."""
-    with tempfile.TemporaryDirectory(prefix="asynclock-timeline-") as folder:
-        file = Path(folder) / "lines"
-        write(str(file))
-        with file.open(encoding="utf-8") as lines:
-            yield from map(json.loads, lines)
+    def refuse_other_locks(self) -> None:
+        """Make sure that the locks of the spec are those of the table; call it before a lock is taken.
+
+        Raises:
+            SpecError: As for ``check_locks``; nothing was written.
+        """
+        check_locks(self.spec, self.timeline.newest(), partial(is_table, self.spark))
+
+    def refuse_moved(self) -> None:
+        """Make sure that the table is written under the locks of the spec by now; one read of the timeline.
+
+        Raises:
+            SpecError: It was written under other locks; nothing was written.
+        """
+        check_url(self.spec, self.timeline.newest())
+
+    def is_guarded(self) -> bool:
+        """Return whether the properties guard the table; those of a plain table need not."""
+        return is_guarded(self.spec, self.timeline.properties())
+
+    def guard(self) -> bool:
+        """Put the guard into the properties of the table; return whether there is a table that lacked it.
+
+        The caller holds ``CREATION_LOCK`` or has reserved the table, so that nobody else writes the
+        properties.
+
+        Raises:
+            SpecError: The table is not the one of the spec, whose guard would lead writes astray; nothing was
+                written.
+        """
+        fresh = Table(self.spec, self.spark)  # the properties may just have been written
+        fresh.commits.refresh()
+        properties = fresh.timeline.properties()
+        if not properties or is_guarded(self.spec, properties):
+            return False
+        check_properties(self.spec, properties)
+        if (commit := fresh.commits.any()) is not None:
+            check_commit(self.spec, commit)
+        update_properties(self.spark, self.path, guard_properties(self.spec))
+        return True
+
+    def clear_unfinished(self) -> None:
+        """Remove what a creation of the table left when it was cut off; not while another may create it."""
+        clear_unfinished(self.spark, self.path)
+
+    def strays(self) -> list[str]:
+        """Return the files outside of the buckets that known commits wrote and that still exist."""
+        written = self.commits.strays()
+        self.commits.forget_strays(file for file in written if not self.files.exists(f"{self.path}/{file}"))
+        return sorted(self.commits.strays())
+
+    def half_repaired(self) -> bool:
+        """Return whether a repair was interrupted: rows of files that it removed are in its copies only."""
+        return self.files.exists(f"{self.path}/{REPAIR_COPY}")
+
+    def refuse_strays(self) -> None:
+        """Make sure that known commits left no file outside of the buckets, with which every write fails.
+
+        Raises:
+            StrayFilesError: There are such files.
+        """
+        strays = self.strays()
+        if self.half_repaired():
+            strays.append(REPAIR_COPY)
+        if strays:
+            raise StrayFilesError(path=self.path, files=tuple(strays))
+
+    def refuse_clustering(self, *, refreshed: bool = False) -> None:
+        """Make sure that a table with buckets has no clustering plan, with which every write of it fails.
+
+        Args:
+            refreshed: As for ``Timeline.pending``.
+
+        Raises:
+            ClusteringPlanError: There is a clustering plan.
+        """
+        if not self.spec.table.buckets:
+            return
+        for instant in self.timeline.pending(refreshed=refreshed):
+            if instant.action == CLUSTERING:
+                raise ClusteringPlanError(path=self.path, instant=instant.requested, state=instant.state)
+
+    def refuse_cut_files(self) -> None:
+        """Make sure that no file of the table is cut: a service would make the loss permanent.
+
+        Raises:
+            CutFilesError: A file is shorter than its commit says. Nothing was written.
+        """
+        if cut := cut_files(self.timeline):
+            raise CutFilesError(path=self.path, files=tuple(cut))
+
+    def refuse_lost_properties(self) -> None:
+        """Make sure that a table with instants has its properties, without which Hudi sees no table.
+
+        Raises:
+            ConfigError: They are empty or gone. Nothing was written.
+        """
+        # The instants first: whoever creates a table writes its properties before its first instant.
+        if self.timeline.exists() or not newest_instant(self.spark, self.path):
+            return
+        if not self.timeline.exists():
+            file = f"{self.path}/.hoodie/hoodie.properties"
+            reason = (
+                "the table has commits, but this file of it is empty or gone, so Hudi sees no table. Nothing "
+                "was written; bring the file back from a copy of the table, or remove the table with its "
+                "checkpoints and locks, and splice into a new one"
+            )
+            raise ConfigError(setting="path", value=file, reason=reason)
+
+    def refuse_disorder(self) -> None:
+        """Make sure that a commit now would be later than all that the table has, also what is archived.
+
+        Raises:
+            TimelineAheadError: It would not.
+            ConfigError: The table is in UTC and the JVM is in another zone.
+        """
+        refuse_disorder(self.spark, self.path, self.commits.archived_until())

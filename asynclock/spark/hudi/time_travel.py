@@ -14,10 +14,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
+from asynclock.spark.hudi.health import cleaned_by_versions
 from asynclock.spark.hudi.instants import CLUSTERED, COMPACTED, COMPACTION, DELTA_COMMIT
 
 if TYPE_CHECKING:
     from asynclock.spark.hudi.instants import Instant
+    from asynclock.spark.hudi.table import Table
     from asynclock.spark.hudi.timeline import Timeline
 
 _DIGITS: Final = "%Y%m%d%H%M%S%f"
@@ -68,22 +70,21 @@ def instant_time(text: str, timeline: Timeline) -> str:
     return found
 
 
-def query_time(timeline: Timeline, instants: list[Instant], as_of: str, table_type: str) -> str:
+def query_time(table: Table, instants: list[Instant], as_of: str) -> str:
     """Return the time that Hudi's time travel needs, to show what was committed by an instant.
 
     Args:
-        timeline: The timeline of the table, refreshed after ``instants`` were listed: what was archived in
+        table: The table, whose commits were refreshed after ``instants`` were listed: what was archived in
             between counts.
         instants: The instants of its active timeline.
         as_of: The completion time of an instant, in digits.
-        table_type: ``mor`` or ``cow``.
 
     Raises:
         ConfigError: There is no such instant, or Hudi cannot show the table as it was then.
     """
     _check_exists(instants, as_of)
-    _check_kept(timeline, as_of)
-    archived = timeline.archived_until()
+    _check_kept(table, as_of)
+    archived, table_type = table.commits.archived_until(), table.spec.table.type
     writes = [one for one in instants if one.action in _WRITES[table_type]]
     plans = [one.requested for one in instants if one.action in _REWRITES[table_type]]
     if not archived and not any(_is_done(one, as_of) for one in writes):
@@ -139,13 +140,14 @@ def _check_exists(instants: list[Instant], as_of: str) -> None:
         raise _refused(as_of, f"no instant was completed then; the last one before it is {before}")
 
 
-def _check_kept(timeline: Timeline, as_of: str) -> None:
-    for dropped, completed in timeline.restores():
+def _check_kept(table: Table, as_of: str) -> None:
+    for dropped, completed in table.timeline.restores():
         if completed is None:
             raise _refused(as_of, "a restore is at work on the table; try again when it has ended")
         if dropped <= as_of < completed:
             raise _refused(as_of, f"the restore at {completed} has dropped commits of then")
-    if as_of < timeline.archived_until() or any(as_of < one for one in timeline.cleaned_by_versions()):
+    cleans = cleaned_by_versions(table.timeline)
+    if as_of < table.commits.archived_until() or any(as_of < one for one in cleans):
         raise gone(as_of)
 
 

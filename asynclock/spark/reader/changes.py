@@ -19,9 +19,8 @@ from asynclock.errors import ConfigError
 from asynclock.spark.errors import ChangesLostError
 from asynclock.spark.hudi.changed import ChangedFiles, changed_files
 from asynclock.spark.hudi.instants import CLUSTERED, COMPACTED, DELTA_COMMIT, RESTORE
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.time_travel import in_digits
-from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.hudi.view_names import check_names
 from asynclock.spark.jvm import classes
 from asynclock.spark.reader.presence import unread
 from asynclock.spark.reader.snapshot import NOT_YET, pinned_snapshot, shown, snapshot
@@ -83,13 +82,14 @@ def changes(
         SpecError: There is no such table, it is another one, nothing is committed to it yet, or the spec
             would rename a column of the view.
     """
-    timeline = Timeline(spark, spec.table.path)
+    table = Table(spec, spark)
+    timeline = table.timeline
     since, until = since and in_digits(since, timeline), until and in_digits(until, timeline)
     _check_instants(since, until)
     commits = _row_times(spec, timeline.instants())  # before the snapshot, so that it has all of them
-    stored, pinned = pinned_snapshot(spec, spark)
-    timeline.refresh()
-    check_names(spec, timeline.columns(), timeline.view_names())
+    stored, pinned = pinned_snapshot(table)
+    table.commits.refresh()
+    table.check_names()
     _refuse_future(pinned, since=since, until=until)
     if not commits:
         raise unread(spec, NOT_YET)
@@ -100,14 +100,14 @@ def changes(
     end = max(commits)
     if until is not None and until < pinned:
         try:
-            stored = snapshot(spec, spark, as_of=end)
+            stored = snapshot(table, as_of=end)
         except ConfigError as error:
             raise ConfigError(setting="until", value=until, reason=error.reason) from error
     view = shown(spec, stored)
     if since is None:
         return Changes(frame=view.withColumn(DELETED, F.lit(False)), until=end)
     end = max(since, end)  # an instant that changed no row may have completed since the newest commit
-    rows = _ChangedRows(spec, spark, since, end).of(view)
+    rows = _ChangedRows(table, since, end).of(view)
     _refuse_restored(spec, since, restores=timeline.instants())  # one that has begun meanwhile
     return Changes(frame=rows, until=end)
 
@@ -115,11 +115,11 @@ def changes(
 class _ChangedRows:
     """The rows that changed in a range of completion times."""
 
-    def __init__(self, spec: Spec, spark: SparkSession, since: str, until: str) -> None:
-        self._spec = spec
-        self._spark = spark
+    def __init__(self, table: Table, since: str, until: str) -> None:
+        self._spec = table.spec
+        self._spark = table.spark
         self._since = since
-        self._files = changed_files(spark, spec.table.path, since, until)
+        self._files = changed_files(table, since, until)
         self._refuse(self._files)
 
     def of(self, view: DataFrame) -> DataFrame:

@@ -8,33 +8,29 @@ from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.spec.load import misplaced
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from asynclock.errors import SpecError
-    from asynclock.spark.hudi.timeline import Timeline
+    from asynclock.spark.hudi.table import Table
     from asynclock.spark.spec.model import Spec
 
 NO_TABLE: Final = "there is no table yet"
 
 
-def refuse_missing(spec: Spec, spark: SparkSession, timeline: Timeline) -> None:
+def refuse_missing(table: Table) -> None:
     """Make sure that the table is there, unless no stream of the spec has ever written to it.
 
     Args:
-        spec: The table and its streams.
-        spark: A session.
-        timeline: The table's timeline, which is refreshed.
+        table: The table, whose commits are refreshed.
 
     Raises:
         SpecError: A checkpoint of the spec belongs to another table, or to one that is not there any more; or
             the table has lost its properties.
     """
-    timeline.refuse_lost_properties()
-    timeline.refresh()
-    commit = timeline.any_commit()
-    for stream in spec.streams:
-        Checkpoint(spec, stream, spark).refuse_another_table(
-            lambda: None if commit is None else commit.table_id, is_there=timeline.exists
+    table.refuse_lost_properties()
+    table.commits.refresh()
+    commit = table.commits.any()
+    for stream in table.spec.streams:
+        Checkpoint(table.spec, stream, table.spark).refuse_another_table(
+            lambda: None if commit is None else commit.table_id, is_there=table.timeline.exists
         )
 
 

@@ -14,9 +14,8 @@ from asynclock.spark.hudi.columns import is_behind, is_wider
 from asynclock.spark.hudi.fit import check_properties
 from asynclock.spark.hudi.instants import WRITES
 from asynclock.spark.hudi.options import read_options
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.time_travel import gone, instant_time, query_time
-from asynclock.spark.hudi.timeline import Timeline
-from asynclock.spark.hudi.view_names import check_names
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread
 from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.model import ORDERING, RECORD_KEY, TOMBSTONE
@@ -63,13 +62,10 @@ def read(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> DataFr
         ConfigError: No instant was completed at ``as_of``, its files are cleaned away, a restore has dropped
             commits of then, or a write was in flight that Hudi cannot leave out.
     """
-    table, timeline = (
-        _snapshot(spec, spark)
-        if as_of is None
-        else _past(spec, spark, instant_time(as_of, Timeline(spark, spec.table.path)))
-    )
-    check_names(spec, timeline.columns(), timeline.view_names())
-    return shown(spec, table)
+    table = Table(spec, spark)
+    rows = snapshot(table, as_of=None if as_of is None else instant_time(as_of, table.timeline))
+    table.check_names()
+    return shown(spec, rows)
 
 
 def shown(spec: Spec, table: DataFrame) -> DataFrame:
@@ -94,38 +90,32 @@ def shown(spec: Spec, table: DataFrame) -> DataFrame:
     return table.where(alive).select(*plain)
 
 
-def snapshot(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> DataFrame:
+def snapshot(table: Table, *, as_of: str | None = None) -> DataFrame:
     """Return every row of the table with its physical columns, merged as of its newest commit.
 
     Columns of a stream that has not committed yet are null. Columns that the spec does not name are left out.
 
     Args:
-        spec: The table and its streams.
-        spark: A session with Hudi and the merger.
+        table: The table, whose commits are refreshed.
         as_of: Merge only what was committed up to this completion time of an instant.
     """
-    return (_snapshot(spec, spark) if as_of is None else _past(spec, spark, as_of))[0]
+    instants = _instants(table)
+    return _shown(table, stored_rows(table)) if as_of is None else _past(table, instants, as_of)
 
 
-def _snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, Timeline]:
-    timeline, _ = _timeline(spec, spark)
-    return _shown(spec, timeline, stored_rows(spec, spark, timeline)), timeline
-
-
-def _past(spec: Spec, spark: SparkSession, as_of: str) -> tuple[DataFrame, Timeline]:
+def _past(table: Table, instants: list[Instant], as_of: str) -> DataFrame:
     """Return the table as of an instant, with its files listed, so that what follows changes no row."""
-    timeline, instants = _timeline(spec, spark)
-    if timeline.newest_completion() == as_of:
-        frame, newest = pinned_snapshot(spec, spark)
+    if table.timeline.newest_completion() == as_of:
+        frame, newest = pinned_snapshot(table)
         if newest == as_of:
-            return frame, timeline
+            return frame
     time = ""
     for _ in range(_PINS):
-        before, time = time, query_time(timeline, instants, as_of, spec.table.type)
+        before, time = time, query_time(table, instants, as_of)
         if time == before:
-            return frame, timeline
+            return frame
         try:
-            frame = _shown(spec, timeline, stored_rows(spec, spark, timeline, as_of=time))
+            frame = _shown(table, stored_rows(table, as_of=time))
             frame.inputFiles()
         except (Py4JJavaError, PySparkException) as error:
             if any(words in str(error) for words in _CLEANED):
@@ -135,31 +125,30 @@ def _past(spec: Spec, spark: SparkSession, as_of: str) -> tuple[DataFrame, Timel
             time = ""
         # A write takes its time a moment before it is on the timeline. What was there stays in the list, also
         # if it is archived meanwhile.
-        listed = {(one.requested, one.action): one for one in (*instants, *timeline.instants())}
+        listed = {(one.requested, one.action): one for one in (*instants, *table.timeline.instants())}
         instants = list(listed.values())
-    raise unread(spec, f"{_PINS} times in a row a write began while the files were listed")
+    raise unread(table.spec, f"{_PINS} times in a row a write began while the files were listed")
 
 
-def _timeline(spec: Spec, spark: SparkSession) -> tuple[Timeline, list[Instant]]:
-    """Return the timeline, and the active instants from before it was read."""
-    timeline = Timeline(spark, spec.table.path)
-    refuse_missing(spec, spark, timeline)
-    if not timeline.exists():
-        raise unread(spec, NO_TABLE)
-    instants = timeline.instants()
+def _instants(table: Table) -> list[Instant]:
+    """Return the active instants, from before the commits were refreshed."""
+    refuse_missing(table)
+    if not table.timeline.exists():
+        raise unread(table.spec, NO_TABLE)
+    instants = table.timeline.instants()
     # Before its first commit is complete a table has no columns to read.
     if not any(instant.completed and instant.action in WRITES for instant in instants):
-        raise unread(spec, NOT_YET)
-    timeline.refresh()
-    return timeline, instants
+        raise unread(table.spec, NOT_YET)
+    table.commits.refresh()
+    return instants
 
 
-def _shown(spec: Spec, timeline: Timeline, stored: DataFrame) -> DataFrame:
-    columns = timeline.columns()
+def _shown(table: Table, stored: DataFrame) -> DataFrame:
+    spec, columns = table.spec, table.commits.columns()
     present = set(stored.columns)
     if RECORD_KEY not in present:
         raise unread(spec, f"the table is not a {spec.table.kind} table of asynclock")
-    check_properties(spec, timeline.properties())
+    check_properties(spec, table.timeline.properties())
     cells = []
     for name, kind in spec.physical_types().items():
         # An older spec shows the wider type that the table has by now.
@@ -169,44 +158,39 @@ def _shown(spec: Spec, timeline: Timeline, stored: DataFrame) -> DataFrame:
     return stored.select(*cells)
 
 
-def stored_rows(
-    spec: Spec, spark: SparkSession, timeline: Timeline, *, as_of: str | None = None
-) -> DataFrame:
+def stored_rows(table: Table, *, as_of: str | None = None) -> DataFrame:
     """Return every row of the table with all columns that it has, Hudi's own included.
 
     Args:
-        spec: The table and its streams.
-        spark: A session with Hudi and the merger.
-        timeline: The timeline of the table, refreshed.
+        table: The table, whose commits are refreshed.
         as_of: Merge only what was requested up to this instant time.
     """
-    reader = spark.read.format("hudi").options(**read_options(spec))
-    columns = timeline.columns()
+    reader = table.spark.read.format("hudi").options(**read_options(table.spec))
+    columns = table.commits.columns()
     if as_of is not None:
         reader = reader.option(_AS_OF, as_of)
-    if columns and (as_of is not None or is_behind(timeline.present_columns(), columns)):
+    if columns and (as_of is not None or is_behind(table.timeline.present_columns(), columns)):
         # Hudi would read the table without what a change of its columns has just brought; and an earlier
         # state with the columns of one of its commits, which need not be all.
         types = dict.fromkeys((*_HUDI_COLUMNS, RECORD_KEY), "string")
         types |= {name: stored.kind for name, stored in columns.items()}
         reader = reader.schema(", ".join(f"`{name}` {sql_type(kind)}" for name, kind in types.items()))
-    return reader.load(spec.table.path)
+    return reader.load(table.path)
 
 
-def pinned_snapshot(spec: Spec, spark: SparkSession) -> tuple[DataFrame, str]:
+def pinned_snapshot(table: Table) -> tuple[DataFrame, str]:
     """Return the snapshot of what is committed now, and the newest completion time in it.
 
     The frame shows the same rows however late it is read, while others commit and compact; the cleaning keeps
     its files for as long as those of any reader. Unlike time travel it needs nothing of the writes in flight.
     """
-    timeline = Timeline(spark, spec.table.path)
     for _ in range(_PINS):
-        newest = timeline.newest_completion()
-        frame = snapshot(spec, spark)
+        newest = table.timeline.newest_completion()
+        frame = snapshot(table)
         frame.inputFiles()  # lists the files, and Hudi keeps the list
-        if newest is not None and timeline.newest_completion() == newest:
+        if newest is not None and table.timeline.newest_completion() == newest:
             return frame, newest
-    raise unread(spec, f"{_PINS} times in a row something was committed while the files were listed")
+    raise unread(table.spec, f"{_PINS} times in a row something was committed while the files were listed")
 
 
 def physical_columns(spec: Spec) -> list[str]:

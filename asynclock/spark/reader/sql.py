@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
 from asynclock.hudi._core import hoodie
-from asynclock.spark.hudi.guard import guard, is_guarded
-from asynclock.spark.hudi.locks import CREATION_LOCK, refuse_other_locks
+from asynclock.spark.hudi.locks import CREATION_LOCK
 from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.hudi.options.table_layer import folder_name
 from asynclock.spark.hudi.session import SQL_EXTENSION
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread
 from asynclock.spark.reader.snapshot import NOT_YET
 from asynclock.spark.spec.column import sql_type
@@ -70,26 +69,26 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
             reason=f"a session without {SQL_EXTENSION} would write rows that the table cannot merge; start "
             "it with asynclock.spark.session, or with the settings of session_conf()",
         )
-    timeline = Timeline(spark, spec.table.path)
-    refuse_missing(spec, spark, timeline)
-    if timeline.any_commit() is None:
-        raise unread(spec, NOT_YET if timeline.exists() else NO_TABLE)
+    table = Table(spec, spark)
+    refuse_missing(table)
+    if table.commits.any() is None:
+        raise unread(spec, NOT_YET if table.timeline.exists() else NO_TABLE)
     # A read would find our view under the name by which Hudi looks for the table in the catalog.
-    if timeline.properties().get(hoodie.TABLE_NAME) == view:
+    if table.name() == view:
         reason = "the table itself has this name, and could not be read beside a view of it; choose another"
         raise ConfigError(setting="name", value=view, reason=reason)
-    refuse_other_locks(spec, spark)
-    if not is_guarded(spec, timeline.properties()):
+    table.refuse_other_locks()
+    if not table.is_guarded():
         with spec.locks.connect() as client, client.lock(CREATION_LOCK).hold():
-            guard(spec, spark)
+            table.guard()
     stored = view + STORED
     if spark.catalog.tableExists(stored):
-        _refuse_another(spec, spark, stored)
+        _refuse_another(table, stored)
     for shown in (view, *(f"{view}_{joined.name}" for joined in spec.views)):
         if spark.catalog.tableExists(shown) and f"`{stored}`" not in _described(spark, shown, "View Text"):
             reason = "the catalog has something else of this name; choose another name"
             raise ConfigError(setting="name", value=shown, reason=reason)
-    statements = ddl(spec, name=name, columns=timeline.columns().keys())
+    statements = ddl(spec, name=name, columns=table.commits.columns().keys())
     spark.sql(f"DROP TABLE IF EXISTS `{stored}`")  # the catalog keeps columns and options; the data stays
     for statement in statements:
         spark.sql(statement)
@@ -193,16 +192,16 @@ def _alive(stream: StreamSpec, present: Collection[str]) -> str:
     return f"({alive} AND NOT coalesce(`{tombstone}`, false))" if tombstone in present else alive
 
 
-def _refuse_another(spec: Spec, spark: SparkSession, stored: str) -> None:
-    location = _described(spark, stored, "Location")
-    if _comparable(location) != _comparable(spec.table.path):
+def _refuse_another(table: Table, stored: str) -> None:
+    location = _described(table.spark, stored, "Location")
+    if _comparable(location) != _comparable(table.path):
         reason = (
             f"the catalog has {stored} at {location or 'no location'}, and the table of the spec is at "
-            f"{spec.table.path}; choose another name"
+            f"{table.path}; choose another name"
         )
         raise ConfigError(setting="name", value=stored, reason=reason)
     # A registration drops the table from the catalog, and with a managed one its data.
-    if (kind := _described(spark, stored, "Type")) != "EXTERNAL":
+    if (kind := _described(table.spark, stored, "Type")) != "EXTERNAL":
         reason = (
             f"the catalog has {stored} as a {kind.lower()} table, whose data it would delete with the table; "
             "choose another name"

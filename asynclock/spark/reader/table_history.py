@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from asynclock.spark.hudi.history import History, in_order
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def timeline(spec: Spec, spark: SparkSession, *, archived: bool = False) -> list
     Raises:
         SpecError: There is no such table.
     """
-    return _first(_history(spec, spark), archived=archived)
+    return _first(_history(Table(spec, spark)), archived=archived)
 
 
 def follow(
@@ -60,7 +60,7 @@ def follow(
     Raises:
         SpecError: There is no such table.
     """
-    history = _history(spec, spark)
+    history = _history(Table(spec, spark))
     yield _first(history, archived=archived)
     failing = False
     while True:
@@ -75,11 +75,11 @@ def follow(
             failing = True
 
 
-def _history(spec: Spec, spark: SparkSession) -> History:
-    refuse_missing(spec, spark, Timeline(spark, spec.table.path))
-    history = History(spark, spec.table.path)
+def _history(table: Table) -> History:
+    refuse_missing(table)
+    history = History(table.timeline)
     if not history.exists:
-        raise unread(spec, NO_TABLE)
+        raise unread(table.spec, NO_TABLE)
     return history
 
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from asynclock.spark.faults import sentence
 from asynclock.spark.hudi.history import History
 from asynclock.spark.hudi.options.place_layer import FILE_LOCK_PROVIDER, lock_provider
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.jvm import classes
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class BatchRecorder:
     """
 
     def __init__(self, spec: Spec, spark: SparkSession, run_log: RunLog) -> None:
-        self._path = spec.table.path
+        self._spec = spec
         self._spark = spark
         self._run_log = run_log
         self._histories: dict[str, History] = {}  # each is used by the thread of its stream only
@@ -76,7 +77,7 @@ class BatchRecorder:
         """Return the newest commit of the batch, if the active timeline has it."""
         history = self._histories.get(done.stream)
         if history is None:
-            history = self._histories[done.stream] = History(self._spark, self._path)
+            history = self._histories[done.stream] = History(Table(self._spec, self._spark).timeline)
         found = [
             each
             for each in history.news()
@@ -87,8 +88,9 @@ class BatchRecorder:
     def _lock_use(self) -> tuple[float, float]:
         """Return how long this thread has waited for the commit lock and held it since the last call."""
         jvm: Any = classes(self._spark)
-        if lock_provider(self._path) == FILE_LOCK_PROVIDER:
-            _, waited, held = jvm.io.asynclock.hudi.FileLockProvider.takeOwnUse(urlsplit(self._path).path)
+        path = self._spec.table.path
+        if lock_provider(path) == FILE_LOCK_PROVIDER:
+            _, waited, held = jvm.io.asynclock.hudi.FileLockProvider.takeOwnUse(urlsplit(path).path)
         else:
-            _, waited, held = jvm.io.asynclock.hudi.StoreLockProvider.takeOwnUse(self._path)
+            _, waited, held = jvm.io.asynclock.hudi.StoreLockProvider.takeOwnUse(path)
         return waited / 1e9, held / 1e9

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import LeaseLostError
 from asynclock.spark.faults import sentence
-from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.running import session_for
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing
 from asynclock.spark.results import ServicesReport
 from asynclock.spark.services.work import Cleaning, Clustering, Compaction
@@ -62,12 +61,13 @@ def lead_services(
     with contextlib.ExitStack() as resources:
         client = resources.enter_context(spec.locks.connect())
         spark = own_session(resources.enter_context(session_for(spec, "asynclock services", spark=spark)))
-        refuse_other_locks(spec, spark)
-        _refuse_missing(spec, spark, on_event)
+        table = Table(spec, spark)
+        table.refuse_other_locks()
+        _refuse_missing(table, on_event)
         resources.enter_context(stopped_by_signals(stop))
-        compaction = Compaction(spec, spark, on_event, on_work)
-        cleaning = Cleaning(spec, spark, on_event, on_work)
-        clustering = Clustering(spec, spark, on_event, on_work)
+        compaction = Compaction(Table(spec, spark), on_event, on_work)
+        cleaning = Cleaning(Table(spec, spark), on_event, on_work)
+        clustering = Clustering(Table(spec, spark), on_event, on_work)
         services: dict[str, Compaction | Clustering | Cleaning] = {}
         if spec.table.type == "mor":
             services[COMPACTION_LOCK] = compaction
@@ -75,7 +75,7 @@ def lead_services(
             services[CLUSTERING_LOCK] = clustering
         services[CLEANING_LOCK] = cleaning
         leaders = [
-            _Leader(spec, client, service, spark, lock=lock, stop=stop, once=once, timeout=timeout)
+            _Leader(Table(spec, spark), client, service, lock=lock, stop=stop, once=once, timeout=timeout)
             for lock, service in services.items()
         ]
         side_by_side({f"service-{leader.name}": leader.work for leader in leaders})
@@ -91,11 +91,10 @@ def lead_services(
     )
 
 
-def _refuse_missing(spec: Spec, spark: SparkSession, on_event: Callable[[str], object] | None) -> None:
+def _refuse_missing(table: Table, on_event: Callable[[str], object] | None) -> None:
     """Refuse a table that is not there any more; say so if there is none yet."""
-    timeline = Timeline(spark, spec.table.path)
-    refuse_missing(spec, spark, timeline)
-    if not timeline.exists():
+    refuse_missing(table)
+    if not table.timeline.exists():
         log.info(NO_TABLE)
         if on_event is not None:
             on_event(NO_TABLE)
@@ -106,10 +105,9 @@ class _Leader:
 
     def __init__(
         self,
-        spec: Spec,
+        table: Table,
         client: sync.LockClient,
         service: Compaction | Clustering | Cleaning,
-        spark: SparkSession,
         *,
         lock: str,
         stop: threading.Event,
@@ -122,7 +120,7 @@ class _Leader:
         self._stop = stop
         self._once = once
         self._leading = partial(
-            leading, spec, spark, client, lock, f"service {service.name}", stop=stop, timeout=timeout
+            leading, table, client, lock, f"service {service.name}", stop=stop, timeout=timeout
         )
 
     def work(self) -> None:

@@ -8,37 +8,34 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
-from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.instants import CLUSTERED, WRITES
-from asynclock.spark.hudi.table import active_timeline, meta_client
+from asynclock.spark.hudi.meta import active_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from pyspark.sql import SparkSession
-
     from asynclock.spark.hudi.instants import Instant
+    from asynclock.spark.hudi.table import Table
 
 log = logging.getLogger(__name__)
 
 
-def remove_empty_plans(spark: SparkSession, table: str, instants: list[Instant], action: str) -> list[str]:
+def remove_empty_plans(table: Table, instants: list[Instant], action: str) -> list[str]:
     """Remove the plans of a service whose files are empty, and return their instants.
 
     Hudi 1.2 gives a plan that it could not write for want of space its name all the same. With such a plan
     of a compaction every read and write of the table fails, and the service for ever. Nothing was done by it.
 
     Args:
-        spark: The session.
-        table: URL of the table.
+        table: The table.
         instants: The active timeline; those that are removed are taken off.
         action: Of the service: only its leader may remove its plans, or who has reserved the table.
     """
-    files = HadoopFiles(spark)
+    files = table.files
     removed = []
     for instant in list(instants):
         if instant.action == action and instant.state == "REQUESTED":
-            file = f"{table}/.hoodie/timeline/{instant.requested}.{action}.requested"
+            file = f"{table.path}/.hoodie/timeline/{instant.requested}.{action}.requested"
             if files.exists(file) and not files.size(file):
                 files.delete(file)
                 log.warning("the %s that was planned at %s had no plan; removed", action, instant.requested)
@@ -47,27 +44,24 @@ def remove_empty_plans(spark: SparkSession, table: str, instants: list[Instant],
     return removed
 
 
-def reopen_empty_clusterings(
-    spark: SparkSession, table: str, instants: list[Instant], seen: Container[str]
-) -> list[str]:
+def reopen_empty_clusterings(table: Table, instants: list[Instant], seen: Container[str]) -> list[str]:
     """Take back clusterings whose result is empty, and return their instants, whose plans are still there.
 
     Such a result does not say which files the clustering has replaced, so each row of them is there twice.
     After a later write it cannot be taken back, since that write may have changed either copy of a row.
 
     Args:
-        spark: The session.
-        table: URL of the table.
+        table: The table.
         instants: The active timeline. Only the leader of the service may do this.
         seen: Instants that were looked at before, since each look costs requests.
     """
-    files = HadoopFiles(spark)
+    files = table.files
     written = max((one.completed or "" for one in instants if one.action in WRITES), default="")
     reopened = []
     for instant in instants:
         if instant.action != CLUSTERED or instant.completed is None or instant.requested in seen:
             continue
-        file = f"{table}/.hoodie/timeline/{instant.requested}_{instant.completed}.{CLUSTERED}"
+        file = f"{table.path}/.hoodie/timeline/{instant.requested}_{instant.completed}.{CLUSTERED}"
         if not files.exists(file) or files.size(file):
             continue
         if written > instant.completed:
@@ -79,7 +73,7 @@ def reopen_empty_clusterings(
             continue
         # The result last: until it is gone, the next leader knows that there are such files. Hudi would not
         # find them: a completed clustering has no markers any more.
-        for made in _data_files(files, table, {instant.requested}):
+        for made in _data_files(table, {instant.requested}):
             files.delete(made)
         files.delete(file)
         log.warning("the clustering %s had an empty result; it is planned again", instant.requested)
@@ -87,20 +81,19 @@ def reopen_empty_clusterings(
     return reopened
 
 
-def remove_late_files(spark: SparkSession, table: str) -> list[str]:
+def remove_late_files(table: Table) -> list[str]:
     """Remove files of writes that were rolled back, which a task of a dead writer has made since.
 
     Nobody sees such a file while the active timeline begins before its instant. Hudi takes the files of
     earlier instants for committed, so this must be called before an archiving.
 
     Args:
-        spark: The session.
-        table: URL of the table.
+        table: The table.
 
     Returns:
         The removed files.
     """
-    meta = meta_client(spark, table)
+    meta = table.timeline.meta()
     if meta is None:
         return []
     active = active_timeline(meta)
@@ -118,15 +111,15 @@ def remove_late_files(spark: SparkSession, table: str) -> list[str]:
     dead = {instant for instant in rolled_back - known if instant > first}
     if not dead:
         return []
-    files = HadoopFiles(spark)
-    late = _data_files(files, table, dead)
+    files = table.files
+    late = _data_files(table, dead)
     for file in late:
         log.warning("the file %s was made after its write was rolled back; removed", file)
         files.delete(file)
     return late
 
 
-def _data_files(files: HadoopFiles, table: str, instants: set[str]) -> list[str]:
+def _data_files(table: Table, instants: set[str]) -> list[str]:
     """Return the base and log files of a table that writes at these instants have made."""
     theirs = re.compile(rf"_({'|'.join(sorted(instants))})\.(parquet|log\.)")
-    return [file for file in files.below(table) if "/.hoodie/" not in file and theirs.search(file)]
+    return [file for file in table.files.below(table.path) if "/.hoodie/" not in file and theirs.search(file)]

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.hudi._core import hoodie
-from asynclock.spark.hadoop import HadoopFiles
-from asynclock.spark.hudi.guard import guard
 from asynclock.spark.hudi.instants import CLUSTERING, COMPACTION
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.strays import file_id, listed_strays
-from asynclock.spark.hudi.timeline import REPAIR_COPY, Timeline
+from asynclock.spark.hudi.table import REPAIR_COPY, Table
 from asynclock.spark.reader.snapshot import stored_rows
 from asynclock.spark.services.plans import remove_empty_plans
 from asynclock.spark.source.files import frame_of
@@ -96,26 +94,25 @@ def repair(spec: Spec, *, spark: SparkSession | None = None, timeout: float | No
         raise misplaced(spec, ("table", "kind"), spec.table.kind, reason)
     with (
         session_for(spec, "asynclock repair", spark=spark) as running,
-        reserved(spec, running, "repair", timeout=timeout) as worker,
+        reserved(Table(spec, running), "repair", timeout=timeout) as worker,
     ):
         worker.admit()
-        return _Repair(spec, own_session(running), worker.lease).run()
+        return _Repair(Table(spec, own_session(running)), worker.lease).run()
 
 
 class _Repair:
     """One repair; the caller has reserved the table."""
 
-    def __init__(self, spec: Spec, spark: SparkSession, lease: sync.Lease) -> None:
-        self._spec = spec
-        self._spark = spark
+    def __init__(self, table: Table, lease: sync.Lease) -> None:
+        self._table = table
+        self._spec = table.spec
+        self._spark = table.spark
         self._lease = lease
-        self._timeline = Timeline(spark, spec.table.path)
-        self._table = spec.table.path
-        self._files = HadoopFiles(spark)
+        self._files = table.files
 
     def run(self) -> RepairReport:
         plans = self._remove_plans()
-        guarded = guard(self._spec, self._spark)
+        guarded = self._table.guard()
         strays = listed_strays(self._spark, self._spec.table)
         copied = self._copied()
         rejected = self._copy([stray for stray in strays if stray not in copied])
@@ -133,14 +130,14 @@ class _Repair:
         )
 
     def _remove_plans(self) -> tuple[str, ...]:
-        removed = remove_empty_plans(self._spark, self._table, self._timeline.instants(), COMPACTION)
-        plans = [one for one in self._timeline.pending() if one.action == CLUSTERING]
+        removed = remove_empty_plans(self._table, self._table.timeline.instants(), COMPACTION)
+        plans = [one for one in self._table.timeline.pending() if one.action == CLUSTERING]
         for plan in plans:
             if plan.state == "REQUESTED":
                 self._delete(f".hoodie/timeline/{plan.requested}.clustering.requested")
             else:
                 self._spark.sql(
-                    f"CALL run_rollback_inflight_tableservice(path => '{self._table}', "
+                    f"CALL run_rollback_inflight_tableservice(path => '{self._table.path}', "
                     f"pending_instant => '{plan.requested}', delete_request_instant_file => true)"
                 ).collect()
         return (*removed, *(plan.requested for plan in plans))
@@ -155,8 +152,8 @@ class _Repair:
         """Copy the rows of the strays' file groups so that they can be appended; return how many cannot."""
         if not strays:
             return 0
-        self._timeline.refresh()
-        stored = stored_rows(self._spec, self._spark, self._timeline)
+        self._table.commits.refresh()
+        stored = stored_rows(self._table)
         groups = sorted(filter(None, map(file_id, strays)))
         # In a row from a log the file's name is the id of its group.
         of_group = F.regexp_extract("_hoodie_file_name", "^[^_]+", 0)
@@ -194,14 +191,12 @@ class _Repair:
         rows = self._spark.read.parquet(self._below(_ROWS))
         count: int = rows.count()
         if count:
-            tasks = self._spark.sparkContext.defaultParallelism
-            name = self._timeline.properties().get(hoodie.TABLE_NAME)
-            options = write_options(self._spec, tasks=tasks, name=name)
+            options = write_options(self._spec, tasks=self._table.tasks, name=self._table.name())
             # A key may have been in several of the files.
             options[hoodie.COMBINE_BEFORE_UPSERT] = "true"
             self._lease.check()
-            rows.write.format("hudi").options(**options).mode("append").save(self._table)
-            log.info("moved %d rows of %s into its buckets", count, self._table)
+            rows.write.format("hudi").options(**options).mode("append").save(self._table.path)
+            log.info("moved %d rows of %s into its buckets", count, self._table.path)
         return count
 
     def _delete(self, below: str) -> None:
@@ -209,4 +204,4 @@ class _Repair:
         self._files.delete(self._below(below))
 
     def _below(self, path: str) -> str:
-        return f"{self._table}/{path}"
+        return f"{self._table.path}/{path}"

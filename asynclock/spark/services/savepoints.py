@@ -15,14 +15,11 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
-from asynclock.spark.hadoop import HadoopFiles
-from asynclock.spark.hudi.guard import check_writable
 from asynclock.spark.hudi.instants import COMPACTED, DELETES, DELTA_COMMIT
 from asynclock.spark.hudi.options import cleaning_options
 from asynclock.spark.hudi.own import own_session
-from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.running import session_for
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.presence import refuse_missing
 from asynclock.spark.results import RestoreReport
 from asynclock.spark.services.work import write_client
@@ -87,7 +84,7 @@ def restore(
             been run again.
     """
     with session_for(spec, "asynclock restore", spark=spark) as found:
-        _Savepoints(spec, found).check(savepoint)  # before the streams have to wait
+        _Savepoints(Table(spec, found)).check(savepoint)  # before the streams have to wait
         with _reserved(spec, timeout, found, "restore") as work:
             return work.go_back(savepoint)
 
@@ -111,11 +108,11 @@ def delete_savepoint(
 class _Savepoints:
     """The savepoints of a table: Hudi's, and the checkpoints that are kept with them."""
 
-    def __init__(self, spec: Spec, spark: SparkSession) -> None:
-        self._spec = spec
-        self._spark = spark
-        self._files = HadoopFiles(spark)
-        self._timeline = Timeline(spark, spec.table.path)
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._spec = table.spec
+        self._files = table.files
+        self._timeline = table.timeline
 
     def folder(self, instant: str) -> str:
         """Return where the checkpoints of a savepoint are."""
@@ -160,7 +157,7 @@ class _Savepoints:
     @contextlib.contextmanager
     def client(self) -> Iterator[Any]:
         """Yield Hudi's write client."""
-        with write_client(self._spec, self._spark, cleaning_options(self._spec)) as client:
+        with write_client(self._table, cleaning_options(self._spec)) as client:
             yield client
 
     def _is_hudis(self, instant: str) -> bool:
@@ -171,27 +168,27 @@ class _Savepoints:
 def _reserved(spec: Spec, timeout: float | None, spark: SparkSession | None, name: str) -> Iterator[_Work]:
     with (
         session_for(spec, f"asynclock {name}", spark=spark) as found,
-        reserved(spec, found, name, timeout=timeout) as worker,
+        reserved(Table(spec, found), name, timeout=timeout) as worker,
     ):
-        yield _Work(spec, own_session(found), worker)
+        yield _Work(Table(spec, own_session(found)), worker)
 
 
 class _Work:
     """Work on the savepoints of a table that is reserved for it."""
 
-    def __init__(self, spec: Spec, spark: SparkSession, worker: Worker) -> None:
-        self.spark = spark
+    def __init__(self, table: Table, worker: Worker) -> None:
         self.worker = worker
-        self.savepoints = _Savepoints(spec, spark)
-        self._spec = spec
+        self.savepoints = _Savepoints(table)
+        self._table = table
+        self._spec = table.spec
         self._lease = worker.lease
-        self._files = HadoopFiles(spark)
-        self._timeline = Timeline(spark, spec.table.path)
+        self._files = table.files
+        self._timeline = table.timeline
 
     def keep(self) -> str:
         """Make a savepoint."""
-        refuse_missing(self._spec, self.spark, self._timeline)
-        check_writable(self._spec, self._timeline)
+        refuse_missing(self._table)
+        self._table.check_writable()
         done = [
             instant.requested
             for instant in self._timeline.instants()
@@ -220,14 +217,13 @@ class _Work:
 
     def go_back(self, savepoint: str) -> RestoreReport:
         """Set table and checkpoints back; each step may be repeated."""
-        mark = RestoreMark(self._spec, self.spark)
+        mark = self._table.restore_mark
         if (begun := mark.savepoint()) not in {None, savepoint}:
             reason = (
                 f"a restore to {begun} has been left half done; finish that one first. Nothing was changed"
             )
             raise ConfigError(setting="savepoint", value=savepoint, reason=reason)
         self.savepoints.check(savepoint)
-        self._timeline.refresh()
         dropped = [commit for commit in self._timeline.commits if commit.requested > savepoint]
         self._lease.check()
         mark.put(savepoint)
@@ -257,7 +253,7 @@ class _Work:
         self._files.copy(copy, stream.checkpoint)
         # Batches that are read again put their bad rows aside again, perhaps in batches of other numbers.
         done = [int(name) for name in self._files.names(f"{stream.checkpoint}/commits") if name.isdigit()]
-        query_id = Checkpoint(self._spec, stream, self.spark).query_id()
+        query_id = Checkpoint(self._spec, stream, self._table.spark).query_id()
         aside = f"{stream.quarantine}/query={query_id}"
         for name in self._files.names(aside):
             if (batch := _BATCH.fullmatch(name)) and int(batch[1]) > max(done, default=-1):

@@ -14,9 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock._text import escaped
-from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.columns import is_behind, stored_columns
-from asynclock.spark.hudi.guard import check_writable
 from asynclock.spark.hudi.instants import (
     CLUSTERED,
     CLUSTERING,
@@ -26,11 +24,9 @@ from asynclock.spark.hudi.instants import (
     ROLLBACK,
     WRITES,
 )
-from asynclock.spark.hudi.locks import check_url
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options, clustering_options, compaction_options
-from asynclock.spark.hudi.order import in_order_at, refuse_disorder
+from asynclock.spark.hudi.order import in_order_at
 from asynclock.spark.hudi.session import exact_times
-from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.jvm import classes
 from asynclock.spark.results import ServiceReport
 from asynclock.spark.services.due import (
@@ -47,9 +43,7 @@ from asynclock.spark.writer.batch_columns import declare_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import SparkSession
-
-    from asynclock.spark.spec.model import Spec
+    from asynclock.spark.hudi.table import Table
 
 log = logging.getLogger(__name__)
 
@@ -73,18 +67,17 @@ class Compaction:
 
     def __init__(
         self,
-        spec: Spec,
-        spark: SparkSession,
+        table: Table,
         on_event: Callable[[str], object] | None = None,
         on_work: Callable[[ServiceReport], object] | None = None,
     ) -> None:
         self.done: list[str] = []
         self._planned_at = ""  # the newest commit at the last plan; Hudi makes none where no log has rows
-        self._spec = spec
-        self._spark = spark
+        self._table = table
+        self._spec = table.spec
         self._on_event = on_event
         self._on_work = on_work
-        self._timeline = Timeline(spark, spec.table.path)
+        self._timeline = table.timeline
 
     def step(self, check: Callable[[], object] = _unchecked) -> None:
         """Plan a compaction if one is due, and carry out what is planned.
@@ -97,19 +90,19 @@ class Compaction:
             StrayFilesError: The table has files outside of its buckets.
             CutFilesError: A file of the table is shorter than its commit says.
         """
-        check_writable(self._spec, self._timeline)
+        self._table.check_writable()
         instants = self._timeline.instants()
-        remove_empty_plans(self._spark, self._spec.table.path, instants, COMPACTION)
+        remove_empty_plans(self._table, instants, COMPACTION)
         plans = planned(instants, COMPACTION)
         since = count_since(instants, DELTA_COMMIT, COMPACTED)
         newest = newest_commit(instants)
         if not plans and (since < self._spec.services.compact_every_commits or newest == self._planned_at):
             return
-        self._timeline.refuse_cut_files()
-        options = compaction_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
-        declare_columns(self._spec, self._spark, self._timeline)
-        with write_client(self._spec, self._spark, options) as client:
-            empty = classes(self._spark).org.apache.hudi.common.util.Option.empty
+        self._table.refuse_cut_files()
+        options = compaction_options(self._spec, tasks=self._table.tasks)
+        declare_columns(self._table)
+        with write_client(self._table, options) as client:
+            empty = classes(self._table.spark).org.apache.hudi.common.util.Option.empty
             if not plans:
                 client.scheduleCompaction(empty())
                 self._planned_at = newest
@@ -133,9 +126,9 @@ class Compaction:
 
     def _lacks_columns(self, result: Any) -> bool:  # noqa: ANN401  py4j
         """Return whether Hudi has compacted without some columns of the table, whose values would be lost."""
-        self._timeline.refresh()
+        self._table.commits.refresh()
         schema = result.getCommitMetadata().get().getMetadata(_SCHEMA)
-        return is_behind(stored_columns(schema), self._timeline.columns())
+        return is_behind(stored_columns(schema), self._table.commits.columns())
 
 
 class Clustering:
@@ -149,18 +142,17 @@ class Clustering:
 
     def __init__(
         self,
-        spec: Spec,
-        spark: SparkSession,
+        table: Table,
         on_event: Callable[[str], object] | None = None,
         on_work: Callable[[ServiceReport], object] | None = None,
     ) -> None:
         self.done: list[str] = []
         self._seen: set[str] = set()  # completed instants that were looked at
-        self._spec = spec
-        self._spark = spark
+        self._table = table
+        self._spec = table.spec
         self._on_event = on_event
         self._on_work = on_work
-        self._timeline = Timeline(spark, spec.table.path)
+        self._timeline = table.timeline
 
     def step(self, check: Callable[[], object] = _unchecked) -> None:
         """Plan a clustering if one is due, and carry out what is planned.
@@ -174,8 +166,8 @@ class Clustering:
             CutFilesError: A file of the table is shorter than its commit says.
         """
         instants = self._timeline.instants()
-        remove_empty_plans(self._spark, self._spec.table.path, instants, CLUSTERING)
-        if reopen_empty_clusterings(self._spark, self._spec.table.path, instants, self._seen):
+        remove_empty_plans(self._table, instants, CLUSTERING)
+        if reopen_empty_clusterings(self._table, instants, self._seen):
             instants = self._timeline.instants()
         self._seen = {one.requested for one in instants if one.completed}
         cut_off = [one.requested for one in instants if (one.action, one.state) == (CLUSTERING, "INFLIGHT")]
@@ -184,9 +176,9 @@ class Clustering:
         since = sum(count_since(instants, action, CLUSTERED) for action in WRITES)
         if not (plans or cut_off) and (every is None or since < every):
             return
-        self._timeline.refuse_cut_files()
-        options = clustering_options(self._spec, tasks=self._spark.sparkContext.defaultParallelism)
-        with write_client(self._spec, self._spark, options) as client:
+        self._table.refuse_cut_files()
+        options = clustering_options(self._spec, tasks=self._table.tasks)
+        with write_client(self._table, options) as client:
             for instant in cut_off:
                 check()
                 # Not carried on under its instant, as Hudi would: a task of the leader before may still write
@@ -194,7 +186,9 @@ class Clustering:
                 client.purgePendingClustering(instant)
                 _tell(self._on_event, f"withdrew the clustering {instant}, which was cut off")
             if not plans:
-                client.scheduleClustering(classes(self._spark).org.apache.hudi.common.util.Option.empty())
+                client.scheduleClustering(
+                    classes(self._table.spark).org.apache.hudi.common.util.Option.empty()
+                )
                 plans = planned(self._timeline.instants(), CLUSTERING)
             for instant in plans:
                 check()
@@ -217,8 +211,7 @@ class Cleaning:
 
     def __init__(
         self,
-        spec: Spec,
-        spark: SparkSession,
+        table: Table,
         on_event: Callable[[str], object] | None = None,
         on_work: Callable[[ServiceReport], object] | None = None,
     ) -> None:
@@ -227,12 +220,12 @@ class Cleaning:
         self._asked = -math.inf  # when Hudi was last asked to carry on a rollback
         self._cleaned_at = ""  # the newest commit at the last cleaning
         self._seen = ""  # the newest commit at the last look at the archive
-        self._spec = spec
-        self._spark = spark
+        self._table = table
+        self._spec = table.spec
         self._on_event = on_event
         self._on_work = on_work
-        self._timeline = Timeline(spark, spec.table.path)
-        self._options = cleaning_options(spec, tasks=spark.sparkContext.defaultParallelism)
+        self._timeline = table.timeline
+        self._options = cleaning_options(table.spec, tasks=table.tasks)
 
     def step(self, check: Callable[[], object] = _unchecked) -> None:
         """Do what is due.
@@ -243,10 +236,9 @@ class Cleaning:
         Raises:
             ClusteringPlanError: The table has a clustering plan.
         """
-        if self._spec.table.buckets:
-            self._timeline.refuse_clustering()
+        self._table.refuse_clustering()
         instants = self._timeline.instants()
-        remove_empty_plans(self._spark, self._spec.table.path, instants, ROLLBACK)
+        remove_empty_plans(self._table, instants, ROLLBACK)
         # One that was cut off is carried on. Where Hudi leaves it to another service, that is asked in vain.
         cut_off = bool(planned(instants, ROLLBACK)) and time.monotonic() >= self._asked + SILENCE_MS / 1000
         dead = cut_off or bool(self._timeline.silent(SILENCE_MS))
@@ -262,7 +254,7 @@ class Cleaning:
             self._seen = newest
         if not (dead or clean or archive):
             return
-        with write_client(self._spec, self._spark, self._options) as client:
+        with write_client(self._table, self._options) as client:
             if dead or clean:
                 check()
                 self._clean(client)
@@ -270,7 +262,7 @@ class Cleaning:
             if archive:
                 check()
                 started = time.monotonic()
-                remove_late_files(self._spark, self._spec.table.path)
+                remove_late_files(self._table)
                 client.archive()
                 _report(self._on_work, "archiving", None, started)
         self.rounds += 1
@@ -279,7 +271,7 @@ class Cleaning:
             _tell(self._on_event, f"archived {before - left} commits, {left} are left active")
 
     def _clean(self, client: Any) -> None:  # noqa: ANN401  py4j
-        writes = classes(self._spark).io.asynclock.timeline.DeadWrites
+        writes = classes(self._table.spark).io.asynclock.timeline.DeadWrites
         dead = writes.withdraw(client, SILENCE_MS)
         started = self._asked = time.monotonic()
         cleaned = client.clean()  # starts with the rollbacks that are planned
@@ -297,8 +289,8 @@ class Cleaning:
         Hudi takes that of an archiver for a manifest and fails. Archiving is led by one process at a time, so
         no other is writing one.
         """
-        files = HadoopFiles(self._spark)
-        meta = f"{self._spec.table.path}/.hoodie"
+        files = self._table.files
+        meta = f"{self._table.path}/.hoodie"
         folder = f"{meta}/timeline/history"
         for name in files.names(folder):
             if re.fullmatch(r"manifest_\d+\..+", name):
@@ -309,19 +301,19 @@ class Cleaning:
 
 
 @contextlib.contextmanager
-def write_client(spec: Spec, spark: SparkSession, options: dict[str, str]) -> Iterator[Any]:
+def write_client(table: Table, options: dict[str, str]) -> Iterator[Any]:
     """Yield Hudi's write client of the table, closed afterwards."""
-    check_url(spec, Timeline(spark, spec.table.path).newest())  # it may have moved since the start
-    refuse_disorder(spark, spec.table.path)
-    jvm: Any = classes(spark)
+    table.refuse_moved()  # since the start
+    table.refuse_disorder()
+    jvm: Any = classes(table.spark)
     client = jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
-        spark._jsparkSession,  # noqa: SLF001
-        spec.table.path,
+        table.spark._jsparkSession,  # noqa: SLF001
+        table.path,
         jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(options),
         jvm.scala.Option.empty(),
     )
     try:
-        with exact_times(spark), in_order_at(spec.table.path):
+        with exact_times(table.spark), in_order_at(table.path):
             yield client
     finally:
         client.close()

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from asynclock.errors import ConfigError
 from asynclock.spark.errors import TimelineAheadError
 from asynclock.spark.hudi import order
-from asynclock.spark.hudi.guard import check_writable
+from asynclock.spark.hudi.meta import update_properties
 from asynclock.spark.hudi.running import session_for
-from asynclock.spark.hudi.table import update_properties
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread
 from asynclock.spark.work.worker import reserved
 
@@ -45,16 +44,17 @@ def to_utc(spec: Spec, *, timeout: float | None = None, spark: SparkSession | No
     """
     path = spec.table.path
     with session_for(spec, "asynclock to-utc", spark=spark) as found:
-        timeline = Timeline(found, path)
-        refuse_missing(spec, found, timeline)
+        table = Table(spec, found)
+        timeline = table.timeline
+        refuse_missing(table)
         if not timeline.exists():
             raise unread(spec, NO_TABLE)
         if timeline.is_utc():
             return False
         order.refuse_other_zone(found)
-        with reserved(spec, found, "to-utc", timeout=timeout) as worker:
+        with reserved(table, "to-utc", timeout=timeout) as worker:
             try:
-                check_writable(spec, timeline)
+                table.check_writable()
             except TimelineAheadError as error:
                 raise _too_early(path, order.newest_instant(found, path), error.seconds) from error
             if pending := timeline.pending():

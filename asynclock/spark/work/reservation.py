@@ -22,10 +22,9 @@ from asynclock._core.narration import Pace, held_by, span
 from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
 from asynclock.events import logger
 from asynclock.spark.errors import TableBusyError
-from asynclock.spark.hudi.locks import refuse_other_locks
 from asynclock.spark.hudi.options import SILENCE_MS
 from asynclock.spark.hudi.running import session_for
-from asynclock.spark.hudi.timeline import Timeline
+from asynclock.spark.hudi.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,7 +172,7 @@ def reserve(
     """
     with (
         session_for(spec, "asynclock reserve", spark=spark) as found,
-        Reservation(spec, found) as reservation,
+        Reservation(Table(spec, found)) as reservation,
         reservation.held(timeout) as lease,
     ):
         yield lease
@@ -183,8 +182,7 @@ class Reservation:
     """What a job needs to reserve a table. A context manager.
 
     Args:
-        spec: The table and its locks.
-        spark: A session with Hudi, which reads the timeline.
+        table: The table, whose timeline and locks are read.
 
     Attributes:
         lock: The lock of the reservation.
@@ -193,12 +191,12 @@ class Reservation:
         SpecError: The table was written under other locks.
     """
 
-    def __init__(self, spec: Spec, spark: SparkSession) -> None:
-        refuse_other_locks(spec, spark)
-        self._client = spec.locks.connect()
+    def __init__(self, table: Table) -> None:
+        table.refuse_other_locks()
+        self._client = table.spec.locks.connect()
         self.lock = self._client.lock(RESERVATION_LOCK)
-        self._spec = spec
-        self._timeline = Timeline(spark, spec.table.path)
+        self._spec = table.spec
+        self._timeline = table.timeline
         self._expired: dict[str, float] = {}
 
     def __enter__(self) -> Self:

@@ -14,7 +14,6 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import AcquireTimeoutError
-from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.retry import PASSING, Retry
 from asynclock.spark.work.cancel import Cancellable
 from asynclock.spark.work.leases import acquire_until
@@ -23,10 +22,8 @@ from asynclock.spark.work.reservation import Gate, Reservation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import SparkSession
-
     from asynclock import sync
-    from asynclock.spark.spec.model import Spec
+    from asynclock.spark.hudi.table import Table
 
 # How often a pause looks for a stop and for the loss of the lease.
 _STEP_SECONDS: Final = 0.5
@@ -36,8 +33,7 @@ class Worker:
     """Works on a table under a lease. Its jobs are cancelled when the lease is lost.
 
     Args:
-        spec: The table.
-        spark: The session that runs the jobs.
+        table: The table; its session runs the jobs.
         lease: A lease that allows the work, held by the caller.
         name: Who works, for the names of its jobs.
         gate: What lets the work begin; None: the caller has reserved the table.
@@ -51,8 +47,7 @@ class Worker:
 
     def __init__(
         self,
-        spec: Spec,
-        spark: SparkSession,
+        table: Table,
         lease: sync.Lease,
         name: str,
         *,
@@ -62,10 +57,9 @@ class Worker:
         self.lease = lease
         self.stop = stop or threading.Event()
         self.retry = Retry(PASSING)
-        self._spec = spec
-        self._spark = spark
+        self._table = table
         self._gate = gate
-        self._jobs = Cancellable(spark, f"asynclock {name} {uuid.uuid4()}")
+        self._jobs = Cancellable(table.spark, f"asynclock {name} {uuid.uuid4()}")
         self._is_whole = False  # no restore is half done; that can change only while the table is reserved
         lease.on_lost(lambda _: self.cancel())
 
@@ -87,7 +81,7 @@ class Worker:
         waited = 0.0 if self._gate is None else self._gate.wait(self.stop, timeout=timeout)
         # After a stop the table may still be reserved, perhaps by a restore.
         if (waited or not self._is_whole) and not self.stop.is_set():
-            RestoreMark(self._spec, self._spark).refuse()
+            self._table.restore_mark.refuse()
             self._is_whole = True
         return waited
 
@@ -158,8 +152,7 @@ class Worker:
 
 @contextlib.contextmanager
 def leading(
-    spec: Spec,
-    spark: SparkSession,
+    table: Table,
     client: sync.LockClient,
     lock: str,
     name: str,
@@ -170,8 +163,7 @@ def leading(
     """Yield a worker whose lease is held for the body; None if ``stop`` was set before it was.
 
     Args:
-        spec: The table and its locks.
-        spark: The session that runs the jobs.
+        table: The table; its session runs the jobs.
         client: The locks.
         lock: Name of the lock.
         name: Who works, for the log.
@@ -192,7 +184,8 @@ def leading(
         yield None
         return
     with lease:
-        worker = Worker(spec, spark, lease, name, gate=Gate(spec, client, lease, name), stop=stop)
+        gate = Gate(table.spec, client, lease, name)
+        worker = Worker(table, lease, name, gate=gate, stop=stop)
         try:
             yield worker
         finally:
@@ -200,14 +193,11 @@ def leading(
 
 
 @contextlib.contextmanager
-def working(
-    spec: Spec, spark: SparkSession, lock: str, name: str, *, timeout: float | None = None
-) -> Iterator[sync.Lease]:
+def working(table: Table, lock: str, name: str, *, timeout: float | None = None) -> Iterator[sync.Lease]:
     """Hold a lease for the body, which begins when the table is not reserved, and cancel it on a loss.
 
     Args:
-        spec: The table and its locks.
-        spark: The session that runs the body's jobs.
+        table: The table; its session runs the body's jobs.
         lock: Name of the lock.
         name: Who works, for the log.
         timeout: Longest wait for the lease, and then for the end of a reservation; None: no limit.
@@ -217,20 +207,20 @@ def working(
         LeaseLostError: The lease was lost; the body's jobs were cancelled.
         UnfinishedRestoreError: A restore has been left half done.
     """
+    spec = table.spec
     with spec.locks.connect() as client, client.lock(lock).hold(timeout=timeout) as lease:
-        worker = Worker(spec, spark, lease, name, gate=Gate(spec, client, lease, name))
+        worker = Worker(table, lease, name, gate=Gate(spec, client, lease, name))
         worker.admit(timeout=timeout)
         with worker.piece():
             yield lease
 
 
 @contextlib.contextmanager
-def reserved(spec: Spec, spark: SparkSession, name: str, *, timeout: float | None = None) -> Iterator[Worker]:
+def reserved(table: Table, name: str, *, timeout: float | None = None) -> Iterator[Worker]:
     """Reserve the table for the body, and cancel the body's jobs if the reservation is lost.
 
     Args:
-        spec: The table and its locks.
-        spark: A session with Hudi; runs the body's jobs.
+        table: The table; its session runs the body's jobs.
         name: Who works, for the names of the jobs.
         timeout: Longest wait for the reservation, in seconds; None: no limit.
 
@@ -240,7 +230,7 @@ def reserved(spec: Spec, spark: SparkSession, name: str, *, timeout: float | Non
         LeaseLostError: The reservation was lost.
         SpecError: The table was written under other locks.
     """
-    with Reservation(spec, spark) as reservation, reservation.held(timeout) as lease:
-        worker = Worker(spec, spark, lease, name)
+    with Reservation(table) as reservation, reservation.held(timeout) as lease:
+        worker = Worker(table, lease, name)
         with worker.piece():
             yield worker

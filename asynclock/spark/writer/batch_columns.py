@@ -5,41 +5,37 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.columns import is_behind
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from asynclock.spark.hudi.timeline import Timeline
+    from asynclock.spark.hudi.table import Table
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 log = logging.getLogger(__name__)
 
 
-def declare_columns(spec: Spec, spark: SparkSession, timeline: Timeline) -> None:
+def declare_columns(table: Table) -> None:
     """Make Hudi take the union of all commits' columns for those of the table, by an empty commit if needed.
 
     Hudi takes those of the commit that was requested last. Its writer may have requested it before a change
     of the columns was committed. Called after that change, this ends it: every writer that decides on its
     columns from now on sees the change.
     """
-    timeline.refresh()
-    columns = timeline.columns()
-    if not columns or not is_behind(timeline.present_columns(), columns):
+    table.commits.refresh()
+    columns = table.commits.columns()
+    if not columns or not is_behind(table.timeline.present_columns(), columns):
         return
     types = {RECORD_KEY: "string"} | {name: one.kind for name, one in columns.items()}
     # Not createDataFrame, which needs Python on the executors.
-    empty = spark.range(0).selectExpr(
+    empty = table.spark.range(0).selectExpr(
         *(f"CAST(NULL AS {sql_type(kind)}) AS `{name}`" for name, kind in types.items())
     )
-    name = timeline.properties().get(hoodie.TABLE_NAME)
-    options = write_options(spec, tasks=spark.sparkContext.defaultParallelism, name=name)
-    empty.write.format("hudi").options(**options).mode("append").save(spec.table.path)
-    log.info("the columns of the table at %s are declared again", spec.table.path)
+    options = write_options(table.spec, tasks=table.tasks, name=table.name())
+    empty.write.format("hudi").options(**options).mode("append").save(table.path)
+    log.info("the columns of the table at %s are declared again", table.path)
 
 
 def read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Self
 
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column
 
+    from asynclock.spark.hudi.table import Table
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 UpTo = int | str | dt.datetime | dt.date
@@ -162,17 +163,18 @@ class Deletion:
         return reduce(or_, (F.col(_ordering(self.spec.stream(name))).isNotNull() for name in self.up_to))
 
 
-def key_frame(spec: Spec, spark: SparkSession, keys: DataFrame | Iterable[Mapping[str, Any]]) -> DataFrame:
+def key_frame(table: Table, keys: DataFrame | Iterable[Mapping[str, Any]]) -> DataFrame:
     """Return a frame of key and partition columns; other columns are left out.
 
     Raises:
         ConfigError: A column is missing or has another type.
     """
+    spec = table.spec
     types = {name: spec.shared_type(name) for name in spec.table.shared_columns}
     if not isinstance(keys, DataFrame):
         rows = [[row.get(name) for name in types] for row in keys]
         schema = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
-        return spark.createDataFrame(rows, schema)
+        return table.spark.createDataFrame(rows, schema)
     found = {field.name: field.dataType.simpleString() for field in keys.schema}
     for name, kind in types.items():
         if (given := found.get(name)) != kind:

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._text import printable
 from asynclock.errors import ConfigError
-from asynclock.hudi._core import hoodie
 from asynclock.hudi._core.held_tables import refuse_if_held
 from asynclock.spark.hudi.columns import (
     check_change,
@@ -23,16 +22,13 @@ from asynclock.spark.hudi.columns import (
     is_behind,
     removed_columns,
 )
-from asynclock.spark.hudi.fit import check_commit, check_properties
-from asynclock.spark.hudi.guard import check_writable, guard, is_guarded
 from asynclock.spark.hudi.instants import DELETES, BatchCommit
-from asynclock.spark.hudi.locks import CREATION_LOCK, check_locks, check_url, claim_locks
+from asynclock.spark.hudi.locks import CREATION_LOCK
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.order import in_order_at
 from asynclock.spark.hudi.own import own_session
-from asynclock.spark.hudi.table import clear_unfinished
-from asynclock.spark.hudi.timeline import Timeline, is_table
-from asynclock.spark.hudi.view_names import carried_names, check_names
+from asynclock.spark.hudi.table import Table
+from asynclock.spark.hudi.view_names import carried_names
 from asynclock.spark.retry import CONFLICT, retry
 from asynclock.spark.source.reading import ARRIVAL
 from asynclock.spark.spec.keys import unfit
@@ -92,18 +88,15 @@ class Splice:
 
     def __init__(self, spec: Spec, spark: SparkSession) -> None:
         self._spec = spec
-        self._spark = spark = own_session(spark)
-        self._timeline = Timeline(spark, spec.table.path)
-        self._properties: dict[str, str] = {}
-        self._checked = False
+        self._table = Table(spec, own_session(spark))
+        self._commits = self._table.commits
         self._claimed = False
         self._table_id = ""
         self._opened: frozenset[str] | None = None
         self._announced: set[object] = set()
         self._conflicts = Conflicts()
         self._check_table()
-        bound = check_locks(spec, self._timeline.locked(), partial(is_table, spark))
-        self._claimed = bound and is_guarded(spec, self._properties)
+        self._claimed = self._table.check_locks() and self._table.is_guarded()
 
     @property
     def wasted(self) -> Wasted:
@@ -112,13 +105,13 @@ class Splice:
 
     def table_id(self) -> str | None:
         """Return the id of the table, or None if nothing is committed yet."""
-        self._timeline.refresh()
-        return commit.table_id if (commit := self._timeline.any_commit()) else None
+        self._commits.refresh()
+        return commit.table_id if (commit := self._commits.any()) else None
 
     def committed(self, stream: str, batch_id: int, *, query_id: str | None = None) -> bool:
         """Return whether that batch is on the timeline, the archived one included."""
-        self._timeline.refresh()
-        return self._timeline.has(stream, query_id or self._query_id(), batch_id)
+        self._commits.refresh()
+        return self._commits.has(stream, query_id or self._query_id(), batch_id)
 
     def write(
         self,
@@ -169,7 +162,7 @@ class Splice:
             if lease is None:
                 worker = f"a write to stream {stream}"
                 lock = stream_lock(stream)
-                lease = held.enter_context(working(self._spec, self._spark, lock, worker, timeout=timeout))
+                lease = held.enter_context(working(self._table, lock, worker, timeout=timeout))
             if not self._claimed:
                 # Two writers that create the table at once would overwrite each other's properties, and
                 # neither would see a commit to compare its number of buckets with.
@@ -215,8 +208,8 @@ class Splice:
         """
         deletion = Deletion.of(self._spec, stream, up_to)
         refuse_if_held(self._spec.table.path)
-        frame = key_frame(self._spec, self._spark, keys)
-        with working(self._spec, self._spark, DELETE_LOCK, "a delete", timeout=timeout) as lease:
+        frame = key_frame(self._table, keys)
+        with working(self._table, DELETE_LOCK, "a delete", timeout=timeout) as lease:
             self._first_commit()
             shared = (f"{self._fit(name)} AS {quoted(name)}" for name in self._spec.table.shared_columns)
             with deletion.found(frame.selectExpr(*shared)) as (deletes, report):
@@ -227,7 +220,7 @@ class Splice:
 
     def _append_deletes(self, deletes: DataFrame, deletion: Deletion, query: str, lease: sync.Lease) -> None:
         first = self._first_commit()
-        columns = columns_to_delete(self._spec, table := self._timeline.columns())
+        columns = columns_to_delete(self._spec, table := self._commits.columns())
         commit = dataclasses.replace(
             first,
             stream=DELETES,
@@ -238,17 +231,17 @@ class Splice:
             columns=(),
             floats=tuple(sorted(floats_among(columns))),
             locks=self._spec.locks.url,
-            view=carried_names(self._spec, self._timeline.view_names()),
+            view=carried_names(self._spec, self._commits.view_names()),
         )
         wide = wide_frame(self._spec, deletes, deletion.values(), columns)
         self._append(wide, commit, lease, deletion.options)
         if is_behind(table, columns):
-            declare_columns(self._spec, self._spark, self._timeline)
+            declare_columns(self._table)
 
     def _first_commit(self) -> BatchCommit:
         """Check the table and return one of its commits, since there must be something to delete."""
         self._check_table()
-        if commit := self._timeline.any_commit():
+        if commit := self._commits.any():
             return commit
         reason = "nothing is committed to the table yet, so there is nothing to delete"
         raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
@@ -261,17 +254,11 @@ class Splice:
             acquire_until(client.lock(CREATION_LOCK), stop, own=own) as lease,
         ):
             self._check_table()
-            clear_unfinished(self._spark, self._spec.table.path)
-            self._table_id = claim_locks(
-                self._spec,
-                self._timeline.locked(),
-                partial(is_table, self._spark),
-                client=client,
-                lease=lease,
-            )
-            guard(self._spec, self._spark)  # before the write, which must agree with what is there
+            self._table.clear_unfinished()
+            self._table_id = self._table.claim_locks(client=client, lease=lease)
+            self._table.guard()  # before the write, which must agree with what is there
             yield
-            guard(self._spec, self._spark)
+            self._table.guard()
         self._claimed = True
 
     def _write(
@@ -285,12 +272,12 @@ class Splice:
         offset: str,
     ) -> bool:
         self._check_table(stream)
-        if batch_id is not None and self._timeline.has(stream.name, query_id, batch_id):
+        if batch_id is not None and self._commits.has(stream.name, query_id, batch_id):
             log.info("batch %d of stream %s is committed already: skipped", batch_id, stream.name)
             return False
         self._announce(stream.name, query_id)
-        first = self._timeline.any_commit()
-        table = self._timeline.columns()
+        first = self._commits.any()
+        table = self._commits.columns()
         columns = columns_to_write(self._spec, stream, table)
         commit = BatchCommit(
             requested="",
@@ -306,7 +293,7 @@ class Splice:
             columns=read_with(stream, self._spec),
             floats=tuple(sorted(floats_among(columns))),
             locks=self._spec.locks.url,
-            view=carried_names(self._spec, self._timeline.view_names()),
+            view=carried_names(self._spec, self._commits.view_names()),
             offset=offset,
         )
         own = stream.owned(self._spec.table)
@@ -316,7 +303,7 @@ class Splice:
         if self._opened is None:
             self._opened = frozenset(columns)
         if table and is_behind(table, columns):
-            declare_columns(self._spec, self._spark, self._timeline)
+            declare_columns(self._table)
         return True
 
     def _append(
@@ -364,8 +351,7 @@ class Splice:
         return retry(write, CONFLICT, check=lease.check, on_failure=partial(self._conflicts.note, what))
 
     def _options(self) -> dict[str, str]:
-        tasks = self._spark.sparkContext.defaultParallelism
-        return write_options(self._spec, tasks=tasks, name=self._properties.get(hoodie.TABLE_NAME))
+        return write_options(self._spec, tasks=self._table.tasks, name=self._table.name())
 
     def _check_columns(self, df: DataFrame, stream: StreamSpec) -> None:
         expected = {name: self._spec.shared_type(name) for name in self._spec.table.shared_columns}
@@ -382,16 +368,9 @@ class Splice:
                 raise ConfigError(setting="df", value=name, reason=reason)
 
     def _check_table(self, stream: StreamSpec | None = None) -> None:
-        check_writable(self._spec, self._timeline)
-        check_url(self._spec, self._timeline.locked())
-        if not self._checked:  # properties, key and buckets never change
-            self._properties = self._timeline.properties()
-            check_properties(self._spec, self._properties)
-            if commit := self._timeline.any_commit():
-                check_commit(self._spec, commit)
-                self._checked = True
-        columns = self._timeline.columns()
-        check_names(self._spec, columns, self._timeline.view_names())
+        self._table.check_writable()
+        self._table.check_fit()
+        columns = self._commits.columns()
         if self._opened is None and columns:
             check_columns(self._spec, columns)
             self._opened = frozenset(columns)
@@ -399,7 +378,7 @@ class Splice:
             check_change(self._spec, stream, self._opened, columns)
 
     def _announce(self, stream: str, query_id: str) -> None:
-        known = self._timeline.query_ids(stream)
+        known = self._commits.query_ids(stream)
         if known and query_id not in known and query_id not in self._announced:
             log.warning(
                 "stream %s was written by query %s and is now written by query %s: a new checkpoint reads "
@@ -409,7 +388,7 @@ class Splice:
                 printable(query_id),
             )
             self._announced.add(query_id)
-        removed = removed_columns(self._spec, self._spec.stream(stream), self._timeline.columns())
+        removed = removed_columns(self._spec, self._spec.stream(stream), self._commits.columns())
         if removed and stream not in self._announced:
             log.warning(
                 "stream %s: the spec does not name %s, which the table has: the values stay, but those of a "
@@ -420,4 +399,4 @@ class Splice:
             self._announced.add(stream)
 
     def _query_id(self) -> str:
-        return self._spark.sparkContext.getLocalProperty(_QUERY_ID_PROPERTY) or DIRECT_QUERY
+        return self._table.spark.sparkContext.getLocalProperty(_QUERY_ID_PROPERTY) or DIRECT_QUERY

@@ -18,6 +18,7 @@ from asynclock.events import logger
 from asynclock.spark.errors import BadRowsError, StreamFailedError
 from asynclock.spark.faults import is_passing, sentence
 from asynclock.spark.hudi.running import spread
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.results import BatchReport, StreamProgress, StreamReport, Wasted
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.kafka import open_source
@@ -172,7 +173,7 @@ class StreamWriter:
         started, name = time.monotonic(), f"stream {self.name}"
         lock, stop = stream_lock(self.name), self._stop
         with leading(
-            self._spec, self._spark, self._client, lock, name, stop=stop, timeout=self._timeout
+            Table(self._spec, self._spark), self._client, lock, name, stop=stop, timeout=self._timeout
         ) as worker:
             if worker is None:
                 return

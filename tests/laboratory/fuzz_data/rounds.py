@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock.errors import AsyncLockError
 from asynclock.spark.check.strict.expected import same
 from asynclock.spark.check.validation import validate
+from asynclock.spark.hudi.table import Table as SpliceTable
 from asynclock.spark.reader.snapshot import snapshot
 from asynclock.spark.runs.run import run, run_services
 from asynclock.spark.spec.load import load_spec
@@ -283,7 +284,8 @@ class Round:
                 for name, kind in stream.owned
             ]
         whole = {"date": F.unix_date, "timestamp": F.unix_micros}
-        frame = snapshot(spec, self._spark).select(*(whole.get(kind, F.col)(name) for name, kind in columns))
+        stored = snapshot(SpliceTable(spec, self._spark))
+        frame = stored.select(*(whole.get(kind, F.col)(name) for name, kind in columns))
         for row in frame.collect():
             values = list(row)
             key = tuple(values[: len(self._table.shared)])

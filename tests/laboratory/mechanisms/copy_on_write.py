@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.spark import Splice, load_spec, read, run, run_services, validate
 from asynclock.spark.hudi.session import hudi_bundle
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import physical_columns, snapshot
 from tests.laboratory.mechanisms.stage import Shown, must
 from tests.spark import foreign_session
@@ -60,7 +61,7 @@ def show(stage: Stage) -> Shown:
     names = ", ".join(f"`{name}`" for name in physical_columns(cow))
     digest = ["count(*)", f"bit_xor(xxhash64({names}))"]
     merged, refused = _without_our_jar(stage, digest, cow, mor)
-    expected = [list(row) for row in snapshot(cow, spark).selectExpr(*digest).collect()]
+    expected = [list(row) for row in snapshot(Table(cow, spark)).selectExpr(*digest).collect()]
     must(merged == {"value": expected}, "a session without our jar reads merged rows of copy-on-write")
     must("io.asynclock.hudi.SpliceMerger" in str(refused), "it cannot read merge-on-read")
     reads = {

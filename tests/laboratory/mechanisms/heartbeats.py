@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from asynclock.spark.hudi.options import SILENCE_MS, cleaning_options
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.results import Wasted
 from asynclock.spark.services.work import Cleaning, write_client
@@ -57,8 +58,8 @@ def show(stage: Stage) -> Shown:
         timeline = Timeline(spark, spec.table.path)
         wait_for(lambda: [dead.requested for dead in timeline.silent(SILENCE_MS)] == [paused])
         silent = time.monotonic() - stopped
-        cleaning = Cleaning(spec, spark)
-        with write_client(spec, spark, cleaning_options(spec)) as client:
+        cleaning = Cleaning(Table(spec, spark))
+        with write_client(Table(spec, spark), cleaning_options(spec)) as client:
             dead = spark._jvm.io.asynclock.timeline.DeadWrites
             must(list(dead.withdraw(client, SILENCE_MS)) == [paused], f"{living} is not withdrawn")
         driver.resume()

@@ -121,7 +121,6 @@ def is_newest(spec: Spec, spark: SparkSession, events: pd.DataFrame) -> bool:
 def pending(spec: Spec, spark: SparkSession) -> list[str]:
     """Return the instants of the writes in flight."""
     timeline = Timeline(spark, spec.table.path)
-    timeline.refresh()
     return [instant.requested for instant in timeline.pending()]
 
 

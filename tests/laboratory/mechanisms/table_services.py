@@ -21,6 +21,7 @@ from asynclock.spark import (
     timeline,
 )
 from asynclock.spark.hudi.options import compaction_options, write_options
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.services.work import Compaction, write_client
 from tests.laboratory.mechanisms.feed import STREAMS, Feed, seen
 from tests.laboratory.mechanisms.stage import Shown, must
@@ -102,8 +103,8 @@ def _one_plan(stage: Stage, feed: Feed, files: int) -> dict[str, object]:
     run(spec, once=True, spark=spark)
     jvm: Any = spark._jvm
     empty = jvm.org.apache.hudi.common.util.Option.empty
-    second = Compaction(spec, spark)
-    with write_client(spec, spark, compaction_options(spec, tasks=2)) as first:
+    second = Compaction(Table(spec, spark))
+    with write_client(Table(spec, spark), compaction_options(spec, tasks=2)) as first:
         instant = first.scheduleCompaction(empty()).get()
         result = first.compact(instant)
         refusal = ""
@@ -127,7 +128,7 @@ def _plan_by_hand(stage: Stage, spec: Spec) -> dict[str, object]:
     """A clustering plan on a splice table stops streams and services by its name; a command removes it."""
     jvm: Any = stage.spark._jvm
     options = write_options(spec) | {"hoodie.clustering.inline.max.commits": "1"}
-    with write_client(spec, stage.spark, options) as client:
+    with write_client(Table(spec, stage.spark), options) as client:
         instant = client.scheduleClustering(jvm.org.apache.hudi.common.util.Option.empty()).get()
     for refused in (run, run_services):
         named = ""

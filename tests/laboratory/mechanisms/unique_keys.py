@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock.hudi._core import hoodie
 from asynclock.spark import load_spec, repair, run, run_services, validate
 from asynclock.spark.hudi.options import write_options
+from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import snapshot
 from asynclock.spark.spec.model import RECORD_KEY
 from tests.laboratory.mechanisms.stage import Shown, must
@@ -69,7 +70,7 @@ def _one_row_each(stage: Stage, spec: Spec) -> tuple[int, int]:
     """Return how many keys there are, and how many of them a foreign copy of a file stored twice."""
     run(spec, once=True, spark=stage.spark)
     run_services(spec, once=True, spark=stage.spark)
-    stored = snapshot(spec, stage.spark)
+    stored = snapshot(Table(spec, stage.spark))
     aircraft = stored.count()
     must(stored.select("tailnum").distinct().count() == aircraft, "each key has one row")
     must(validate(spec, stage.spark).ok, "validation accepts the table")
@@ -93,7 +94,7 @@ def _one_row_in_a_partition(stage: Stage) -> tuple[int, int]:
     spec = _plain(stage, "partitioned", partition="origin", buckets=1)
     run(spec, once=True, spark=stage.spark)
     must(validate(spec, stage.spark).ok, "validation accepts one row of a key in each partition")
-    stored = snapshot(spec, stage.spark)
+    stored = snapshot(Table(spec, stage.spark))
     rows, keys = stored.count(), stored.select("tailnum").distinct().count()
     must(stored.select("tailnum", "origin").distinct().count() == rows, "keys are unique in each partition")
     must(rows > keys, "an aircraft that took off in two places has two rows")
