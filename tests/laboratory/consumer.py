@@ -233,7 +233,7 @@ class _Thread(threading.Thread):
 
 def _has_commits(commits: Commits) -> bool:
     commits.refresh()
-    return commits.any() is not None
+    return commits.newest() is not None
 
 
 def main() -> int:

@@ -560,7 +560,7 @@ PIPELINE_MUTANTS: Final = (
         (
             Change(
                 CLUSTER,
-                "reopen_empty_clusterings(self._spark, self._spec.table.path, instants, self._seen)",
+                "reopen_empty_clusterings(self._table, instants, self._seen)",
                 "False",
             ),
         ),

@@ -130,7 +130,7 @@ class Pipeline:
         return table
 
     def unguard(self, spec: Spec) -> None:
-        """Make the table one of an earlier version, whose properties had no guard."""
+        """Take the guard out of the properties of the table."""
         jvm: Any = self.spark._jvm
         names, entries = jvm.java.util.HashSet(), jvm.java.util.Properties()
         for name in guard_properties(spec):

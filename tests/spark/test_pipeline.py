@@ -535,7 +535,7 @@ def test_table_made_for_another_spec_is_refused(
     assert pipeline.everything() == before
 
 
-def test_table_of_an_earlier_version_is_refused(pipeline: Pipeline) -> None:
+def test_table_with_another_record_key_is_refused(pipeline: Pipeline) -> None:
     """A table whose record key is made of the user's columns, which Hudi could confuse, is left as it is."""
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
     spec = pipeline.spec()
@@ -544,7 +544,7 @@ def test_table_of_an_earlier_version_is_refused(pipeline: Pipeline) -> None:
     frame.write.format("hudi").options(**options).mode("append").save(spec.table.path)
     before = pipeline.everything()
 
-    with pytest.raises(SpecError, match=r"record key 'k'.*splice into a new table") as caught:
+    with pytest.raises(SpecError, match=r"recordkey.fields='k'.*splice into a new table") as caught:
         pipeline.run(spec, streams=["a"])
     with pytest.raises(SpecError, match="not a splice table"):
         read(spec, pipeline.spark)

@@ -420,7 +420,7 @@ def test_a_wrong_record_key_is_refused(spec: Spec, spark: SparkSession) -> None:
 def test_the_first_batch_guards_the_table_and_the_next_one_puts_a_lost_guard_back(
     pipeline: Pipeline, spec: Spec, spark: SparkSession
 ) -> None:
-    """So a table from before there was a guard gets one with its next batch."""
+    """So a table that has lost its guard gets it back with its next batch."""
     guarded = pipeline.timeline(spec).properties()
     pipeline.unguard(spec)
     lost = pipeline.timeline(spec).properties()

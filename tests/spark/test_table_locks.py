@@ -11,8 +11,6 @@ import pytest
 from asynclock import sync
 from asynclock.errors import SpecError
 from asynclock.hudi._core import hoodie
-from asynclock.spark.hudi.instants import BatchCommit
-from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.runs.run import run_services
 from asynclock.spark.writer.splice import Splice
@@ -198,30 +196,3 @@ def test_a_new_table_in_the_place_of_an_old_one_has_a_new_id(pipeline: Pipeline)
         mark = sync.FencedObject(client, "table").read()
     assert mark is not None
     assert json.loads(mark.body) == {"table_id": new.table_id, "path": spec.table.path}
-
-
-def test_a_table_from_before_the_url_was_kept_is_accepted(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Commits without a URL bind a table to no locks; the next commit does."""
-    kept = BatchCommit.metadata
-
-    def older(commit: BatchCommit) -> dict[str, str]:
-        return {
-            name: text
-            for name, text in kept(commit).items()
-            if name not in {"asynclock.locks", "asynclock.view"}
-        }
-
-    with monkeypatch.context() as patched:
-        patched.setattr(BatchCommit, "metadata", older)
-        fed(pipeline, {})
-    shutil.rmtree(pipeline.folder / "locks")
-    spec = pipeline.spec(ELSEWHERE)
-    pipeline.deliver("a", {"k": "k2", "at": 2, "x": 2, "note": "n"})
-
-    assert pipeline.run(spec, streams=["a"]).rows == 1
-
-    newest = Timeline(pipeline.spark, spec.table.path).newest()
-    assert newest is not None
-    assert newest.locks == spec.locks.url

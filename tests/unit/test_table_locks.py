@@ -101,13 +101,3 @@ def test_moved_from_is_the_url_of_the_commits_or_nothing(write_spec: Callable[[s
     with pytest.raises(SpecError, match=r"\[locks\] moved_from = "):
         check_locks(wrong, commit, nowhere)
     assert check_locks(right, claim(right, commit), nowhere) is True
-
-
-def test_an_unknown_url_of_old_commits_is_accepted(write_spec: Callable[[str], Path]) -> None:
-    """The place is then claimed for the table."""
-    spec = load_spec(write_spec(LOCKS))
-    old = replace(claim(load_spec(write_spec(LOCKS.replace('"locks"', '"old"')))), locks="")
-
-    assert check_locks(spec, old, nowhere) is False
-    assert claim(spec, old).table_id == old.table_id
-    assert check_locks(spec, old, nowhere) is True

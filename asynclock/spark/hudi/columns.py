@@ -159,13 +159,6 @@ def check_columns(spec: Spec, table: Mapping[str, Stored]) -> None:
             continue
         if name in spec.table.shared_columns or not is_wider(wanted, stored.declared):
             raise _misfit(spec, name, wanted, stored, keys)
-        if stored.kind == "float":
-            reason = (
-                f"the table at {spec.table.path} was made by a version of asynclock that stored {name} as "
-                "float, and Hudi would change its values on their way to double. Nothing was written; "
-                "declare float, give the doubles a column of their own, or splice into a new table"
-            )
-            raise misplaced(spec, keys, wanted, reason)
 
 
 def check_change(spec: Spec, stream: StreamSpec, opened: frozenset[str], table: Mapping[str, Stored]) -> None:
@@ -201,11 +194,7 @@ def check_change(spec: Spec, stream: StreamSpec, opened: frozenset[str], table: 
 
 
 def _fits(wanted: str, stored: Stored) -> bool:
-    return (
-        wanted == stored.declared
-        or is_wider(stored.declared, wanted)
-        or (is_wider(wanted, stored.declared) and stored.kind != "float")
-    )
+    return wanted == stored.declared or is_wider(stored.declared, wanted) or is_wider(wanted, stored.declared)
 
 
 def _misfit(spec: Spec, name: str, wanted: str, stored: Stored, keys: Keys) -> Exception:

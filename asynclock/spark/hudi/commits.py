@@ -42,13 +42,12 @@ class Commits:
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
-        self._any: BatchCommit | None = None
+        self._last: BatchCommit | None = None
         self._queries: dict[str, dict[str, _Query]] = {}
         self._columns: dict[str, Stored] = {}
         self._strays: set[str] = set()
         self._schemas: set[tuple[str, frozenset[str] | None]] = set()
         self._view: dict[str, tuple[str, str]] = {}
-        self._locked: BatchCommit | None = None
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
         self._restored = ("", "")
@@ -64,13 +63,9 @@ class Commits:
         if meta is not None:
             retry(lambda: self._read(meta), READ)
 
-    def any(self) -> BatchCommit | None:
-        """Return one of the commits, or None if there is none."""
-        return self._any
-
-    def locked(self) -> BatchCommit | None:
-        """Return the newest known commit that carries the URL of its locks, else any, or None."""
-        return self._locked or self._any
+    def newest(self) -> BatchCommit | None:
+        """Return the known commit of a batch that completed last, or None if there is none."""
+        return self._last
 
     def has(self, stream: str, query_id: str, batch_id: int) -> bool:
         """Return whether that batch is committed, on the active or on the archived timeline."""
@@ -138,7 +133,7 @@ class Commits:
             self._restored = newest
             for known in (self._queries, self._columns, self._schemas, self._view, self._strays):
                 known.clear()
-            self._any, self._locked = None, None
+            self._last = None
             self._newest, self._pending = ("", ""), frozenset()
 
     def _add(self, requested: str, completed: str, metadata: Mapping[str, str]) -> None:
@@ -153,11 +148,10 @@ class Commits:
         if commit is None:
             self._strays.update(filter(None, metadata.get("strays", "").split("\n")))
             return
-        self._any = self._any or commit
         for column, name in commit.view.items():  # the first commit that has a column names it
             self._view[column] = min(self._view.get(column, (completed, name)), (completed, name))
-        if commit.locks and (self._locked is None or completed > self._locked.completed):
-            self._locked = commit
+        if self._last is None or completed > self._last.completed:
+            self._last = commit
         if commit.stream != DELETES:  # each of those has a query of its own, which nothing asks for
             query = self._queries.setdefault(commit.stream, {}).setdefault(commit.query_id, _Query())
             query.batches.add(commit.batch_id)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.options import stored_properties
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,13 +28,6 @@ def check_properties(spec: Spec, properties: Mapping[str, str]) -> None:
     table = spec.table
     if not properties:
         return
-    if (found := properties.get(hoodie.TABLE_RECORDKEY_FIELDS, "")) != RECORD_KEY:
-        reason = (
-            f"the table at {table.path} has the record key {found!r}, one of asynclock has {RECORD_KEY!r}: "
-            "it was made by something else, or by a version of asynclock that could confuse keys, and cannot "
-            "be written any more. Nothing was written; splice into a new table, with new checkpoints"
-        )
-        raise misplaced(spec, ("table", "path"), found, reason)
     for name, value in stored_properties(spec).items():
         if (found := properties.get(name, "")) != value:
             keys = ("table", "partition_by" if name == hoodie.TABLE_PARTITION_FIELDS else "path")

@@ -92,7 +92,7 @@ class BatchCommit:
         buckets: Number of buckets that the writer assumed.
         key: The key columns of the table.
         table_id: Id of the table, chosen by its first writer and kept by all others.
-        locks: URL of the locks that the writer held; empty in commits from before it was kept.
+        locks: URL of the locks that the writer held.
         view: The names of columns in the view by their physical names, where those do not tell them.
         columns: The columns of the stream that the batch was read with, by their names in the spec, and how,
             as ``writer.batch_columns.read_with`` says it. Empty in commits without it.
@@ -145,13 +145,13 @@ class BatchCommit:
             fencing_token=int(metadata[METADATA_PREFIX + "fencing_token"]),
             owner=metadata[METADATA_PREFIX + "owner"],
             buckets=int(metadata[METADATA_PREFIX + "buckets"]),
-            key=tuple(metadata.get(METADATA_PREFIX + "key", "").split(",")),
-            table_id=metadata.get(METADATA_PREFIX + "table_id", ""),
-            locks=metadata.get(METADATA_PREFIX + "locks", ""),
-            view=json.loads(metadata.get(METADATA_PREFIX + "view", "{}")),
-            columns=tuple(json.loads(metadata.get(METADATA_PREFIX + "columns", "{}")).items()),
-            floats=tuple(filter(None, metadata.get(METADATA_PREFIX + "floats", "").split(","))),
-            offset=metadata.get(METADATA_PREFIX + "offset", ""),
+            key=tuple(metadata[METADATA_PREFIX + "key"].split(",")),
+            table_id=metadata[METADATA_PREFIX + "table_id"],
+            locks=metadata[METADATA_PREFIX + "locks"],
+            view=json.loads(metadata[METADATA_PREFIX + "view"]),
+            columns=tuple(json.loads(metadata[METADATA_PREFIX + "columns"]).items()),
+            floats=tuple(filter(None, metadata[METADATA_PREFIX + "floats"].split(","))),
+            offset=metadata[METADATA_PREFIX + "offset"],
         )
 
 

@@ -32,7 +32,7 @@ def check_locks(spec: Spec, commit: BatchCommit | None, exists: Callable[[str], 
 
     Args:
         spec: The spec.
-        commit: The newest commit of the table that carries the URL of its locks, else any; None: no commit.
+        commit: The newest commit of the table; None: no commit.
         exists: Whether there is a table at a path; asked about the path at which the locks know the table.
 
     Returns:
@@ -45,7 +45,7 @@ def check_locks(spec: Spec, commit: BatchCommit | None, exists: Callable[[str], 
     with spec.locks.connect() as client:
         mark = sync.FencedObject(client, MARK).read()
     if mark is None:
-        if commit is not None and commit.locks and not _moved(spec, commit):
+        if commit is not None and not _moved(spec, commit):
             raise _unmarked(spec)
         return False
     return _check_mark(spec, commit, mark.body, exists)
@@ -53,7 +53,7 @@ def check_locks(spec: Spec, commit: BatchCommit | None, exists: Callable[[str], 
 
 def check_url(spec: Spec, commit: BatchCommit | None) -> None:
     """Refuse a table that was written under other locks; see ``check_locks``."""
-    if commit is None or not commit.locks or same_locks(commit.locks, spec.locks.url) or _moved(spec, commit):
+    if commit is None or same_locks(commit.locks, spec.locks.url) or _moved(spec, commit):
         return
     reason = (
         f"the table at {spec.table.path} was written under the locks at {commit.locks}, this spec has them "
@@ -123,7 +123,7 @@ def _check_mark(spec: Spec, commit: BatchCommit | None, body: bytes, exists: Cal
 def _moved(spec: Spec, commit: BatchCommit | None) -> bool:
     """Return whether the spec says that the table has left the locks that it was written under."""
     before = spec.locks.moved_from
-    return bool(before and commit and commit.locks and same_locks(before, commit.locks))
+    return bool(before and commit and same_locks(before, commit.locks))
 
 
 def _unmarked(spec: Spec) -> SpecError:

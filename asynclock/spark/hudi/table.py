@@ -96,10 +96,10 @@ class Table:
             SpecError: The table has another key, partitioning, merger or number of buckets, was written under
                 other locks, or calls a column of the view by another name; nothing was written.
         """
-        check_url(self.spec, self.commits.locked())
+        check_url(self.spec, self.commits.newest())
         if not self._fits:  # properties, key and buckets never change
             check_properties(self.spec, self.timeline.properties())
-            if commit := self.commits.any():
+            if commit := self.commits.newest():
                 check_commit(self.spec, commit)
                 self._fits = True
         self.check_names()
@@ -118,7 +118,7 @@ class Table:
         Raises:
             SpecError: The table was written under other locks, or the locks belong to another table.
         """
-        return check_locks(self.spec, self.commits.locked(), partial(is_table, self.spark))
+        return check_locks(self.spec, self.commits.newest(), partial(is_table, self.spark))
 
     def claim_locks(self, *, client: sync.LockClient, lease: sync.Lease) -> str:
         """Write down that the locks belong to the table, and return the table's id.
@@ -131,7 +131,7 @@ class Table:
             SpecError: As for ``check_locks``; nothing was written.
         """
         exists = partial(is_table, self.spark)
-        return claim_locks(self.spec, self.commits.locked(), exists, client=client, lease=lease)
+        return claim_locks(self.spec, self.commits.newest(), exists, client=client, lease=lease)
 
     def refuse_other_locks(self) -> None:
         """Make sure that the locks of the spec are those of the table; call it before a lock is taken.
@@ -169,7 +169,7 @@ class Table:
         if not properties or is_guarded(self.spec, properties):
             return False
         check_properties(self.spec, properties)
-        if (commit := fresh.commits.any()) is not None:
+        if (commit := fresh.commits.newest()) is not None:
             check_commit(self.spec, commit)
         update_properties(self.spark, self.path, guard_properties(self.spec))
         return True

@@ -125,25 +125,17 @@ class Timeline:
         return list(found.values())
 
     def newest(self) -> BatchCommit | None:
-        """Return the newest batch commit of the active timeline, read now, and no other; None if none.
-
-        One that carries the URL of its locks goes before one that does not.
-        """
+        """Return the newest batch commit of the active timeline, read now, and no other; None if none."""
         meta = self.meta()
         if meta is None:
             return None
         active = active_timeline(meta)
         completed = active.getDeltaCommitTimeline().filterCompletedInstants().getInstants()
-        newest = None
         for instant in sorted(items(completed), key=lambda one: str(one.getCompletionTime()), reverse=True):
             metadata = dict(active.readCommitMetadata(instant).getExtraMetadata())
-            if METADATA_PREFIX + "stream" not in metadata:
-                continue
-            commit = BatchCommit.parse(instant.requestedTime(), instant.getCompletionTime(), metadata)
-            if commit.locks:
-                return commit
-            newest = newest or commit
-        return newest
+            if METADATA_PREFIX + "stream" in metadata:
+                return BatchCommit.parse(instant.requestedTime(), instant.getCompletionTime(), metadata)
+        return None
 
     def present_columns(self) -> Mapping[str, Stored]:
         """Return the columns that Hudi takes for those of the table now, with which it compacts and reads."""

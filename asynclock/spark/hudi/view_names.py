@@ -46,10 +46,7 @@ def check_names(spec: Spec, stored: Iterable[str], known: Mapping[str, str]) -> 
             physical = stream.physical(column)
             if physical not in names or physical not in present:
                 continue
-            # Commits from before the names were kept do not say what an ordering column was called.
-            before = known.get(
-                physical, names[physical] if column.name == stream.ordering else _plain(physical)
-            )
+            before = known.get(physical, _plain(physical))
             if names[physical] == before:
                 continue
             why = "" if column.name in stream.as_ else _why(spec, stream.name, column.name)

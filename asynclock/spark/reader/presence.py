@@ -27,7 +27,7 @@ def refuse_missing(table: Table) -> None:
     """
     table.refuse_lost_properties()
     table.commits.refresh()
-    commit = table.commits.any()
+    commit = table.commits.newest()
     for stream in table.spec.streams:
         Checkpoint(table.spec, stream, table.spark).refuse_another_table(
             lambda: None if commit is None else commit.table_id, is_there=table.timeline.exists

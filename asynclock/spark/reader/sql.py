@@ -71,7 +71,7 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
         )
     table = Table(spec, spark)
     refuse_missing(table)
-    if table.commits.any() is None:
+    if table.commits.newest() is None:
         raise unread(spec, NOT_YET if table.timeline.exists() else NO_TABLE)
     # A read would find our view under the name by which Hudi looks for the table in the catalog.
     if table.name() == view:

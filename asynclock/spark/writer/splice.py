@@ -106,7 +106,7 @@ class Splice:
     def table_id(self) -> str | None:
         """Return the id of the table, or None if nothing is committed yet."""
         self._commits.refresh()
-        return commit.table_id if (commit := self._commits.any()) else None
+        return commit.table_id if (commit := self._commits.newest()) else None
 
     def committed(self, stream: str, batch_id: int, *, query_id: str | None = None) -> bool:
         """Return whether that batch is on the timeline, the archived one included."""
@@ -241,7 +241,7 @@ class Splice:
     def _first_commit(self) -> BatchCommit:
         """Check the table and return one of its commits, since there must be something to delete."""
         self._check_table()
-        if commit := self._commits.any():
+        if commit := self._commits.newest():
             return commit
         reason = "nothing is committed to the table yet, so there is nothing to delete"
         raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
@@ -276,7 +276,7 @@ class Splice:
             log.info("batch %d of stream %s is committed already: skipped", batch_id, stream.name)
             return False
         self._announce(stream.name, query_id)
-        first = self._commits.any()
+        first = self._commits.newest()
         table = self._commits.columns()
         columns = columns_to_write(self._spec, stream, table)
         commit = BatchCommit(
