@@ -92,7 +92,7 @@ GO_BACK: Final = f"{_SPARK}services.savepoints:_Work.go_back"
 REPAIR: Final = f"{_SPARK}services.repair:_Repair.run"
 
 # Readers.
-ALIVE: Final = f"{_SPARK}reader.snapshot:_alive"
+ALIVE: Final = f"{_SPARK}hudi.layout:SpliceLayout._alive"
 SELECT: Final = f"{_SPARK}reader.sql:_select"
 COMPARE: Final = f"{_SPARK}check.strict.expected:Expected.compare"
 STATEMENT_ROWS: Final = f"{_SPARK}check.statements:StatementEvents._add"

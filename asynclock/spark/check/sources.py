@@ -93,7 +93,7 @@ class FileEvents:
             for url, (entry, _) in self._arrivals.items()
             if url not in there and self._committed.batch_of(entry) <= self._committed.last
         )
-        self.group = number if spec.table.kind == "splice" else 0
+        self.group = table.table.layout.group_of(number)
         self._columns = table.groups[self.group]
         self._readings: dict[NamedTypes, Reading] = {}
         self._events = self._bad = 0

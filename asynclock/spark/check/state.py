@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections import ChainMap
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -74,13 +72,9 @@ class State:
         )
         self.commits = [one for one in self.timeline.commits if one.completed <= (self.as_of or "")]
         kinds = dict(self._frame.dtypes) if self._frame is not None else {}
-        groups = [
-            {stream.physical(column): column.type for column in stream.stored(spec.table)}
-            for stream in spec.streams
+        self.groups = [
+            [(name, kinds.get(name, kind)) for name, kind in group.items()] for group in table.layout.groups()
         ]
-        if spec.table.kind == "plain":
-            groups = [dict(ChainMap(*groups))]
-        self.groups = [[(name, kinds.get(name, kind)) for name, kind in group.items()] for group in groups]
 
     @contextmanager
     def rows(self, one_key_in: int) -> Iterator[Iterator[tuple[Key, list[Cells]]]]:
@@ -114,15 +108,8 @@ class State:
             yield tuple(islice(values, shared)), [tuple(islice(values, len(one))) for one in self.groups]
 
     def order(self, commit: BatchCommit | Statement) -> Order:
-        """Return the place of a commit among those that the merge meets.
-
-        Of commits to the logs of one base file the one that was requested earlier is earlier, even if both
-        ran at once. But a commit that was complete when a compaction was planned is in the new base file or
-        below it, and one that was not is above. Commits to a plain table count as they complete.
-        """
-        if self._spec.table.kind == "plain":
-            return 0, commit.completed
-        return bisect_right(self._plans, commit.completed), commit.requested
+        """Return the place of a commit among those that the merge meets."""
+        return self.table.layout.place(self._plans, commit.requested, commit.completed)
 
     def was_changed_by(self, commit: BatchCommit) -> bool:
         """Return whether a commit changed what the table says; False if that cannot be known any more."""

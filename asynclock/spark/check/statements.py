@@ -59,7 +59,7 @@ class StatementEvents:
         self._spec = spec
         self._spark = spark
         self._table = table
-        self._readable = spec.table.kind == "splice" and spec.table.type == "mor"
+        self._readable = table.table.layout.logs_events
         self.unknown = 0
         self._ranks: list[int] = []
         if self._readable:
@@ -102,7 +102,7 @@ class StatementEvents:
                     continue
                 if batch.batch_id >= 0 and batch.query_id == queries[batch.stream]:
                     continue  # a batch that does not say where it ends in its source
-                groups = (names.index(batch.stream),) if spec.table.kind == "splice" else every
+                groups = (self._table.table.layout.group_of(names.index(batch.stream)),)
             if statement.logs or (statement.bases and self._unreadable(statement)):
                 yield self._table.order(statement), statement, groups
 

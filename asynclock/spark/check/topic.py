@@ -61,7 +61,7 @@ class TopicEvents:
         self._stream = spec.streams[number]
         self._kafka = kafka
         self._spark = spark
-        self.group = number if spec.table.kind == "splice" else 0
+        self.group = table.table.layout.group_of(number)
         self._columns = table.groups[self.group]
         checkpoint = Checkpoint(spec, self._stream, spark)
         checkpoint.refuse_damage()

@@ -207,7 +207,7 @@ def validate(
             table.groups,
             one_key_in=one_key_in,
             key_columns=len(spec.table.key),
-            in_one_partition=spec.table.kind == "splice",
+            in_one_partition=table.table.layout.one_partition,
             rule=_RULES[spec.table.merge],
             ranks=_ranks(spec, table),
             incomplete={reader.group for reader in readers if reader.incomplete},
@@ -283,6 +283,6 @@ def _unseen(table: Table, commits: list[BatchCommit]) -> Iterator[UnseenCommit]:
 
 
 def _strays(table: Table) -> tuple[str, ...]:
-    if table.spec.table.kind != "splice" or not table.timeline.exists():
+    if not table.layout.in_buckets or not table.timeline.exists():
         return ()
     return (*listed_strays(table.spark, table.spec.table), *([REPAIR_COPY] if table.half_repaired() else ()))

@@ -18,6 +18,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import RECORD_KEY, TOMBSTONE
 
@@ -130,16 +131,6 @@ def columns_to_delete(spec: Spec, table: Mapping[str, Stored]) -> dict[str, Stor
     return union(table, tombstones)
 
 
-def removed_columns(spec: Spec, stream: StreamSpec, table: Mapping[str, Stored]) -> list[str]:
-    """Return the columns that the table has, the spec does not name, and newer events turn to null."""
-    if stream.whole_rows:
-        known = {} if spec.table.merge == "partial_update" else table
-        return [name for name in known if name not in spec.physical_types()]
-    named = {stream.physical(column) for column in stream.stored(spec.table)}
-    mine = [name for name in table if name.partition("__")[0] == stream.name and "__" in name]
-    return [name for name in mine if name not in named]
-
-
 def check_columns(spec: Spec, table: Mapping[str, Stored]) -> None:
     """Refuse a spec with a type that cannot hold what the table has in that column.
 
@@ -177,7 +168,7 @@ def check_change(spec: Spec, stream: StreamSpec, opened: frozenset[str], table: 
     Raises:
         SpecError: The writer cannot go on; nothing was written.
     """
-    for name in removed_columns(spec, stream, table):
+    for name in layout_of(spec).removed_columns(stream, table):
         if name not in opened:
             reason = (
                 f"another driver gave stream {stream.name!r} the column {name} ({table[name].declared}), "

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from asynclock.hudi._core import hoodie
+from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.options import sql_options
 
 if TYPE_CHECKING:
@@ -60,4 +61,4 @@ def guard_properties(spec: Spec) -> dict[str, str]:
 
 def is_guarded(spec: Spec, properties: Mapping[str, str]) -> bool:
     """Return whether a table with these properties is guarded; a plain table need not be."""
-    return spec.table.kind != "splice" or guard_properties(spec).items() <= properties.items()
+    return not layout_of(spec).in_buckets or guard_properties(spec).items() <= properties.items()

@@ -14,6 +14,7 @@ from asynclock.spark.hudi.fit import check_commit, check_properties
 from asynclock.spark.hudi.guard import guard_properties, is_guarded
 from asynclock.spark.hudi.health import cut_files
 from asynclock.spark.hudi.instants import CLUSTERING
+from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.locks import check_locks, check_url, claim_locks
 from asynclock.spark.hudi.meta import clear_unfinished, update_properties
 from asynclock.spark.hudi.order import newest_instant, refuse_disorder
@@ -47,6 +48,7 @@ class Table:
         files: The files in any store that the session reaches.
         timeline: What is on the timeline now.
         commits: What the commits say, as of the last refresh.
+        layout: How rows are stored.
         restore_mark: The mark of a restore that has begun.
     """
 
@@ -58,6 +60,7 @@ class Table:
         self.timeline = Timeline(spark, self.path)
         self.commits = Commits(self.timeline)
         self.restore_mark = RestoreMark(spec, self.files)
+        self.layout = layout_of(spec)
         self._name: str | None = None
         self._fits = False
 
@@ -85,7 +88,7 @@ class Table:
         self.refuse_lost_properties()
         self.commits.refresh()
         self.refuse_clustering(refreshed=True)
-        if self.spec.table.kind == "splice":
+        if self.layout.in_buckets:
             self.refuse_strays()
         self.refuse_disorder()
 

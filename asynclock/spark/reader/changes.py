@@ -23,7 +23,7 @@ from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.time_travel import in_digits
 from asynclock.spark.jvm import classes
 from asynclock.spark.reader.presence import unread
-from asynclock.spark.reader.snapshot import NOT_YET, pinned_snapshot, shown, snapshot
+from asynclock.spark.reader.snapshot import NOT_YET, pinned_snapshot, snapshot
 from asynclock.spark.source.files import frame_of
 from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.keys import record_key
@@ -103,7 +103,7 @@ def changes(
             stored = snapshot(table, as_of=end)
         except ConfigError as error:
             raise ConfigError(setting="until", value=until, reason=error.reason) from error
-    view = shown(spec, stored)
+    view = table.layout.shown(stored)
     if since is None:
         return Changes(frame=view.withColumn(DELETED, F.lit(False)), until=end)
     end = max(since, end)  # an instant that changed no row may have completed since the newest commit
@@ -116,6 +116,7 @@ class _ChangedRows:
     """The rows that changed in a range of completion times."""
 
     def __init__(self, table: Table, since: str, until: str) -> None:
+        self._layout = table.layout
         self._spec = table.spec
         self._spark = table.spark
         self._since = since
@@ -140,7 +141,7 @@ class _ChangedRows:
         partitions = [file.partition for file in self._files.files]
         table = self._spec.table
         for place, name in enumerate(table.partition_by):
-            if table.kind == "plain" and name not in table.key:
+            if not self._layout.one_partition and name not in table.key:
                 continue  # another partition may have a row of the same key, which is then not deleted
             kind = self._spec.shared_type(name)
             values = {partition[place] for partition in partitions}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
@@ -18,13 +16,13 @@ from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.time_travel import gone, instant_time, query_time
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread
 from asynclock.spark.spec.column import sql_type
-from asynclock.spark.spec.model import ORDERING, RECORD_KEY, TOMBSTONE
+from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from asynclock.spark.hudi.instants import Instant
-    from asynclock.spark.spec.model import Spec, StreamSpec
+    from asynclock.spark.spec.model import Spec
 
 _AS_OF: Final = "as.of.instant"
 _PINS: Final = 50
@@ -65,29 +63,7 @@ def read(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> DataFr
     table = Table(spec, spark)
     rows = snapshot(table, as_of=None if as_of is None else instant_time(as_of, table.timeline))
     table.check_names()
-    return shown(spec, rows)
-
-
-def shown(spec: Spec, table: DataFrame) -> DataFrame:
-    """Return the rows of the view.
-
-    Args:
-        spec: The table and its streams.
-        table: A snapshot.
-    """
-    if spec.table.kind == "plain":
-        undeleted = table.where(_undeleted(spec, TOMBSTONE))
-        return undeleted.select(*spec.table.shared_columns, *spec.view_names())
-    alive = reduce(or_, (_alive(spec, stream) for stream in spec.streams))
-    plain = [F.col(name) for name in spec.table.shared_columns]
-    names = spec.view_names()
-    for stream in spec.streams:
-        plain += [
-            F.when(_alive(spec, stream), F.col(physical)).alias(names[physical])
-            for physical in map(stream.physical, stream.owned(spec.table))
-            if physical in names
-        ]
-    return table.where(alive).select(*plain)
+    return table.layout.shown(rows)
 
 
 def snapshot(table: Table, *, as_of: str | None = None) -> DataFrame:
@@ -196,14 +172,3 @@ def pinned_snapshot(table: Table) -> tuple[DataFrame, str]:
 def physical_columns(spec: Spec) -> list[str]:
     """Return the names of the stored columns: the shared ones, then stream by stream."""
     return list(spec.physical_types())
-
-
-def _alive(spec: Spec, stream: StreamSpec) -> Column:
-    present = F.col(f"{stream.name}__{ORDERING}").isNotNull()
-    return present & _undeleted(spec, f"{stream.name}__{TOMBSTONE}")
-
-
-def _undeleted(spec: Spec, tombstone: str) -> Column:
-    if tombstone not in spec.physical_types():
-        return F.lit(True)
-    return ~F.coalesce(F.col(tombstone), F.lit(False))

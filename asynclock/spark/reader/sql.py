@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
 from asynclock.hudi._core import hoodie
+from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.locks import CREATION_LOCK
 from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.hudi.options.table_layer import folder_name
@@ -108,9 +109,7 @@ def ddl(spec: Spec, *, name: str | None = None, columns: Collection[str] | None 
         SpecError: The table is a plain one, or its path has a character that the catalog cannot name.
     """
     view = _view_name(spec, name)
-    if spec.table.kind != "splice":
-        reason = "a plain table has no columns to put together for a view; use Hudi's own SQL"
-        raise misplaced(spec, ("table", "kind"), spec.table.kind, reason)
+    layout_of(spec).refuse_views()
     if wrong := _ENCODED.search(spec.table.path):
         reason = (
             f"the path has {wrong[0]!r}, which Hudi looks for percent-encoded when Spark's catalog names the "

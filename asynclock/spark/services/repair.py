@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.instants import CLUSTERING, COMPACTION
+from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.running import session_for
@@ -25,7 +26,6 @@ from asynclock.spark.reader.snapshot import stored_rows
 from asynclock.spark.services.plans import remove_empty_plans
 from asynclock.spark.source.files import frame_of
 from asynclock.spark.spec.keys import record_key
-from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import ORDERING, RECORD_KEY
 from asynclock.spark.work.worker import reserved
 
@@ -89,9 +89,7 @@ def repair(spec: Spec, *, spark: SparkSession | None = None, timeout: float | No
         UnfinishedRestoreError: A restore has been left half done; nothing was changed.
         LeaseLostError: The reservation was lost in the middle; run the repair again.
     """
-    if spec.table.kind != "splice":
-        reason = "only a splice table is repaired; this is a plain one, whose services do with any files"
-        raise misplaced(spec, ("table", "kind"), spec.table.kind, reason)
+    layout_of(spec).refuse_repair()
     with (
         session_for(spec, "asynclock repair", spark=spark) as running,
         reserved(Table(spec, running), "repair", timeout=timeout) as worker,

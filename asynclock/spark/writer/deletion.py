@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
 from asynclock.hudi._core import hoodie
+from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.results import DeleteReport
 from asynclock.spark.spec.column import sql_type
@@ -62,12 +63,7 @@ class Deletion:
             ConfigError: The table is plain, there is no such stream, or a value is not of the type of its
                 ordering column.
         """
-        if spec.table.kind == "plain":
-            reason = (
-                "rows of a plain table are deleted by an event whose column 'deleted' is true, or by SQL; "
-                "nothing was written"
-            )
-            raise ConfigError(setting="kind", value="plain", reason=reason)
+        layout_of(spec).refuse_deletes()
         if stream is not None:
             found = spec.stream(stream)
             if isinstance(up_to, Mapping):

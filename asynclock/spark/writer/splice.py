@@ -20,7 +20,6 @@ from asynclock.spark.hudi.columns import (
     columns_to_write,
     floats_among,
     is_behind,
-    removed_columns,
 )
 from asynclock.spark.hudi.instants import DELETES, BatchCommit
 from asynclock.spark.hudi.locks import CREATION_LOCK
@@ -388,7 +387,7 @@ class Splice:
                 printable(query_id),
             )
             self._announced.add(query_id)
-        removed = removed_columns(self._spec, self._spec.stream(stream), self._commits.columns())
+        removed = self._table.layout.removed_columns(self._spec.stream(stream), self._commits.columns())
         if removed and stream not in self._announced:
             log.warning(
                 "stream %s: the spec does not name %s, which the table has: the values stay, but those of a "

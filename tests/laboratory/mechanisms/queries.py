@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from asynclock.errors import ConfigError
 from asynclock.spark import read, run, run_services, timeline
+from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.options import read_options
-from asynclock.spark.reader.snapshot import shown
 from tests.laboratory.mechanisms.stage import Shown, Stage, must
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _rows(frame: DataFrame) -> list[str]:
 
 def _optimized(spec: Spec, stage: Stage) -> list[str]:
     reader = stage.spark.read.format("hudi").options(**read_options(spec, query_type="read_optimized"))
-    return _rows(shown(spec, reader.load(spec.table.path)))
+    return _rows(layout_of(spec).shown(reader.load(spec.table.path)))
 
 
 def _refuses(spec: Spec, stage: Stage, as_of: str, what: str) -> None:

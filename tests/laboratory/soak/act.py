@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.spark import load_spec, read, run, run_services, timeline, validate
 from asynclock.spark.faults import is_passing, sentence
-from asynclock.spark.reader.snapshot import shown
+from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.runs.page import page
 from asynclock.spark.runs.story import run_story
 from asynclock.spark.runs.text import summary
@@ -353,7 +353,7 @@ class Act:
         found += [f"{table.name}: {one}" for one in unequal(expected, rows)[:20]]
         self.result.numbers[f"{table.name}: rows"] = len(rows)
         self._compact()
-        optimized = shown(table.spec, table.stored(self._spark, "read_optimized"))
+        optimized = layout_of(table.spec).shown(table.stored(self._spark, "read_optimized"))
         if _lines(as_texts(optimized)) != _lines(as_texts(read(table.spec, self._spark))):
             found.append(f"{table.name}: after a compaction the read-optimized rows are not the snapshot's")
         consumer = self._onlookers[0]

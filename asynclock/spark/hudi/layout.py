@@ -1,0 +1,223 @@
+"""How a table stores what its streams write: each stream in columns of its own, or whole rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import ChainMap
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
+
+from asynclock.errors import ConfigError
+from asynclock.spark.spec.load import misplaced
+from asynclock.spark.spec.model import ORDERING, TOMBSTONE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from asynclock.spark.spec.kinds import TableKind
+    from asynclock.spark.spec.model import Spec, StreamSpec
+
+Place = tuple[int, str]
+"""Place of a commit in the order of the merge."""
+
+
+class Layout(ABC):
+    """What differs between splice tables and plain ones, beside the options of Hudi.
+
+    Args:
+        spec: The table and its streams.
+
+    Attributes:
+        in_buckets: Whether the table is guarded, and a file outside of its buckets makes every write fail.
+        one_partition: Whether the rows of a key are in one partition.
+        logs_events: Whether the logs of a commit have its rows as they were written, before any merge.
+    """
+
+    in_buckets: bool
+    one_partition: bool
+    logs_events: bool
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+
+    @abstractmethod
+    def groups(self) -> list[dict[str, str]]:
+        """Return the stored columns that are merged as one, with their types in the spec."""
+
+    @abstractmethod
+    def group_of(self, stream: int) -> int:
+        """Return which of ``groups`` the stream of that number writes."""
+
+    @abstractmethod
+    def place(self, plans: Sequence[str], requested: str, completed: str) -> Place:
+        """Return the place of a commit among those that the merge meets.
+
+        Args:
+            plans: When the compactions were planned, in order.
+            requested: The instant time of the commit's request.
+            completed: That of its completion.
+        """
+
+    @abstractmethod
+    def removed_columns(self, stream: StreamSpec, table: Collection[str]) -> list[str]:
+        """Return those of the table's columns that the spec does not name and newer events turn to null."""
+
+    @abstractmethod
+    def shown(self, stored: DataFrame) -> DataFrame:
+        """Return the rows of the view, given a snapshot."""
+
+    @abstractmethod
+    def refuse_deletes(self) -> None:
+        """Make sure that deletes append to the table.
+
+        Raises:
+            ConfigError: They do not; nothing was written.
+        """
+
+    @abstractmethod
+    def refuse_repair(self) -> None:
+        """Make sure that there are buckets to move rows into.
+
+        Raises:
+            SpecError: There are none; nothing was changed.
+        """
+
+    @abstractmethod
+    def refuse_views(self) -> None:
+        """Make sure that the streams have columns to be put together in a view.
+
+        Raises:
+            SpecError: They have none.
+        """
+
+    def _undeleted(self, tombstone: str) -> Column:
+        if tombstone not in self._spec.physical_types():
+            return F.lit(True)
+        return ~F.coalesce(F.col(tombstone), F.lit(False))
+
+
+class SpliceLayout(Layout):
+    """Each stream has columns ``<stream>__<name>`` of its own."""
+
+    in_buckets = True
+    one_partition = True
+
+    @property
+    def logs_events(self) -> bool:  # type: ignore[override]
+        """Merge-on-read alone has logs."""
+        return self._spec.table.type == "mor"
+
+    def groups(self) -> list[dict[str, str]]:
+        """Return the columns of each stream."""
+        return [_stored_types(self._spec, stream) for stream in self._spec.streams]
+
+    def group_of(self, stream: int) -> int:
+        """Return the stream: its columns are a group."""
+        return stream
+
+    def place(self, plans: Sequence[str], requested: str, completed: str) -> Place:
+        """Return the number of compactions below the commit, and its request.
+
+        Of commits to the logs of one base file the one that was requested earlier is earlier, even if both
+        ran at once. But a commit that was complete when a compaction was planned is in the new base file or
+        below it, and one that was not is above.
+        """
+        return bisect_right(plans, completed), requested
+
+    def removed_columns(self, stream: StreamSpec, table: Collection[str]) -> list[str]:
+        """Return those of the stream, which its next event writes."""
+        named = {stream.physical(column) for column in stream.stored(self._spec.table)}
+        mine = [name for name in table if name.partition("__")[0] == stream.name and "__" in name]
+        return [name for name in mine if name not in named]
+
+    def shown(self, stored: DataFrame) -> DataFrame:
+        """Return the keys of which a stream is alive, each stream null that is not."""
+        spec, names = self._spec, self._spec.view_names()
+        alive = reduce(or_, (self._alive(stream) for stream in spec.streams))
+        plain = [F.col(name) for name in spec.table.shared_columns]
+        for stream in spec.streams:
+            plain += [
+                F.when(self._alive(stream), F.col(physical)).alias(names[physical])
+                for physical in map(stream.physical, stream.owned(spec.table))
+                if physical in names
+            ]
+        return stored.where(alive).select(*plain)
+
+    def _alive(self, stream: StreamSpec) -> Column:
+        present = F.col(f"{stream.name}__{ORDERING}").isNotNull()
+        return present & self._undeleted(f"{stream.name}__{TOMBSTONE}")
+
+    def refuse_deletes(self) -> None:
+        """Allow them: a tombstone is an event."""
+
+    def refuse_repair(self) -> None:
+        """Allow it."""
+
+    def refuse_views(self) -> None:
+        """Allow them."""
+
+
+class PlainLayout(Layout):
+    """Every stream writes whole rows, under the names of the spec."""
+
+    in_buckets = False
+    one_partition = False
+    logs_events = False
+
+    def groups(self) -> list[dict[str, str]]:
+        """Return one group: a row is merged as a whole."""
+        return [dict(ChainMap(*(_stored_types(self._spec, stream) for stream in self._spec.streams)))]
+
+    def group_of(self, stream: int) -> int:  # noqa: ARG002  as the other has it
+        """Return 0, the only group."""
+        return 0
+
+    def place(self, plans: Sequence[str], requested: str, completed: str) -> Place:  # noqa: ARG002  as the other has it
+        """Return the completion: commits count as they complete."""
+        return 0, completed
+
+    def removed_columns(self, stream: StreamSpec, table: Collection[str]) -> list[str]:  # noqa: ARG002  as the other has it
+        """Return those that no stream names; with partial updates nulls erase nothing."""
+        known = () if self._spec.table.merge == "partial_update" else table
+        return [name for name in known if name not in self._spec.physical_types()]
+
+    def shown(self, stored: DataFrame) -> DataFrame:
+        """Return the rows that are not deleted."""
+        undeleted = stored.where(self._undeleted(TOMBSTONE))
+        return undeleted.select(*self._spec.table.shared_columns, *self._spec.view_names())
+
+    def refuse_deletes(self) -> None:
+        """Refuse them: only an event or SQL deletes a row."""
+        reason = (
+            "rows of a plain table are deleted by an event whose column 'deleted' is true, or by SQL; "
+            "nothing was written"
+        )
+        raise ConfigError(setting="kind", value="plain", reason=reason)
+
+    def refuse_repair(self) -> None:
+        """Refuse it: there are no buckets."""
+        reason = "only a splice table is repaired; this is a plain one, whose services do with any files"
+        raise misplaced(self._spec, ("table", "kind"), "plain", reason)
+
+    def refuse_views(self) -> None:
+        """Refuse them: a row is one thing already."""
+        reason = "a plain table has no columns to put together for a view; use Hudi's own SQL"
+        raise misplaced(self._spec, ("table", "kind"), "plain", reason)
+
+
+_LAYOUTS: Final[dict[TableKind, type[Layout]]] = {"splice": SpliceLayout, "plain": PlainLayout}
+
+
+def layout_of(spec: Spec) -> Layout:
+    """Return the layout of the table of a spec."""
+    return _LAYOUTS[spec.table.kind](spec)
+
+
+def _stored_types(spec: Spec, stream: StreamSpec) -> dict[str, str]:
+    return {stream.physical(column): column.type for column in stream.stored(spec.table)}
