@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, ParamSpec, TypeVar
@@ -358,6 +357,8 @@ class Lock(LockHandle):
         ``work`` cannot be interrupted, so it must poll ``lease.check()``, which raises after ``step_down``,
         too. ``on_change`` is called in a thread of its own. See ``asynclock.Lock.lead``.
         """
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  few programs lead
+
         engine = self._core
         with (
             ThreadPoolExecutor(1, "asynclock-on-change") as thread,  # it begins with its first call
