@@ -42,10 +42,12 @@ from asynclock.sync._facade import connect as connect
 from asynclock.sync._facade import probe as probe
 
 if TYPE_CHECKING:
+    from asynclock._core.defects import Defect as Defect
+    from asynclock._core.probing import Finding as Finding
     from asynclock._core.probing import ProbeReport as ProbeReport
     from asynclock.options import BackendOptions as BackendOptions
 
-_LATER = ("BackendOptions", "ProbeReport")
+_LATER = ("BackendOptions", "Defect", "Finding", "ProbeReport")
 
 
 def __getattr__(name: str) -> object:
