@@ -34,6 +34,8 @@ from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
 from asynclock.lease import Lease as Lease
 from asynclock.lock import Lock as Lock
 from asynclock.settings import LeaseSettings as LeaseSettings
+from asynclock.sharing import RWLock as RWLock
+from asynclock.sharing import Semaphore as Semaphore
 
 if TYPE_CHECKING:
     from asynclock._core.defects import Defect as Defect

@@ -12,6 +12,7 @@ from asynclock._core.together import checked_names
 from asynclock._once import Periods, run_once
 from asynclock._several import HoldAll
 from asynclock.lock import Lock
+from asynclock.sharing import RWLock, Semaphore
 
 if TYPE_CHECKING:
     import builtins
@@ -173,6 +174,34 @@ class LockClient:
             ConfigError: A name is there twice, or is no lock name; or the timeout is negative.
         """
         return HoldAll([self.lock(name) for name in checked_names(names)], checked_timeout(timeout))
+
+    def semaphore(self, name: str, slots: int) -> Semaphore:
+        """Return the semaphore of that name; no I/O.
+
+        The first client keeps ``slots`` in the store. An acquisition by a client that names another number
+        raises ``ConfigError``.
+
+        Args:
+            name: As of ``lock``, at most 504 characters. A lock of the same name is another thing.
+            slots: How many leases there are at a time, 1 to 64.
+
+        Raises:
+            ConfigError: The name or the number is not like that, or this client uses another number.
+        """
+        checked_name(f"{checked_name(name)}/slot=00")
+        return Semaphore(self._core.semaphore(name, slots), name)
+
+    def rwlock(self, name: str) -> RWLock:
+        """Return the reader-writer lock of that name; no I/O.
+
+        Args:
+            name: As of ``lock``, at most 506 characters. A lock of the same name is another thing.
+
+        Raises:
+            ConfigError: The name is not like that.
+        """
+        checked_name(f"{checked_name(name)}/rw=r00")
+        return RWLock(self._core.readers(name), name)
 
     async def list(self, prefix: str = "") -> builtins.list[LockStatus]:
         """Read the locks whose name starts with ``prefix``, in the order of their names.

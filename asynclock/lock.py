@@ -39,17 +39,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Lock(LockHandle):
-    """A lock of a client. ``async with lock as lease`` is ``hold()`` without a timeout.
-
-    Not re-entrant: a second ``acquire`` by the same task, or by one that it starts, waits, and a warning says
-    so after a second; ``hold()`` inside ``hold()`` is refused. Coroutines and threads of one client wait for
-    a lock in a fair queue. A client that has had the lock for long makes way for other processes for two
-    poll intervals.
+class Holdable(LockHandle):
+    """What can be held: a lock, a slot of a semaphore, one side of a reader-writer lock.
 
     Attributes:
-        name: Of the lock.
-        key: The lock's object under the client's URL.
+        name: Name of it.
+        key: Key of its object under the client's URL.
     """
 
     _tasks: WeakKeyDictionary[asyncio.Task[Any], Hold] | None = None
@@ -102,7 +97,7 @@ class Lock(LockHandle):
         if keep > 0:
             held.keep(keep)
         note_acquired(held)
-        return Lease(held, engine)
+        return Lease(held, engine.of(held))
 
     async def try_acquire(self) -> Lease | None:
         """Try once, without waiting in the queue; None if others hold the lock or this client makes way.
@@ -118,7 +113,7 @@ class Lock(LockHandle):
         if held is None:
             return None
         note_acquired(held)
-        return Lease(held, engine)
+        return Lease(held, engine.of(held))
 
     def hold(
         self, *, timeout: float | None = None, at_least: float = 0.0, at_most: float | None = None
@@ -194,6 +189,20 @@ class Lock(LockHandle):
         """
         return await run_on(self._core.home(), lambda: self._core.break_lock(status, force=force))
 
+
+class Lock(Holdable):
+    """A lock of a client. ``async with lock as lease`` is ``hold()`` without a timeout.
+
+    Not re-entrant: a second ``acquire`` by the same task, or by one that it starts, waits, and a warning says
+    so after a second; ``hold()`` inside ``hold()`` is refused. Coroutines and threads of one client wait for
+    a lock in a fair queue. A client that has had the lock for long makes way for other processes for two
+    poll intervals.
+
+    Attributes:
+        name: Of the lock.
+        key: The lock's object under the client's URL.
+    """
+
     async def leader(self) -> LockStatus:
         """Read the lock once, to tell who leads; writes nothing.
 
@@ -267,7 +276,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
 
     def __init__(
         self,
-        lock: Lock,
+        lock: Holdable,
         timeout: float | None,
         *,
         at_least: float = 0.0,

@@ -23,6 +23,8 @@ from asynclock._core.protocol.held import CLOSED
 from asynclock._core.protocol.objects import LockObjects
 from asynclock._core.protocol.renewal import Renewals
 from asynclock._core.protocol.timing import Timing
+from asynclock._core.readwrite import READERS, Readers
+from asynclock._core.semaphore import SEMAPHORE, SemaphoreEngine, checked_slots
 from asynclock._secrets import clean_url
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
@@ -140,13 +142,37 @@ class Core:
         return self._engines.get(name)
 
     def _new_engine(self, name: str) -> LockEngine:
-        return LockEngine(
+        return self._kind_of(name)(
             name=name,
             url=f"{self.url}/{name}",
             objects=self._objects,
             renewals=self._renewals,
             home=self.home,
         )
+
+    def _kind_of(self, name: str) -> type[LockEngine]:
+        """Return what has that name: a lock, or what is made of several."""
+        if name.endswith(f"/{READERS}"):
+            return Readers
+        return SemaphoreEngine if name.endswith(f"/{SEMAPHORE}") else LockEngine
+
+    def readers(self, name: str) -> Readers:
+        """Return what all handles of the reader-writer lock of that name share."""
+        engine = self.engine(f"{name}/{READERS}")
+        assert isinstance(engine, Readers)  # noqa: S101  by its name
+        return engine
+
+    def semaphore(self, name: str, slots: int) -> SemaphoreEngine:
+        """Return what all handles of the semaphore of that name share.
+
+        Raises:
+            ConfigError: It is no number of slots, or this client uses another.
+        """
+        checked_slots(slots)
+        engine = self.engine(f"{name}/{SEMAPHORE}")
+        assert isinstance(engine, SemaphoreEngine)  # noqa: S101  by its name
+        engine.ask(slots)
+        return engine
 
     async def list_all(self, prefix: str) -> list[LockStatus]:
         """Read the locks whose name starts with ``prefix``; on the client's loop."""

@@ -141,8 +141,10 @@ class LockEngine:
         home: Returns the client's loop; the first use decides which that is.
         fencing: Whether tokens are handed out (rule 11).
         hooks: What else happens when a lease begins and ends, or None.
+        slot: Its number among those of a semaphore or of readers; None: it is no slot.
     """
 
+    slot: int | None = None
     _bodies: WeakKeyDictionary[object, ReferenceType[HeldLock]] | None = None
     _term: tuple[HeldLock, Callable[[], object]] | None = None
 
@@ -182,6 +184,11 @@ class LockEngine:
         reason = f"must be seconds, at least renew_interval and at_least: {least:g} s here"
         raise ConfigError(setting="at_most", value=seconds, reason=reason)
 
+    def of(self, held: HeldLock) -> LockEngine:
+        """Return the lock that is held: this one, or a slot of it."""
+        del held
+        return self
+
     @property
     def renew_interval(self) -> float:
         """The pause between two renewals, in seconds."""
@@ -214,13 +221,20 @@ class LockEngine:
         Raises:
             RuntimeError: It holds the lock already.
         """
-        outer = self._entered.get(who)
-        held = None if outer is None else outer()
-        if held is not None and held.remaining() > 0:
+        if self.in_body(who):
             raise RuntimeError(
                 f"hold() of {self.name!r} inside hold() of the same lock would wait for itself; pass the "
                 "lease on to the code that needs it"
             )
+
+    def refuse_upgrade(self, who: object) -> None:
+        """Refuse who holds another side of this lock, and would wait for itself."""
+
+    def in_body(self, who: object) -> bool:
+        """Whether the task or thread ``who`` runs a body under a lease of this lock."""
+        outer = self._entered.get(who)
+        held = None if outer is None else outer()
+        return held is not None and held.remaining() > 0
 
     def note_body(self, who: object, held: HeldLock) -> None:
         """Note that the task or thread ``who`` runs a body under ``held``."""
@@ -411,17 +425,21 @@ class LockEngine:
 
     def _timed_out(self, timeout: float | None, error: BackendError | None = None) -> AcquireTimeoutError:
         assert timeout is not None  # noqa: S101  else it does not run out
-        status = None
-        if self._held is not None:
-            head = self._held.head
-            status = own_status(self.name, self.url, head.record, head.version)
-        elif self._observation.last is not None:
-            status = seen_status(self.name, self.url, *self._observation.last, self._objects.timing)
+        status = self.last_seen()
         contended = isinstance(error, PreconditionFailedError) and not self._refusals.count
         reason = None if error is None or contended else by_name(str(error), self.key)
         if reason is None and self._held is not None and (pending := self._held.pending) is not None:
             reason = f"its last release is not confirmed: {pending}"
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status, reason=reason)
+
+    def last_seen(self) -> LockStatus | None:
+        """Return what stood in the way at the last look; None: it was never read."""
+        if self._held is not None:
+            head = self._held.head
+            return own_status(self.name, self.url, head.record, head.version)
+        if self._observation.last is None:
+            return None
+        return seen_status(self.name, self.url, *self._observation.last, self._objects.timing)
 
     def stand_back(self, until: float) -> None:
         """Acquire nothing before loop time ``until``: the process may be ending."""

@@ -69,6 +69,11 @@ class LeaseHandle:
         return self._core.lost
 
     @property
+    def slot(self) -> int | None:
+        """Which slot of a semaphore is held, from 0; None: the lease is of a lock."""
+        return self._engine.slot
+
+    @property
     def valid_until_ms(self) -> int:
         """The ``validUntil`` written last, in epoch ms; no I/O."""
         return self._core.head.record.valid_until_ms

@@ -108,6 +108,9 @@ class InFlight:
         if self.closed is not None:
             raise self.closed
         task = current_task()
+        if task in self._acquisitions:
+            yield  # it is inside another body, which raises that
+            return
         self._acquisitions[task] = False
         try:
             yield

@@ -11,6 +11,7 @@ from __future__ import annotations
 import _thread
 import asyncio
 import contextlib
+import math
 import os
 import sys
 import threading
@@ -24,7 +25,7 @@ from asynclock._log import log
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     from asynclock.backends._offload import LoopExecutor
 
@@ -181,6 +182,26 @@ def cancel_once(task: asyncio.Task[Any]) -> None:
                 state.cut_off = loop.call_later(state.at_most, _cut_off, task, state)
         else:
             task.cancel()
+
+
+@contextlib.contextmanager
+def cut_off_at(when: float) -> Iterator[None]:
+    """End the running call at that loop time, with all that its cancellation would clean up.
+
+    Raises:
+        TimeoutError: The time has come.
+    """
+    loop = asyncio.get_running_loop()
+    timer = None if when == math.inf else loop.call_at(when, cancel_once, current_task())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if loop.time() < when:
+            raise
+        raise TimeoutError from None
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 def _cut_off(task: asyncio.Task[Any], state: _State) -> None:

@@ -38,6 +38,8 @@ from asynclock.sync._facade import FencedObject as FencedObject
 from asynclock.sync._facade import Lease as Lease
 from asynclock.sync._facade import Lock as Lock
 from asynclock.sync._facade import LockClient as LockClient
+from asynclock.sync._facade import RWLock as RWLock
+from asynclock.sync._facade import Semaphore as Semaphore
 from asynclock.sync._facade import connect as connect
 from asynclock.sync._facade import probe as probe
 

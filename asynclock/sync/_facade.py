@@ -26,6 +26,7 @@ from asynclock._core.leading import Candidate
 from asynclock._core.names import checked_name
 from asynclock._core.patched import refuse_patched
 from asynclock._core.portal import Host, block_on, run_on, start_on
+from asynclock._core.semaphore import checked_slots
 from asynclock._core.ticket import read_ticket
 from asynclock._core.together import checked_names, confirm_all, finish_all, of_all, raise_loss, tie
 from asynclock._once import Periods, checked_job
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from asynclock._core.client import Core
     from asynclock._core.engine import LockEngine
     from asynclock._core.probing import ProbeReport
+    from asynclock._core.readwrite import Readers
+    from asynclock._core.semaphore import SemaphoreEngine
     from asynclock._core.status import LockStatus
     from asynclock.backend import Backend
     from asynclock.clock import Clock
@@ -211,6 +214,16 @@ class LockClient:
         """
         return _HoldAll([self.lock(name) for name in checked_names(names)], checked_timeout(timeout))
 
+    def semaphore(self, name: str, slots: int) -> Semaphore:
+        """Return the semaphore of that name; see ``asynclock.LockClient.semaphore``."""
+        checked_name(f"{checked_name(name)}/slot=00")
+        return Semaphore(self._core.semaphore(name, slots), name)
+
+    def rwlock(self, name: str) -> RWLock:
+        """Return the reader-writer lock of that name; see ``asynclock.LockClient.rwlock``."""
+        checked_name(f"{checked_name(name)}/rw=r00")
+        return RWLock(self._core.readers(name), name)
+
     def list(self, prefix: str = "") -> builtins.list[LockStatus]:
         """Read the locks whose name starts with ``prefix``; see ``asynclock.LockClient.list``."""
         return block("LockClient.list", lambda: self._core.run(lambda: self._core.list_all(prefix)))
@@ -249,12 +262,12 @@ class LockClient:
         return f"<sync.LockClient {self.url!r}>"
 
 
-class Lock(LockHandle):
-    """A lock of a client; see ``asynclock.Lock``. Waiting threads form a fair queue.
+class Holdable(LockHandle):
+    """What can be held; see ``asynclock.lock.Holdable``. Waiting threads form a fair queue.
 
     Attributes:
-        name: Of the lock.
-        key: The lock's object under the client's URL.
+        name: Name of it.
+        key: Key of its object under the client's URL.
     """
 
     def __init__(self, engine: LockEngine) -> None:
@@ -281,7 +294,7 @@ class Lock(LockHandle):
             assert held is not None  # noqa: S101  only one try gives None
             if keep > 0:
                 held.keep(keep)
-            return Lease(held, engine)
+            return Lease(held, engine.of(held))
 
         lease = block("Lock.acquire", lambda: run_on(engine.home(), acquire), undo=_release)
         note_acquired(lease._core)
@@ -293,7 +306,7 @@ class Lock(LockHandle):
 
         async def try_acquire() -> Lease | None:
             held = await engine.acquire(timeout=None, once=True)
-            return None if held is None else Lease(held, engine)
+            return None if held is None else Lease(held, engine.of(held))
 
         lease = block("Lock.try_acquire", lambda: run_on(engine.home(), try_acquire), undo=_release)
         if lease is not None:
@@ -341,6 +354,18 @@ class Lock(LockHandle):
             lambda: run_on(engine.home(), lambda: engine.break_lock(status, force=force)),
         )
 
+    def __repr__(self) -> str:
+        return f"<sync.{super().__repr__()[1:]}"
+
+
+class Lock(Holdable):
+    """A lock of a client; see ``asynclock.Lock``. Waiting threads form a fair queue.
+
+    Attributes:
+        name: Of the lock.
+        key: The lock's object under the client's URL.
+    """
+
     def leader(self) -> LockStatus:
         """Read the lock once, to tell who leads; see ``asynclock.Lock.leader``."""
         return self.status()
@@ -385,8 +410,76 @@ class Lock(LockHandle):
         """
         return self._core.step_down()
 
+
+class Semaphore(Holdable):
+    """At most ``slots`` leases at a time; see ``asynclock.Semaphore``.
+
+    Attributes:
+        name: Of the semaphore.
+        key: The object with the number of slots, under the client's URL.
+    """
+
+    _core: SemaphoreEngine
+
+    def __init__(self, engine: SemaphoreEngine, name: str) -> None:
+        super().__init__(engine)
+        self.name: str = name
+        self.key: str = engine.size_key
+
+    @property
+    def slots(self) -> int:
+        """How many there are; see ``asynclock.Semaphore.slots``."""
+        return self._core.slots
+
+    def resize(self, slots: int) -> None:
+        """Change the number of slots, for all clients; see ``asynclock.Semaphore.resize``."""
+        engine, count = self._core, checked_slots(slots)
+        block("Semaphore.resize", lambda: run_on(engine.home(), lambda: engine.resize(count)))
+
     def __repr__(self) -> str:
-        return f"<sync.{super().__repr__()[1:]}"
+        return f"<sync.Semaphore {self._core.url!r}>"
+
+
+class RWLock:
+    """Readers share it, and a writer has it alone; see ``asynclock.RWLock``.
+
+    Attributes:
+        name: Name of the lock.
+    """
+
+    def __init__(self, readers: Readers, name: str) -> None:
+        self.name: str = name
+        self._sides: Final = _Side(readers), _Side(readers.writer)
+
+    @property
+    def read(self) -> Holdable:
+        """The readers' side; see ``asynclock.RWLock.read``."""
+        return self._sides[0]
+
+    @property
+    def write(self) -> Holdable:
+        """The writer's side; see ``asynclock.RWLock.write``."""
+        return self._sides[1]
+
+    def __repr__(self) -> str:
+        return f"<sync.RWLock {self.name!r}>"
+
+
+class _Side(Holdable):
+    def acquire(
+        self,
+        *,
+        timeout: float | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        ticket: str | None = None,
+    ) -> Lease:
+        """As of ``Lock``; a thread that has the other side is refused."""
+        thread = threading.current_thread()
+        self._core.refuse_upgrade(thread)
+        lease = super().acquire(timeout=timeout, at_least=at_least, at_most=at_most, ticket=ticket)
+        self._core.note_body(thread, lease._core)
+        return lease
 
 
 class Lease(LeaseHandle):
@@ -459,7 +552,7 @@ class _Hold(AbstractContextManager[Lease]):
     _begun = False
 
     def __init__(
-        self, lock: Lock, timeout: float | None, at_least: float = 0.0, at_most: float | None = None
+        self, lock: Holdable, timeout: float | None, at_least: float = 0.0, at_most: float | None = None
     ) -> None:
         self._lock = lock
         self._timeout = timeout

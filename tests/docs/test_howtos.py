@@ -81,7 +81,9 @@ def test_the_migration_works_as_the_page_says(tmp_path: Path, bucket: dict[str, 
     assert story.ran == len(blocks(page)) == 3
 
 
-@pytest.mark.parametrize("name", ["fastapi.md", "schedulers.md", "several.md", "once.md", "handover.md"])
+@pytest.mark.parametrize(
+    "name", ["fastapi.md", "schedulers.md", "several.md", "once.md", "handover.md", "sharing.md"]
+)
 def test_a_guide_without_a_bucket_works_as_it_says(tmp_path: Path, name: str) -> None:
     """Its files, programs and commands work in their order, and print what is below them."""
     page = HOWTO / name
@@ -185,6 +187,7 @@ def test_every_example_is_run() -> None:
         "several.md": {"python"},
         "handover.md": {"console", "python"},
         "once.md": {"python"},
+        "sharing.md": {"python"},
     }
     left_out = [
         f"{page.name}, line {block.line}"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 FAST = LeaseSettings(validity=1.0, safety_margin=0.1, max_clock_skew=0.0, poll_interval=0.05)
-TWINS = ["LockClient", "Lock", "Lease", "FencedObject"]
+TWINS = ["LockClient", "Lock", "Semaphore", "RWLock", "Lease", "FencedObject"]
 
 
 def public(kind: type) -> dict[str, object]:
@@ -173,6 +173,7 @@ CALLS: dict[str, Callable[[SimpleNamespace], object]] = {
     "Lock.break_lock": lambda held: held.lock.break_lock(None),
     "Lease.confirm": lambda held: held.lease.confirm(),
     "Lease.release": lambda held: held.lease.release(),
+    "Semaphore.resize": lambda held: held.client.semaphore("s", 2).resize(3),
     "LockClient.list": lambda held: held.client.list(),
     "LockClient.aclose": lambda held: held.client.aclose(),
     "FencedObject.read": lambda held: sync.FencedObject(held.client, "pointer").read(),
@@ -224,6 +225,36 @@ def test_a_with_under_a_running_loop_names_its_own_call() -> None:
 
     asyncio.run(main())
     client.aclose()
+
+
+def test_a_blocking_semaphore_lets_in_as_many_as_it_has_slots() -> None:
+    """In threads as in coroutines; its number can be changed, and two numbers are refused."""
+    with sync.connect("memory://", settings=FAST) as client:
+        semaphore = client.semaphore("exports", 2)
+        with semaphore as first, semaphore.hold() as second:
+            assert {first.slot, second.slot} == {0, 1}
+            assert semaphore.try_acquire() is None
+            semaphore.resize(3)
+            with semaphore.hold(timeout=1.0) as third:
+                assert (third.slot, semaphore.slots) == (2, 3)
+            assert repr(semaphore) == "<sync.Semaphore 'memory:///exports'>"
+        with pytest.raises(ConfigError, match="has 3 slots"):
+            client.semaphore("exports", 9)
+        with pytest.raises(ConfigError, match="1 to 64"):
+            semaphore.resize(0)
+
+
+def test_a_blocking_reader_writer_lock_has_both_sides() -> None:
+    """Readers in threads share it, and a thread that reads may not ask to write."""
+    with sync.connect("memory://", settings=FAST) as client:
+        rw = client.rwlock("prices")
+        with rw.read.hold():
+            with pytest.raises(RuntimeError, match="reads 'prices', so its write would wait for itself"):
+                rw.write.acquire()
+            assert rw.write.try_acquire() is None
+        with rw.write as lease:
+            assert rw.read.status().owner == lease.owner
+        assert repr(rw) == "<sync.RWLock 'prices'>"
 
 
 def test_a_loss_is_raised_at_the_end_of_the_body() -> None:

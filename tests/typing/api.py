@@ -17,6 +17,8 @@ from asynclock import (
     Lock,
     LockClient,
     LockStatus,
+    RWLock,
+    Semaphore,
     SystemClock,
     sync,
 )
@@ -65,6 +67,13 @@ async def asynchronous() -> None:
     assert_type(await client.list("a"), list[LockStatus])
     async for status in client.scan("a"):
         assert_type(status, LockStatus)
+    semaphore = client.semaphore("exports", 4)
+    assert_type(semaphore, Semaphore)
+    assert_type(semaphore.slots, int)
+    assert_type((await semaphore.acquire()).slot, int | None)
+    await semaphore.resize(8)
+    assert_type(client.rwlock("orders"), RWLock)
+    assert_type(await client.rwlock("orders").write.try_acquire(), Lease | None)
     async with lock as held:
         assert_type(held, Lease)
     async with client, lock.hold(timeout=3) as lease:
@@ -109,6 +118,9 @@ def blocking() -> None:
         assert_type(lock.leader(), LockStatus)
         assert_type(lock.step_down(), bool)
         assert_type(lock.acquire(ticket="...").transfer(), str)
+        assert_type(client.semaphore("exports", slots=4), sync.Semaphore)
+        client.semaphore("exports", 4).resize(8)
+        assert_type(client.rwlock("orders").read.acquire(), sync.Lease)
         with lock as held:
             assert_type(held, sync.Lease)
         with lock.hold() as lease:

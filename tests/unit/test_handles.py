@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 PAGES: Final = Path(asynclock.__file__).parents[1] / "docs" / "reference"
-HANDLES: Final = ("LockClient", "Lock", "Lease", "FencedObject")
+HANDLES: Final = ("LockClient", "Lock", "Semaphore", "RWLock", "Lease", "FencedObject")
 
 
 def listed(module: ModuleType, name: str) -> set[str]:
@@ -38,7 +38,14 @@ async def opened() -> dict[str, set[str]]:
     async with asynclock.connect("memory://") as client:
         lock = client.lock("orders")
         async with lock as lease:
-            handles = (client, lock, lease, asynclock.FencedObject(client, "state"))
+            handles = (
+                client,
+                lock,
+                client.semaphore("s", 2),
+                client.rwlock("t"),
+                lease,
+                asynclock.FencedObject(client, "state"),
+            )
             return dict(zip(HANDLES, map(names, handles), strict=True))
 
 
@@ -47,7 +54,14 @@ def opened_blocking() -> dict[str, set[str]]:
     with sync.connect("memory://") as client:
         lock = client.lock("orders")
         with lock as lease:
-            handles = (client, lock, lease, sync.FencedObject(client, "state"))
+            handles = (
+                client,
+                lock,
+                client.semaphore("s", 2),
+                client.rwlock("t"),
+                lease,
+                sync.FencedObject(client, "state"),
+            )
             return dict(zip(HANDLES, map(names, handles), strict=True))
 
 

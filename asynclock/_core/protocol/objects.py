@@ -373,6 +373,18 @@ class LockObjects:
         self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())
         return Landed(written.version)
 
+    async def put(self, key: str, body: bytes, version: str | None) -> None:
+        """Write an object that is no lock over that version, or create it; raises what ``request`` does."""
+        if self.unverified:
+            await self.verify(key, within=self.timing.request_timeout)
+        await self.pace(key)
+        if self._backend.min_write_interval > 0:
+            self._set_pace(key, asyncio.get_running_loop().time())
+        if version is None:
+            await self.request("put_if_absent", key, self._backend.put_if_absent(key, body))
+        else:
+            await self.request("put_if_match", key, self._backend.put_if_match(key, body, version))
+
     async def request(
         self, operation: str, key: str, call: Coroutine[object, object, T], timeout: float | None = None
     ) -> T:

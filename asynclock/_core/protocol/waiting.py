@@ -103,6 +103,7 @@ class Fairness:
         self._seen_owner: str | None = None
         self._changes_hands_until = -math.inf
         self._woken: asyncio.Event | None = None  # of a ``sleep``
+        self._away_times = 1
 
     def away_for(self, now: float) -> float:
         """Return the seconds for which this client keeps away; 0.0 or less if it need not."""
@@ -112,11 +113,15 @@ class Fairness:
         """Keep away at least until then; ends a ``sleep``."""
         if until > self._away_until:
             self._away_until = until
-            if self._woken is not None:
-                self._woken.set()
+            self.wake()
+
+    def wake(self) -> None:
+        """End a ``sleep``."""
+        if self._woken is not None:
+            self._woken.set()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for that many seconds, or until this client has to keep away."""
+        """Wait for that many seconds, until this client has to keep away, or until ``wake``."""
         self._woken = asyncio.Event()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -146,7 +151,8 @@ class Fairness:
         """Record a release; after a whole run this client keeps away."""
         self._ended_at = now
         if now - self._run_began >= self._timing.run_length:
-            self.stand_back(now + _AWAY_POLLS * self._timing.turn_poll * (0.5 + jittered(1.0)))
+            away = _AWAY_POLLS * self._away_times * self._timing.turn_poll
+            self.stand_back(now + away * (0.5 + jittered(1.0)))
             self._run_owner = None
 
     def saw(self, record: LockRecord, now: float) -> None:
@@ -163,3 +169,39 @@ class Fairness:
         if record is None or record.lease_ms is None or now >= self._changes_hands_until:
             return usual
         return min(usual, default_poll_interval(record.lease_ms / 1000))
+
+
+class SharedFairness(Fairness):
+    """The turns of all slots of a semaphore: a run is the client's, whichever slots it takes (rule 31)."""
+
+    def __init__(self, timing: Timing) -> None:
+        super().__init__(timing)
+        self._owners: dict[int, str] = {}
+        self._record: LockRecord | None = None  # that stood in the way last
+
+    def reads(self, times: int) -> None:
+        """Keep away for so many times as long: a waiter takes so many poll intervals to read all slots."""
+        self._away_times = times
+
+    def began(self, now: float, *, started_at: float, owner: str, predecessor: str | None) -> None:
+        """As of ``Fairness``; who had this very slot before says nothing of the run."""
+        del predecessor
+        super().began(now, started_at=started_at, owner=owner, predecessor=self._run_owner)
+
+    def ended(self, now: float, *, jittered: Callable[[float], float]) -> None:
+        """As of ``Fairness``; what is released while this client keeps away makes it no longer."""
+        if self.away_for(now) <= 0:
+            super().ended(now, jittered=jittered)
+
+    def saw(self, record: LockRecord, now: float) -> None:
+        """Nothing: it is not said in which slot."""
+
+    def saw_in(self, slot: int, record: LockRecord, now: float) -> None:
+        """Record whose lock stands in the way in a slot."""
+        self._seen_owner = self._owners.get(slot)
+        self._owners[slot], self._record = record.owner, record
+        super().saw(record, now)
+
+    def poll_interval(self, record: LockRecord | None, now: float) -> float:
+        """As of ``Fairness``; without a record, behind the one that was seen last."""
+        return super().poll_interval(record or self._record, now)

@@ -1,0 +1,238 @@
+"""A reader-writer lock: slots for readers, a lock for the writer, and who looks at what when (rule 32)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from asynclock._core.engine import LockEngine
+from asynclock._core.names import by_name
+from asynclock._core.portal import cut_off_at
+from asynclock._core.slots import LEAST_ROUND, Part, Slots, looks_at, refuse_ticket, ticket_error
+from asynclock.errors import BackendError, RecordCorruptError
+
+if TYPE_CHECKING:
+    from asynclock._core.protocol.held import HeldLock
+    from asynclock._core.status import LockStatus
+    from asynclock._core.ticket import Ticket
+
+READERS: Final = "rw=r*"
+"""The last segment of the readers' name among the engines; no lock has such a name."""
+WRITER: Final = "rw=w"
+MOST_READERS: Final = 64
+"""Never another number: a writer that knows of fewer slots would overlook a reader."""
+_LOOKS: Final = 16
+"""Slots that a writer reads at a time."""
+
+
+class Readers(Slots):
+    """The readers' side of a name: as many slots as there may be readers.
+
+    Attributes:
+        writer: The other side.
+    """
+
+    prefix: ClassVar[str] = "rw=r"
+    slots: int
+
+    def __init__(self, **common: Any) -> None:  # noqa: ANN401  of ``LockEngine``
+        super().__init__(**common)
+        self.slots = MOST_READERS
+        self.fairness.reads(0)  # readers leave no turn to one another
+        self._kept_out = False
+        both = {"name": f"{self.base}/{WRITER}", "url": f"{self.url}/{WRITER}"}
+        self.writer: Writer = Writer(self, **{**common, **both})
+
+    def stand_back(self, until: float) -> None:
+        """As of ``LockEngine``, for both sides."""
+        super().stand_back(until)
+        self.writer.stand_back(until)
+
+    def remembers(self, now: float) -> bool:
+        """As of ``LockEngine``, for both sides."""
+        return super().remembers(now) or self.writer.remembers(now)
+
+    def refuse_nested(self, who: object) -> None:
+        """As of ``LockEngine``, on both sides."""
+        super().refuse_nested(who)
+        self.refuse_upgrade(who)
+
+    def refuse_upgrade(self, who: object) -> None:
+        """Refuse the writer, who would wait for itself."""
+        if self.writer.in_body(who):
+            raise RuntimeError(
+                f"this task or thread writes {self.base!r}, so its read would wait for itself; a writer may "
+                "read under the lease that it has"
+            )
+
+    def note_end(self, slot: int) -> None:
+        """As of ``Slots``; the writer of this client may have waited for this reader."""
+        super().note_end(slot)
+        self.writer.wake()
+
+    async def ready(self, *, first: bool) -> bool:
+        """Take no slot in front of a writer that was there at the last look."""
+        return (first and not self._kept_out) or await self._no_writer()
+
+    async def admits(self, slot: int) -> bool:
+        """Whether there is no writer, now that the slot is held: any later one will see it."""
+        del slot
+        return await self._no_writer()
+
+    async def _no_writer(self) -> bool:
+        # Judged by rule 8, and never written over: whoever it was has stopped believing.
+        status = self.writer.last_seen() if self.writer.busy else await self.writer.look()
+        self.note_in_the_way(status)
+        if status is not None and status.state == "corrupt":
+            raise corrupt_error(status, self.writer.key)
+        self._kept_out = status is not None and status.state == "held"
+        return not self._kept_out
+
+    async def status(self) -> LockStatus:
+        """Return that of the writer who is in, else of a slot that is free, or will be first."""
+        status = await self.writer.look()
+        return status if status.state in {"held", "corrupt"} else await super().status()
+
+    async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
+        """As of ``Lock.break_lock``, for either side."""
+        if status.name == self.writer.name:
+            return await self.writer.break_lock(status, force=force)
+        return await super().break_lock(status, force=force)
+
+
+class Writer(LockEngine):
+    """The writer's side of a name: one lock, and a look at all slots of the readers.
+
+    Args:
+        readers: The other side.
+    """
+
+    def __init__(self, readers: Readers, **common: Any) -> None:  # noqa: ANN401  of ``LockEngine``
+        super().__init__(**common)
+        self._readers = readers
+        self._reader: LockStatus | None = None
+
+    async def transfer(self, held: HeldLock, within: float | None) -> Ticket:
+        """Refuse it: who redeems a ticket would pass by the look at the other side."""
+        del held, within
+        raise ticket_error("transfer", self.name)
+
+    @property
+    def busy(self) -> bool:
+        """Whether this client holds it, or is releasing it; no I/O."""
+        return self._held is not None
+
+    async def look(self) -> LockStatus:
+        """Read the lock once, without the readers."""
+        return (await self._read())[0]
+
+    def last_seen(self) -> LockStatus | None:
+        """As of ``LockEngine``, or the reader that was waited for."""
+        return self._reader or super().last_seen()
+
+    def wake(self) -> None:
+        """Look at the readers now."""
+        self._fairness.wake()
+
+    def refuse_nested(self, who: object) -> None:
+        """As of ``LockEngine``, on both sides."""
+        super().refuse_nested(who)
+        self.refuse_upgrade(who)
+
+    def refuse_upgrade(self, who: object) -> None:
+        """Refuse a reader, who would wait for itself."""
+        if self._readers.in_body(who):
+            raise RuntimeError(
+                f"this task or thread reads {self._readers.base!r}, so its write would wait for itself, and "
+                "two such readers for each other; release the lease of the read first"
+            )
+
+    async def acquire(
+        self,
+        *,
+        timeout: float | None,
+        once: bool = False,
+        at_most: float | None = None,
+        ticket: Ticket | None = None,
+    ) -> HeldLock | None:
+        """As of ``LockEngine``, and then wait until the readers of before have left."""
+        refuse_ticket(ticket, self._readers.base)
+        loop = asyncio.get_running_loop()
+        until = math.inf if timeout is None else loop.time() + timeout
+        while True:
+            self._reader = None
+            left = None if timeout is None else max(0.0, until - loop.time())
+            held = await super().acquire(timeout=left, once=once, at_most=at_most)
+            if held is None:
+                return None
+            try:
+                with self._in_flight.until_closed():
+                    # Announced and confirmed; only now look at the readers, each time anew.
+                    alone = await self._alone(held, until, once=once or timeout == 0)
+            except BaseException:
+                await self.finish(held)
+                raise
+            if alone:
+                held.end.add_done_callback(lambda _: self._readers.fairness.wake())
+                return held
+            await self.finish(held)
+            if once:
+                return None
+            if loop.time() >= until:
+                self._time_out(timeout, None)
+
+    async def _alone(self, held: HeldLock, until: float, *, once: bool) -> bool:
+        """Read each slot until it was seen free; True if the lock was held all the while."""
+        loop, objects = asyncio.get_running_loop(), self._objects
+        inside = [self._readers.part(slot) for slot in range(self._readers.slots)]
+        while True:
+            try:
+                with cut_off_at(math.inf if once else max(until, loop.time() + LEAST_ROUND)):
+                    inside = await self._still_in(inside)
+            except TimeoutError:
+                return False
+            except BackendError as error:
+                if once or not error.transient:
+                    raise
+                detail, reason = by_name(str(error), self.key), type(error).__name__
+                objects.events.emit("acquire_failed", self.key, held.owner, None, detail, reason=reason)
+            if not inside or once or loop.time() >= until or held.remaining() <= 0:
+                return not inside and held.remaining() > 0
+            await self._fairness.sleep(
+                min(objects.jittered(objects.timing.poll_interval), until - loop.time())
+            )
+
+    async def _still_in(self, readers: list[Part]) -> list[Part]:
+        """Read slots; return those that are held."""
+        inside = [part for part in readers if part.busy]
+        asked = [part for part in readers if not part.busy]
+        for start in range(0, len(asked), _LOOKS):
+            some = asked[start : start + _LOOKS]
+            for part, (status, _) in zip(some, await looks_at(some), strict=True):
+                if status.state == "corrupt":
+                    raise corrupt_error(status, part.key)
+                if status.state == "held":
+                    self._reader = status
+                    inside.append(part)
+        return inside
+
+    async def status(self) -> LockStatus:
+        """As of ``LockEngine``; if no writer is in, that of a reader, if one is."""
+        status = await self.look()
+        if status.state in {"held", "corrupt"}:
+            return status
+        self._reader = None
+        await self._still_in([self._readers.part(slot) for slot in range(self._readers.slots)])
+        return self._reader or status
+
+    async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
+        """As of ``Lock.break_lock``, for either side."""
+        if status.name == self.name:
+            return await super().break_lock(status, force=force)
+        return await self._readers.break_lock(status, force=force)
+
+
+def corrupt_error(status: LockStatus, key: str) -> RecordCorruptError:
+    """Return the error of a status: what is no record is neither held nor free."""
+    return RecordCorruptError(key=key, reason=status.reason or "", version=status.version)

@@ -1,0 +1,317 @@
+"""Locks of which any one will do: the slots of a semaphore, and those of readers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from asynclock._core.engine import LockEngine
+from asynclock._core.names import SUFFIX, by_name
+from asynclock._core.portal import cut_off_at
+from asynclock._core.protocol.waiting import SharedFairness
+from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from asynclock._core.protocol.held import HeldLock
+    from asynclock._core.record import LockRecord
+    from asynclock._core.status import LockStatus
+    from asynclock._core.ticket import Ticket
+
+LOOKS: Final = 8
+"""Slots that a waiter reads at a time."""
+LEAST_ROUND: Final = 1.0
+"""Seconds that a round gets at least, as a request does."""
+_FREEST: Final = ("absent", "free", "expired", "held", "corrupt")
+
+
+class Part(LockEngine):
+    """One slot: an ordinary lock that only its group acquires.
+
+    Attributes:
+        slot: Its number.
+    """
+
+    def __init__(self, group: Slots, slot: int, **common: Any) -> None:  # noqa: ANN401  of ``LockEngine``
+        super().__init__(**common)
+        self._group = group
+        self._fairness = group.fairness
+        self.slot: int = slot
+
+    @property
+    def busy(self) -> bool:
+        """Whether this client holds it, or is releasing it; no I/O."""
+        return self._held is not None
+
+    async def look(self) -> tuple[LockStatus, LockRecord | None]:
+        """Read it once."""
+        return await self._read()
+
+    async def acquire(
+        self,
+        *,
+        timeout: float | None = None,
+        once: bool = True,
+        at_most: float | None = None,
+        ticket: Ticket | None = None,
+    ) -> HeldLock | None:
+        """Try once; None if others hold it, or if the group does not admit it now that it is confirmed."""
+        del timeout, once, ticket
+        held = await super().acquire(timeout=None, once=True, at_most=at_most)
+        if held is None:
+            self._group.note_in_the_way(self.last_seen())
+            return None
+        try:
+            # Announced and confirmed; only now look at the other side.
+            admitted = await self._group.admits(self.slot)
+        except BaseException:
+            await self.finish(held)
+            raise
+        if admitted and held.remaining() > 0:
+            held.end.add_done_callback(lambda _: self._group.note_end(self.slot))
+            return held
+        await self.finish(held)
+        return None
+
+    async def transfer(self, held: HeldLock, within: float | None) -> Ticket:
+        """Refuse it: who redeems a ticket would pass by the look at the other side."""
+        del held, within
+        raise ticket_error("transfer", self.name)
+
+    def _note_failure(self, asked_at: float, reason: str, detail: str = "") -> None:
+        """Report nothing: the call goes on with another slot, or its group reports how it ended."""
+
+
+class Slots(LockEngine):
+    """All slots of one name; acquires any one of them.
+
+    Attributes:
+        prefix: Of the last segment of a slot's name.
+        slots: How many there are.
+        fairness: Of all slots together.
+        base: The name.
+    """
+
+    prefix: ClassVar[str]
+
+    def __init__(self, *, name: str, url: str, **common: Any) -> None:  # noqa: ANN401  of ``LockEngine``
+        super().__init__(name=name, url=url.rpartition("/")[0], **common)
+        self.base: str = name.rpartition("/")[0]
+        self.key: str = f"{self.base}{SUFFIX}"
+        self.fairness: SharedFairness = SharedFairness(self._objects.timing)
+        self._fairness = self.fairness
+        self.slots: int = 0
+        self._parts: dict[int, Part] = {}
+        self._next: int | None = None
+        self._left = False
+        self._in_the_way: LockStatus | None = None
+
+    async def ready(self, *, first: bool) -> bool:
+        """Prepare a round, the ``first`` of an acquisition or a later one; False: no slot can be had now."""
+        raise NotImplementedError
+
+    async def admits(self, slot: int) -> bool:
+        """Whether a slot that is held, as its write is confirmed, may be handed out."""
+        raise NotImplementedError
+
+    def part(self, slot: int) -> Part:
+        """Return the lock of a slot."""
+        if (part := self._parts.get(slot)) is None:
+            name = f"{self.prefix}{slot}"
+            part = self._parts[slot] = Part(
+                self,
+                slot,
+                name=f"{self.base}/{name}",
+                url=f"{self.url}/{name}",
+                objects=self._objects,
+                renewals=self._renewals,
+                home=self.home,
+            )
+        return part
+
+    def of(self, held: HeldLock) -> LockEngine:
+        """Return the lock that is held."""
+        return self._named(held.key.removesuffix(SUFFIX))
+
+    def _named(self, name: str) -> Part:
+        slot = name.removeprefix(f"{self.base}/{self.prefix}")
+        if not slot.isdecimal():
+            raise ConfigError(setting="status", value=name, reason=f"is of no slot of {self.base!r}")
+        return self.part(int(slot))
+
+    def remembers(self, now: float) -> bool:
+        """As of ``LockEngine``, for all slots."""
+        return super().remembers(now) or any(part.remembers(now) for part in self._parts.values())
+
+    def note_end(self, slot: int) -> None:
+        """Let the one of this client that waits try a slot at once: this client has just left it."""
+        self._next, self._left = slot, True
+        self.fairness.wake()
+
+    def note_in_the_way(self, status: LockStatus | None) -> None:
+        """Remember the slot that may be free first."""
+        if status is not None:
+            self._in_the_way = min(self._in_the_way or status, status, key=_left)
+
+    async def acquire(
+        self,
+        *,
+        timeout: float | None,
+        once: bool = False,
+        at_most: float | None = None,
+        ticket: Ticket | None = None,
+    ) -> HeldLock | None:
+        """As of ``LockEngine``: wait for this call's turn, then acquire any slot."""
+        refuse_ticket(ticket, self.base)
+        asked_at, loop = self._objects.clock.monotonic(), asyncio.get_running_loop()
+        until = math.inf if timeout is None else loop.time() + timeout
+        try:
+            with self._in_flight.until_closed():
+                if not once:
+                    await self._turn(timeout)
+                elif not self._queue.try_enter():
+                    self._note_failure(asked_at, "held")
+                    return None
+                try:
+                    held = await self._rounds(until, timeout, once=once, at_most=at_most)
+                finally:
+                    self._queue.leave()
+        except (Exception, asyncio.CancelledError) as error:
+            self._note_failure(asked_at, type(error).__name__, by_name(str(error), self.key))
+            raise
+        if held is None:
+            self._note_failure(asked_at, "held")
+        return held
+
+    async def _rounds(
+        self, until: float, timeout: float | None, *, once: bool, at_most: float | None
+    ) -> HeldLock | None:
+        loop, first = asyncio.get_running_loop(), True
+        failure: BackendError | None
+        while True:
+            self._in_the_way, failure = None, None
+            end = math.inf if once or timeout == 0 else max(until, loop.time() + LEAST_ROUND)
+            try:
+                with cut_off_at(end):
+                    if (held := await self._round(at_most, first=first)) is not None:
+                        return held
+            except BackendError as error:
+                if once or not error.transient:
+                    raise
+                failure = error
+                detail, reason = by_name(str(error), self.key), type(error).__name__
+                self._objects.events.emit("acquire_failed", self.key, "", None, detail, reason=reason)
+            except TimeoutError:
+                until = loop.time()
+            self._say_in_the_way(until)
+            if once:
+                return None
+            if loop.time() >= until:
+                self._time_out(timeout, failure)
+            first, now = False, loop.time()
+            poll = self._objects.jittered(self.fairness.poll_interval(None, now))
+            await self.fairness.sleep(min(max(poll, self.fairness.away_for(now)), until - now))
+
+    async def _round(self, at_most: float | None, *, first: bool) -> HeldLock | None:
+        """Try the slot that this client left last, and what is free; of many, a few in each later round."""
+        if not await self.ready(first=first) or self.fairness.away_for(asyncio.get_running_loop().time()) > 0:
+            return None
+        if self._next is None:
+            self._next = math.floor(self._objects.jittered(self.slots, least=0.0))
+        ring = [(self._next + step) % self.slots for step in range(self.slots)]
+        if first or self._left:
+            self._left = False
+            if (held := await self._try(ring[:1], at_most)) is not None:
+                return held
+        for start in range(int(first), self.slots if first else min(self.slots, LOOKS), LOOKS):
+            some = ring[start : start + LOOKS]
+            if (held := await self._try(await self._free_of(some), at_most)) is not None:
+                return held
+            self._next = some[-1] + 1
+        return None
+
+    async def _try(self, slots: Iterable[int], at_most: float | None) -> HeldLock | None:
+        for slot in slots:
+            part = self.part(slot)
+            if not part.busy and (held := await part.acquire(at_most=at_most)) is not None:
+                self._next = slot + 1
+                return held
+        return None
+
+    async def _free_of(self, slots: Sequence[int]) -> list[int]:
+        """Read slots at once; return those that may be free, or say themselves why they cannot be."""
+        parts = [part for part in map(self.part, slots) if not part.busy]
+        free, now = [], asyncio.get_running_loop().time()
+        for part, (status, record) in zip(parts, await looks_at(parts), strict=True):
+            if status.state != "held":
+                free.append(part.slot)
+            elif record is not None:
+                self.fairness.saw_in(part.slot, record, now)
+                self.note_in_the_way(status)
+        return free
+
+    def _say_in_the_way(self, until: float) -> None:
+        if (status := self._in_the_way) is None:
+            return
+        left = until - asyncio.get_running_loop().time()
+        self._objects.events.emit(
+            "waiting",
+            f"{status.name}{SUFFIX}",
+            status.owner or "",
+            status.fencing_token,
+            status.holder or "",
+            reason="kept" if status.kept else "",
+            remaining=status.remaining,
+            limit=None if left == math.inf else max(0.0, left),
+        )
+
+    def _timed_out(self, timeout: float | None, error: BackendError | None = None) -> AcquireTimeoutError:
+        reason = None if error is None else by_name(str(error), self.key)
+        return AcquireTimeoutError(
+            key=self.key, timeout=timeout or 0.0, status=self._in_the_way, reason=reason
+        )
+
+    async def finish(self, held: HeldLock | None) -> bool:
+        """As of ``LockEngine``."""
+        return held is not None and await self.of(held).finish(held)
+
+    async def status(self) -> LockStatus:
+        """Read all slots once; return the status of the one that is free, or will be first."""
+        found: list[LockStatus] = []
+        for start in range(0, self.slots, LOOKS):
+            slots = range(start, min(start + LOOKS, self.slots))
+            found += [status for status, _ in await looks_at([self.part(slot) for slot in slots])]
+        return min(found, key=lambda status: (_FREEST.index(status.state), _left(status)))
+
+    async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
+        """As of ``Lock.break_lock``, for the slot of ``status``."""
+        return await self._named(status.name).break_lock(status, force=force)
+
+
+def refuse_ticket(ticket: object, name: str) -> None:
+    """Refuse what would pass by the look at the other side."""
+    if ticket is not None:
+        raise ticket_error("ticket", name)
+
+
+def ticket_error(setting: str, name: str) -> ConfigError:
+    """Return the error of handing over a slot, or one side, by a ticket."""
+    reason = "a semaphore or a reader-writer lock takes no ticket; nothing was written"
+    return ConfigError(setting=setting, value=name, reason=reason)
+
+
+async def looks_at(parts: Sequence[Part]) -> list[tuple[LockStatus, LockRecord | None]]:
+    """Read slots at once; raises the first error, once all reads have ended."""
+    found = await asyncio.gather(*(part.look() for part in parts), return_exceptions=True)
+    looks = []
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+        looks.append(each)
+    return looks
+
+
+def _left(status: LockStatus) -> float:
+    return math.inf if status.remaining is None else status.remaining

@@ -1,0 +1,114 @@
+"""Semaphore and RWLock: locks that several may hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from asynclock._core.portal import current_task, run_on
+from asynclock._core.semaphore import checked_slots
+from asynclock.lock import Holdable
+
+if TYPE_CHECKING:
+    from asynclock._core.readwrite import Readers
+    from asynclock._core.semaphore import SemaphoreEngine
+    from asynclock.lease import Lease
+
+
+class Semaphore(Holdable):
+    """At most ``slots`` leases at a time, each on a slot of its own: ``lease.slot``, from 0.
+
+    Used like a ``Lock``. A slot is a lock, ``NAME/slot=0`` and so on, with a fencing token of its own that
+    says nothing of other slots. The store keeps the number of slots, in ``NAME/slots``. After a ``resize`` by
+    anybody, this client uses the new number from its next acquisition on. A task may hold several slots, but
+    tasks that wait for one while they hold another can wait for each other without end.
+
+    ``status`` reads all slots, and returns that of a free one, or of the one that may be free first.
+    ``break_lock`` frees the slot of a status.
+
+    Attributes:
+        name: Of the semaphore.
+        key: The object with the number of slots, under the client's URL.
+    """
+
+    _core: SemaphoreEngine
+
+    def __init__(self, engine: SemaphoreEngine, name: str) -> None:
+        super().__init__(engine)
+        self.name: str = name
+        self.key: str = engine.size_key
+
+    @property
+    def slots(self) -> int:
+        """How many there are: as the store said last, at first as was asked for; no I/O."""
+        return self._core.slots
+
+    async def resize(self, slots: int) -> None:
+        """Change the number of slots, for all clients; one conditional write.
+
+        Once this has returned, no slot from ``slots`` on is acquired any more. Who holds one keeps it to the
+        end of the lease. Running clients follow; a client that connects later has to name the new number.
+
+        Args:
+            slots: 1 to 64.
+
+        Raises:
+            ConfigError: The number is no such number; nothing was written.
+            RecordCorruptError: ``NAME/slots`` is something else; nothing was written.
+            BackendError: The store did not answer; the number may have been changed.
+        """
+        engine, count = self._core, checked_slots(slots)
+        await run_on(engine.home(), lambda: engine.resize(count))
+
+    def __repr__(self) -> str:
+        return f"<Semaphore {self._core.url!r}>"
+
+
+class RWLock:
+    """Readers share it, and a writer has it alone. Each side is used like a ``Lock``.
+
+    A writer that waits keeps new readers out, so readers do not starve it. There may be 64 readers at a time,
+    in all processes together; one more waits. A task that has one side and asks for the other would wait for
+    itself: ``RuntimeError``.
+
+    The token rises with every writer, so ``FencedObject`` refuses a writer of before. A reader's token says
+    nothing beyond its slot: write nothing under it.
+
+    Attributes:
+        name: Name of the lock.
+    """
+
+    def __init__(self, readers: Readers, name: str) -> None:
+        self.name: str = name
+        self._sides: Final = _Side(readers), _Side(readers.writer)
+
+    @property
+    def read(self) -> Holdable:
+        """The readers' side. Its ``status`` is that of the writer who is in, else of a free slot."""
+        return self._sides[0]
+
+    @property
+    def write(self) -> Holdable:
+        """The writer's side. Its ``status`` is that of the writer who is in, else of a reader who is."""
+        return self._sides[1]
+
+    def __repr__(self) -> str:
+        return f"<RWLock {self.name!r}>"
+
+
+class _Side(Holdable):
+    """One side of a reader-writer lock."""
+
+    async def acquire(
+        self,
+        *,
+        timeout: float | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        ticket: str | None = None,
+    ) -> Lease:
+        """As of ``Lock``; a task that has the other side is refused."""
+        task = current_task()
+        self._core.refuse_upgrade(task)
+        lease = await super().acquire(timeout=timeout, at_least=at_least, at_most=at_most, ticket=ticket)
+        self._core.note_body(task, lease._core)
+        return lease
