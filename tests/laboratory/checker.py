@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from asynclock._core.names import SUFFIX
 from asynclock.errors import LeaseTakenOverError
 from tests.laboratory.capped import Cap, Capped
 from tests.laboratory.invariants import Invariant as Invariant  # noqa: PLC0414  its users find it here
 from tests.laboratory.invariants import Violation as Violation  # noqa: PLC0414  likewise
 from tests.laboratory.kept import Kept
 from tests.laboratory.tickets import Tickets
-from tests.laboratory.watched import Holding, Probe
+from tests.laboratory.watched import Holding, Probe, Watched
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,11 +42,11 @@ _FREE: Final = b'{"expired":true'
 
 
 class Checker:
-    """Watches one lock object, and one fenced object beside it, through one history.
+    """Watches the lock objects, and one fenced object beside them, through one history.
 
     Args:
         store: Its changes are followed.
-        key: Key of the lock object.
+        key: Key of the lock object that Hudi writers take, too.
         fenced_key: Key of the fenced object.
 
     Attributes:
@@ -55,6 +56,7 @@ class Checker:
             bodies are garbled.
         store_time: Returns the latest time that the store's clocks may show, in epoch seconds; None
             where its answers mislead about it.
+        allows: Returns whether those may all believe at the same time.
         kept: Which locks are to stay held however early they are released.
         tickets: By which locks pass from one process to another.
         acquisitions: How many leases were handed out.
@@ -66,6 +68,7 @@ class Checker:
         self.acquisitions = 0
         self.losses_are_true = True
         self.store_time: Callable[[], float] | None = None
+        self.allows: Callable[[list[Holding]], bool] = lambda _: False
         self._store = store
         self._loop = store.loop
         self._asked_at = -1.0
@@ -78,12 +81,10 @@ class Checker:
         self._observer = store.loop.process("observer")
         self._observer.kill()
         self._waiters: list[asyncio.Future[None]] = []
-        self._head: dict[str, Any] | None = None
-        self._head_order = -1
+        self._objects: dict[str, Watched] = {}
         # Of each write of the lock, in the order sent: by its bytes, and once applied by its version.
         self._sent: dict[bytes, int] = {}
         self._applied: dict[str | None, int] = {}
-        self._highest_token = -1
         self._breaking = 0
         self._broken: set[str] = set()
         # Owners whose live record was written over by somebody else, or deleted.
@@ -123,13 +124,13 @@ class Checker:
         self._conclude()
         self.note(who, f"acquired owner={lease.owner[:8]} token={token}")
         self.kept.acquired(who, lease.owner, self._loop.time())
-        overruled = lease.owner in self._broken
+        overruled, watched = lease.owner in self._broken, self._watched(lease)
         if token is not None:
-            if token <= self._highest_token and not overruled:
+            if token <= watched.token and not overruled:
                 self.violated(
-                    Invariant.TOKEN_RISES, f"{who} got {token} after {self._highest_token} was handed out"
+                    Invariant.TOKEN_RISES, f"{who} got {token} after {watched.token} was handed out"
                 )
-            self._highest_token = max(self._highest_token, token)
+            watched.token = max(watched.token, token)
             # A token that was broken while it settled is kept: those built on it are from the future too.
             after_break = any(0 < token - broken <= _AFTER_BREAK for broken in self._broken_tokens)
             ahead_of = None if self.store_time is None or after_break else self.store_time
@@ -145,9 +146,13 @@ class Checker:
 
     def watch(self, who: str, process: Process, lease: Believer) -> Holding:
         """Ask a lease from now on whether it believes, though it was not handed out anew."""
-        holding = Holding(who, process, lease, Probe(lease))
+        holding = Holding(who, process, lease, Probe(lease), self._watched(lease))
         self._holdings.append(holding)
         return holding
+
+    def _watched(self, lease: Believer) -> Watched:
+        """Return the lock object of a lease."""
+        return self._objects.setdefault(getattr(lease, "key", self._key), Watched())
 
     def holdings_of(self, process: Process) -> list[Holding]:
         """Return the leases of a process that are watched."""
@@ -155,7 +160,7 @@ class Checker:
 
     def expect_capped(self, lease: Believer, cap: Cap) -> None:
         """Expect a lease that was acquired just now to end by itself."""
-        self._check_capped(self._capped.add(lease, cap, self._head, self._loop.time()))
+        self._check_capped(self._capped.add(lease, cap, self._watched(lease).head, self._loop.time()))
 
     def _check_capped(self, wrong: str | None) -> None:
         if wrong is not None:
@@ -167,7 +172,7 @@ class Checker:
 
     def not_handed_out(self) -> str | None:
         """Return the machine whose live record stands in the store though nobody has its lease yet."""
-        head = self._head or {}
+        head = self._objects.setdefault(self._key, Watched()).head or {}
         if head.get("expired") is not False or "holder" not in head or head.get("owner") in self._leases:
             return None
         return str(head["holder"]).partition(":")[0]
@@ -322,12 +327,14 @@ class Checker:
             self.violated(Invariant.NO_FALSE_LOSS, f"{holding.who} is told: {lost.reason}")
 
     def _heads(self, holding: Holding) -> bool:
-        head = self._head
+        head = holding.watched.head
         return head is not None and head.get("expired") is False and head.get("owner") == holding.lease.owner
 
     def _too_many(self) -> None:
         both = [holding for holding in self._holdings if holding.believes and not holding.overruled]
-        if not any(each.invariant is Invariant.ONE_BELIEVER for each in self.violations):
+        if not self.allows(both) and not any(
+            each.invariant is Invariant.ONE_BELIEVER for each in self.violations
+        ):
             names = " and ".join(f"{each.who} ({each.lease.owner[:8]})" for each in both)
             self.violated(Invariant.ONE_BELIEVER, f"{names} believe at the same time")
 
@@ -335,25 +342,26 @@ class Checker:
         if holding.headless:
             return
         if not self._heads(holding):
-            head, shown = self._head, "no object"
+            head, shown = holding.watched.head, "no object"
             if head is not None:
                 shown = f"{str(head.get('owner'))[:8]} expired={head.get('expired')}"
             self.violated(
                 Invariant.HEADS_CHAIN,
                 f"{holding.who} ({holding.lease.owner[:8]}) believes while the store shows {shown}",
             )
-        elif not self._bears_out(holding.probe):
+        elif not self._bears_out(holding):
             self.violated(
                 Invariant.HEADS_CHAIN,
                 f"{holding.who} ({holding.lease.owner[:8]}) believes by a write that the store does not show",
             )
 
-    def _bears_out(self, probe: Probe) -> bool:
+    def _bears_out(self, holding: Holding) -> bool:
         """Whether the head is what a lease goes by, or was sent later: a renewal may not be answered yet."""
+        probe = holding.probe
         if probe.held is None:
             return True  # a Hudi writer, of which nothing more can be asked
         order = self._applied.get(probe.held.head.version)
-        return order is not None and order <= self._head_order
+        return order is not None and order <= holding.watched.order
 
     def _overrule(self, *records: dict[str, Any] | None) -> None:
         """Leave the owners of records out of the reckoning, even before their lease is handed out."""
@@ -381,20 +389,22 @@ class Checker:
         self.violated(Invariant.CLOSED, f"{who} sends a {kind} after its backend was closed")
 
     def _on_change(self, operation: Operation) -> None:
-        if operation.key == self._key:
-            before, self._head = self._head, None if operation.body is None else _fields(operation.body)
-            self._note_displaced(before)
+        if operation.key.endswith(SUFFIX):
+            watched = self._objects.setdefault(operation.key, Watched())
+            before, watched.head = watched.head, None if operation.body is None else _fields(operation.body)
+            self._note_displaced(before, watched.head or {})
             if operation.body is not None:
-                self._head_order = self._applied[operation.version] = self._sent.get(operation.body, -1)
-            if self._head is None:
+                watched.order = self._applied[operation.version] = self._sent.get(operation.body, -1)
+            here = [holding for holding in self._holdings if holding.watched is watched]
+            if watched.head is None:
                 # An operator has deleted it: whoever believes now learns of it at the next renewal.
-                for holding in self._holdings:
+                for holding in here:
                     holding.headless = True
-            elif self._breaking and self._head.get("expired"):
+            elif self._breaking and watched.head.get("expired"):
                 # Of an object that the operator could not read, the owner is another than it shows now.
-                self._overrule(before, self._head)
-                self._broken_tokens.add(int(self._head.get("epoch") or 0))
-            for holding in self._holdings:
+                self._overrule(before, watched.head)
+                self._broken_tokens.add(int(watched.head.get("epoch") or 0))
+            for holding in here:
                 if self._held(holding):
                     self._check_head(holding)
         elif operation.key == self._fenced_key and operation.body is not None:
@@ -407,11 +417,10 @@ class Checker:
             self._fenced_token = max(token, self._fenced_token)
             self._fenced_body = body
 
-    def _note_displaced(self, before: dict[str, Any] | None) -> None:
+    def _note_displaced(self, before: dict[str, Any] | None, after: dict[str, Any]) -> None:
         """Remember whose live record was there before; a hand-off within one client displaces nobody."""
         if before is None or before.get("expired") is not False or "holder" not in before:
             return
-        after = self._head or {}
         if after.get("owner") != before.get("owner") and after.get("holder") != before["holder"]:
             self._displaced.add(str(before.get("owner")))
 

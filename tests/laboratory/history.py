@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock._core.names import SUFFIX
 from asynclock.errors import BackendError, ConfigError, LockChangedError, RecordCorruptError
 from asynclock.testing._clocks import EPOCH
 from asynclock.testing._faulty import Fault
@@ -23,6 +24,7 @@ from tests.laboratory.checker import Checker, Invariant
 from tests.laboratory.endings import ROUND_TRIPS, Endings
 from tests.laboratory.machines import Machine
 from tests.laboratory.names import FENCED_KEY, KEY, NAME
+from tests.laboratory.shared import Sharing
 from tests.laboratory.users import JavaWriter
 
 if TYPE_CHECKING:
@@ -95,6 +97,7 @@ class Simulation:
         self.loop.set_exception_handler(self._failed)
         self.store = SimulatedStore(self.loop, Random(rng.getrandbits(64)), plan.store)
         self.checker = Checker(self.store, key=KEY, fenced_key=FENCED_KEY)
+        self.sharing = Sharing(self)
         self.checker.losses_are_true = not plan.faults.get(Fault.CORRUPT)
         misled = plan.store.wrong_dates or {Fault.STALE_DATE, Fault.CLOCK_AHEAD} & plan.faults.keys()
         if plan.store.dates and not misled and not plan.drifts:
@@ -174,6 +177,9 @@ class Simulation:
                 at = rng.random() * self.ends
                 self.loop.call_at(at, writer.process.pause)
                 self.loop.call_at(at + rng.random() * 2 * self.unit, writer.process.resume)
+        for _ in range(plan.resizes):
+            at, slots, machine = rng.random() * self.ends, rng.randint(1, 4), rng.choice(self.machines)
+            self.loop.call_at(at, self.sharing.resize, machine, slots)
         operator: tuple[tuple[int, Callable[[int], None]], ...] = (
             (plan.deletions, self._delete),
             (plan.breaks, self._break),
@@ -361,7 +367,7 @@ class Simulation:
         return [
             each
             for each in self.store.journal
-            if each.at > began and each.applied and each.key == KEY and each.client not in alive
+            if each.at > began and each.applied and each.key.endswith(SUFFIX) and each.client not in alive
         ]
 
     def _bound(self) -> float:
@@ -377,7 +383,7 @@ class Simulation:
 
     async def _last_turn(self, machine: Machine) -> None:
         try:
-            lease = await machine.client.lock(NAME).acquire()
+            lease = await self.sharing.acquired(machine.client)
         except RecordCorruptError as error:
             self.unreadable(machine.name, error)
         except ConfigError as error:
@@ -393,9 +399,12 @@ class Simulation:
                 left += [repr(timer) for timer in process.timers() if not is_answer(timer)]
                 if left:
                     self.checker.violated(Invariant.NOTHING_LEFT, f"{process.name} left {', '.join(left)}")
-        body = self.store.body(KEY)
-        if not self.java and body is not None and b'"expired":true' not in body:
-            self.checker.violated(Invariant.NOTHING_LEFT, f"the lock is still held: {body!r}")
+        if self.java:
+            return
+        for key in self.sharing.left_keys():
+            body = self.store.body(key)
+            if body is not None and b'"expired":true' not in body:
+                self.checker.violated(Invariant.NOTHING_LEFT, f"the lock is still held: {body!r}")
 
     def unreadable(self, who: str, error: RecordCorruptError) -> None:
         """Check that a record that is corrupt to somebody was not ours."""

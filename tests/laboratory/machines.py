@@ -6,6 +6,7 @@ import re
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from asynclock._core.names import SUFFIX
 from asynclock.client import LockClient
 from asynclock.testing._clocks import VirtualClock
 from asynclock.testing._faulty import FaultyBackend
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from asynclock.testing._virtual import Process, VirtualLoop
     from tests.laboratory.checker import Checker
     from tests.laboratory.plan import Plan
+    from tests.laboratory.shared import Sharing
 
 T = TypeVar("T")
 _LEAST_BEHIND_HUDI: Final = 1.25
@@ -42,6 +44,7 @@ class Stage(Protocol):
     loop: VirtualLoop
     store: SimulatedStore
     checker: Checker
+    sharing: Sharing
     ends: float
 
     def unreadable(self, who: str, error: RecordCorruptError) -> None:
@@ -91,7 +94,7 @@ class SimulatedFaults(FaultyBackend):
 
     async def _watched(self, key: str, body: bytes, call: Coroutine[Any, Any, Written]) -> Written:
         """Tell the store of a write of the lock as long as its sender waits for it."""
-        if key != KEY or self._store.on_send is None:
+        if not key.endswith(SUFFIX) or self._store.on_send is None:
             return await call
         found = _OWNER.search(body)
         assert found is not None

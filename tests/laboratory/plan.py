@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +28,10 @@ class Plan:
     Attributes:
         settings: Of each client; there are as many machines.
         store: What kind of store it is.
+        kind: What is acquired.
+        slots: Of a semaphore, as each client names them; of readers.
+        writers: Share of the acquisitions of a reader-writer lock that are a writer's.
+        resizes: How often the number of slots is changed.
         unit: Seconds that count as a lifetime in this plan; None: the validity of the first client,
             and of each client for its users.
         lifetimes: Length of the turbulent part.
@@ -79,6 +83,10 @@ class Plan:
 
     settings: tuple[LeaseSettings, ...]
     store: StoreProfile
+    kind: Literal["lock", "semaphore", "rwlock"] = "lock"
+    slots: int = 0
+    resizes: int = 0
+    writers: float = 0.0
     unit: float | None = None
     lifetimes: float = 5.0
     users: int = 1

@@ -11,6 +11,7 @@ from tests.laboratory.draw import HOUR, MINUTE, SKEW
 from tests.laboratory.edge_scenarios import EDGE_SCENARIOS
 from tests.laboratory.hudi_scenarios import HUDI_SCENARIOS
 from tests.laboratory.plan import Plan
+from tests.laboratory.shared import SHARED_SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -361,9 +362,10 @@ SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "turns": turns,
     **HUDI_SCENARIOS,
     **EDGE_SCENARIOS,
+    **SHARED_SCENARIOS,
 }
 """What takes part in a simulated history, and what goes wrong in it."""
-RARELY: Final = {"slow-waiter": 1, "hudi-short": 2, "shared-fence": 2}
+RARELY: Final = {"slow-waiter": 1, "slot-turns": 1, "hudi-short": 2, "shared-fence": 2}
 """Those that come less often than three times in a cycle: their histories are long, or soon tell."""
 CYCLE: Final = [name for turn in range(3) for name in SCENARIOS if turn < RARELY.get(name, 3)]
 """The scenarios of seeds in a row."""

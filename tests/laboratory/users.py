@@ -31,7 +31,7 @@ from tests.laboratory.names import FENCED_KEY, KEY, NAME
 if TYPE_CHECKING:
     from asynclock.client import LockClient
     from asynclock.lease import Lease
-    from asynclock.lock import Lock
+    from asynclock.lock import Holdable
     from tests.laboratory.machines import Machine, Stage
     from tests.laboratory.watched import Holding
 
@@ -91,28 +91,27 @@ class User:
                 self.task.cancel()  # what it does then belongs to its process, and keeps its order
 
     async def _live(self, delay: float) -> None:
-        lock = self._client.lock(NAME)
         await asyncio.sleep(delay)
         try:
-            await self._want(lock)
+            await self._want()
         except ConfigError:
             if not self.closed:
                 raise
         finally:
             self.waits_since = None
 
-    async def _want(self, lock: Lock) -> None:
+    async def _want(self) -> None:
         run, rng, plan = self._run, self._rng, self._run.plan
         loop = run.loop
         while loop.time() < run.ends:
             await asyncio.sleep(rng.uniform(*plan.idles) * self._unit)
             if (away := self.away_until - loop.time()) > 0:
                 await asyncio.sleep(away)
-            self.waits_since = loop.time()
+            self.waits_since, lock = loop.time(), run.sharing.wanted(self._client)
             refused = self._backend.applied[Fault.REFUSED]
             try:
                 if plan.leads and rng.random() < plan.leads:
-                    await Leading(self, lock).run()
+                    await Leading(self, self._client.lock(NAME)).run()
                     continue
                 if plan.bodies and rng.random() < plan.bodies:
                     await self._hold_body(lock)
@@ -132,7 +131,7 @@ class User:
             elif lease is not None:
                 await self.hold(lease, rng.uniform(*plan.holds) * self._unit)
 
-    async def _obtain(self, lock: Lock) -> Lease | None:
+    async def _obtain(self, lock: Holdable) -> Lease | None:
         run, machine = self._run, self._machine.name
         given = run.checker.tickets.draw(self._rng, machine) if run.plan.transfers else None
         if given is None:
@@ -141,7 +140,7 @@ class User:
         given.made[lease.owner] = machine
         return lease
 
-    async def _acquire(self, lock: Lock) -> Lease | None:
+    async def _acquire(self, lock: Holdable) -> Lease | None:
         rng, run = self._rng, self._run
         if run.plan.at_most[1]:
             cap = self._cap()
@@ -191,7 +190,7 @@ class User:
         self._run.checker.note(self.name, f"got nothing: {type(error).__name__}")
         if isinstance(error, RecordCorruptError):
             self._run.unreadable(self.name, error)
-        elif isinstance(error, ConfigError):
+        elif isinstance(error, ConfigError) and not self._run.sharing.refused(self._client, error):
             self._machine.check_refusal(error)
 
     def _check_refusals(self, before: int, error: Exception | None = None) -> None:
@@ -220,6 +219,7 @@ class User:
         run, rng = self._run, self._rng
         checker = run.checker
         holding = checker.handed_out(self.name, self._process, lease, token=lease.fencing_token)
+        run.sharing.check_slot(self.name, lease)
         self.holding = True
         try:
             await self._use(lease, holding, seconds)
@@ -273,7 +273,7 @@ class User:
             detail = f"{self.name} has released a lock that was gone, and is told of nothing"
             self._run.checker.violated(Invariant.LOSS_IS_TOLD, detail)
 
-    async def _hold_body(self, lock: Lock) -> None:
+    async def _hold_body(self, lock: Holdable) -> None:
         """Hold the lock as most programs do: only its cancellation tells the body of a loss."""
         run, rng, plan, checker = self._run, self._rng, self._run.plan, self._run.checker
         patience = self._patience() if rng.random() < plan.impatience else None
@@ -289,6 +289,7 @@ class User:
                 self.holding = True
                 token = lease.fencing_token
                 holding = checker.handed_out(self.name, self._process, lease, token=token)
+                run.sharing.check_slot(self.name, lease)
                 await self._body(lease, holding)
                 must_tell, ends = self._must_tell(holding), run.loop.time()
             self._check_told(must_tell)

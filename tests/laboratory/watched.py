@@ -67,6 +67,21 @@ class Probe:
 
 
 @dataclass(slots=True, eq=False)
+class Watched:
+    """A lock object.
+
+    Attributes:
+        head: What it shows; None while there is no object.
+        order: When that was sent, among all writes.
+        token: The highest that was handed out.
+    """
+
+    head: dict[str, Any] | None = None
+    order: int = -1
+    token: int = -1
+
+
+@dataclass(slots=True, eq=False)
 class Holding:
     """A lease that was handed to somebody, watched until it is dropped.
 
@@ -75,6 +90,7 @@ class Holding:
         process: The process it lives in.
         lease: The lease.
         probe: Asks it.
+        watched: Its lock object.
         believes: What it said last.
         ended_at: True time at which it stopped believing; None while it has not.
         stopped: It has told its user that it is lost.
@@ -86,6 +102,7 @@ class Holding:
     process: Process
     lease: Believer
     probe: Probe
+    watched: Watched
     believes: bool = False
     ended_at: float | None = None
     stopped: bool = False

@@ -36,7 +36,7 @@ from tests.mutants.suites import check_unmutated_suites, hunt_by_test, warm_spar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tests.mutants.catalogue import Mutant
+    from tests.mutants.mutant import Mutant
     from tests.mutants.pipeline import PipelineMutant
 
 MOST: Final = 8000

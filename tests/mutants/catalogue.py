@@ -7,45 +7,17 @@ mutants, so that one line follows a rename. ``scenario`` is one of the simulator
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tests.laboratory.checker import Invariant
+from tests.mutants.mutant import Mutant
 from tests.mutants.planting import Change
+from tests.mutants.shared import SHARED_MUTANTS
 
 ONE: Final = Invariant.ONE_BELIEVER
 HEAD: Final = Invariant.HEADS_CHAIN
 TOKEN: Final = Invariant.TOKEN_RISES
 LEFT: Final = Invariant.NOTHING_LEFT
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One planted mistake.
-
-    Attributes:
-        name: What the mistake is.
-        function: Where it is made.
-        decision: What the function does.
-        mistake: What it does instead.
-        invariant: What must be reported violated.
-        scenario: Where.
-        also: More of the same mistake, where one place alone is made up for by another.
-    """
-
-    name: str
-    function: str
-    decision: str
-    mistake: str
-    invariant: Invariant
-    scenario: str
-    also: tuple[Change, ...] = ()
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """All places of the mistake."""
-        return Change(self.function, self.decision, self.mistake), *self.also
-
 
 # Writing, and what a read-back says of it.
 _OBJECTS: Final = "asynclock._core.protocol.objects:LockObjects"
@@ -1096,4 +1068,5 @@ MUTANTS: Final = (
         Invariant.TICKETS,
         "transfers",
     ),
+    *SHARED_MUTANTS,
 )

@@ -14,8 +14,9 @@ import pytest
 from tests.laboratory.checker import Invariant
 from tests.laboratory.scenarios import SCENARIOS
 from tests.mutants.__main__ import MOST, Outcome, hunt, misplaced, noted, seeds_of
-from tests.mutants.catalogue import JUDGE, MUTANTS, Mutant
+from tests.mutants.catalogue import JUDGE, MUTANTS
 from tests.mutants.copies import ROOT
+from tests.mutants.mutant import Mutant
 from tests.mutants.pipeline import PIPELINE_MUTANTS, UNION, PipelineMutant
 from tests.mutants.planting import Change, planted
 from tests.mutants.suites import Trial, check_unmutated_suites, hunt_by_test, tried
