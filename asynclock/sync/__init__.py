@@ -34,6 +34,7 @@ from asynclock.errors import StaleTokenError as StaleTokenError
 from asynclock.errors import TicketSpentError as TicketSpentError
 from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
 from asynclock.settings import LeaseSettings as LeaseSettings
+from asynclock.sync._blocking import probe as probe
 from asynclock.sync._facade import FencedObject as FencedObject
 from asynclock.sync._facade import Lease as Lease
 from asynclock.sync._facade import Lock as Lock
@@ -41,7 +42,6 @@ from asynclock.sync._facade import LockClient as LockClient
 from asynclock.sync._facade import RWLock as RWLock
 from asynclock.sync._facade import Semaphore as Semaphore
 from asynclock.sync._facade import connect as connect
-from asynclock.sync._facade import probe as probe
 
 if TYPE_CHECKING:
     from asynclock._core.defects import Defect as Defect

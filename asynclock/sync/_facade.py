@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-import asynclock
 from asynclock._core.acquirers import note_acquired
 from asynclock._core.client import open_core
 from asynclock._core.fenced import Fenced
@@ -24,23 +22,22 @@ from asynclock._core.handles import (
 )
 from asynclock._core.leading import Candidate
 from asynclock._core.names import checked_name
-from asynclock._core.patched import refuse_patched
-from asynclock._core.portal import Host, block_on, run_on, start_on
+from asynclock._core.portal import run_on, start_on
 from asynclock._core.semaphore import checked_slots
 from asynclock._core.ticket import read_ticket
 from asynclock._core.together import checked_names, confirm_all, finish_all, of_all, raise_loss, tie
 from asynclock._once import Periods, checked_job
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
+from asynclock.sync._blocking import block, refuse_loop
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Coroutine, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
     from typing import Self, Unpack
 
     from asynclock._core.client import Core
     from asynclock._core.engine import LockEngine
-    from asynclock._core.probing import ProbeReport
     from asynclock._core.readwrite import Readers
     from asynclock._core.semaphore import SemaphoreEngine
     from asynclock._core.status import LockStatus
@@ -53,50 +50,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_ENDS: Final = frozenset({"Lease.release", "LockClient.aclose", "LockClient.hold_all"})
-"""Calls that are allowed even if threads were patched later: the host may have started before that."""
-
-
-def block(
-    name: str,
-    start: Callable[[], Coroutine[Any, Any, T]],
-    undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
-) -> T:
-    """Run a coroutine on the host's loop, wait for its end and return its result.
-
-    Args:
-        name: Name of the caller, for errors.
-        start: Makes the coroutine.
-        undo: Undoes a result that arrives after an interrupt, when the caller is gone.
-
-    Raises:
-        RuntimeError: This thread runs an event loop, which waiting would block.
-        ConfigError: gevent or eventlet has patched threads or sockets.
-    """
-    refuse_loop(name, "await")
-    if name not in _ENDS:
-        refuse_patched()  # perhaps patched after the client was made
-    return block_on(Host.get().loop, start, undo)
-
-
-def refuse_loop(name: str, word: str) -> None:
-    """Raise an error if this thread runs an event loop, which the call would block.
-
-    Args:
-        name: Name of the caller.
-        word: Keyword of the async call: ``await`` or ``async with``.
-
-    Raises:
-        RuntimeError: This thread runs an event loop.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise RuntimeError(
-        f"asynclock.sync.{name} would block the event loop running in this thread; "
-        f"use: {word} asynclock.{name}"
-    )
 
 
 async def _release(lease: Lease | None) -> None:
@@ -140,11 +93,6 @@ def connect(
             options=backend_options,
         )
     )
-
-
-def probe(url: str, *, also: str | None = None, **backend_options: Unpack[BackendOptions]) -> ProbeReport:
-    """Test whether ``url`` is safe for locks; see ``asynclock.probe``."""
-    return block("probe", lambda: asynclock.probe(url, also=also, **backend_options))
 
 
 class LockClient:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import asynclock.hudi
 from asynclock.hudi import AuditCleanup, AuditHold, AuditReport, AuditStatus, TableLockStatus, write_options
-from asynclock.sync._facade import Lease, block
+from asynclock.sync._blocking import block
+from asynclock.sync._facade import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
