@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from asynclock._core.acquirers import acquired_above
@@ -35,9 +35,10 @@ from asynclock.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
     from weakref import ReferenceType
 
+    from asynclock._core.hooks import LeaseHooks
     from asynclock._core.protocol.held import HeldLock
     from asynclock._core.protocol.objects import LockObjects
     from asynclock._core.protocol.renewal import Renewals
@@ -120,18 +121,6 @@ class Engines:
         for engine in (*self._kept.values(), *(each() for each in self._living.valuerefs())):
             if engine is not None:
                 engine.stand_back(until)
-
-
-class LeaseHooks(Protocol):
-    """Hooks for the begin and the end of a lease. Both run on the client's loop."""
-
-    async def begin(self, held: HeldLock) -> None:
-        """Run once the lock is held, before the lease is handed out; an exception releases the lock."""
-        ...
-
-    async def end(self, release: Callable[[], Awaitable[bool]]) -> bool:
-        """Release the lock by awaiting ``release()``, and return its result."""
-        ...
 
 
 class LockEngine:
