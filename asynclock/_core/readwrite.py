@@ -81,7 +81,7 @@ class Readers(Slots):
         return await self._no_writer()
 
     async def _no_writer(self) -> bool:
-        # Judged by rule 8, and never written over: whoever it was has stopped believing.
+        # Judged by rule 8, and never written over: that writer has stopped believing.
         status = self.writer.last_seen() if self.writer.busy else await self.writer.look()
         self.note_in_the_way(status)
         if status is not None and status.state == "corrupt":
@@ -168,7 +168,7 @@ class Writer(LockEngine):
                 return None
             try:
                 with self._in_flight.until_closed():
-                    # Announced and confirmed; only now look at the readers, each time anew.
+                    # Announced and confirmed; only now look at the readers, for each lease again.
                     alone = await self._alone(held, until, once=once or timeout == 0)
             except BaseException:
                 await self.finish(held)

@@ -180,7 +180,7 @@ class SharedFairness(Fairness):
         self._record: LockRecord | None = None  # that stood in the way last
 
     def reads(self, times: int) -> None:
-        """Keep away for so many times as long: a waiter takes so many poll intervals to read all slots."""
+        """Keep away that many times as long: a waiter needs that many poll intervals for all slots."""
         self._away_times = times
 
     def began(self, now: float, *, started_at: float, owner: str, predecessor: str | None) -> None:
