@@ -105,7 +105,7 @@ TRANSFER: Final = "asynclock._core.engine:LockEngine.transfer"
 REDEEM: Final = "asynclock._core.redemption:Redemption._judge"
 
 # What users hold in their hands.
-ACQUIRE: Final = "asynclock.lock:Lock.acquire"
+ACQUIRE: Final = "asynclock.lock:Holdable.acquire"
 CANCEL_BODY: Final = "asynclock.lock:Hold._cancel"
 PENDING: Final = "asynclock._core.inflight:InFlight.pending"
 PROGRESS: Final = "asynclock._core.inflight:InFlight.progress"
