@@ -43,7 +43,7 @@ RUN_ELSEWHERE: Final = {
     ("report.md", "console"): "tests/report and tests/spark/test_run_log.py record a run and draw it",
     ("places.md", "console"): "spark-submit starts a Spark of its own; tests/places does",
     ("places.md", "session_for"): "needs a session; the tutorial with Spark does the same",
-    ("places.md", "from asynclock._cli import main"): "it is examples/submit.py, word for word",
+    ("places.md", "runpy"): "it is examples/submit.py, word for word",
 }
 """Blocks that no test takes from their page, by a word in them or their language, and why."""
 
@@ -146,7 +146,7 @@ def test_a_part_of_a_spec_fits_into_a_spec(
 
 def test_the_driver_of_the_page_is_that_of_the_examples() -> None:
     """What the page shows for spark-submit is the file that the tests submit."""
-    shown = [block.text for block in blocks(HOWTO / "places.md") if "import main" in block.text]
+    shown = [block.text for block in blocks(HOWTO / "places.md") if "runpy" in block.text]
 
     assert len(shown) == 1
     assert shown[0] in (ROOT / "examples" / "submit.py").read_text(encoding="utf-8")

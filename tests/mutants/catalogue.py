@@ -96,9 +96,8 @@ POLL_INTERVAL: Final = "asynclock._core.protocol.waiting:Fairness.poll_interval"
 
 # Leading.
 LOOK_AT_LEADER: Final = "asynclock._core.leading:Candidate._look"
-TELL_LEADER: Final = "asynclock._core.leading:Candidate._tell"
 STEP_DOWN: Final = "asynclock._core.engine:LockEngine.step_down"
-ENGINE_ACQUIRE: Final = "asynclock._core.engine:LockEngine.acquire"
+ENGINE_TELL: Final = "asynclock._core.engine:LockEngine._tell_of"
 
 # Handing over by a ticket.
 TRANSFER: Final = "asynclock._core.engine:LockEngine.transfer"
@@ -948,18 +947,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "tell nobody of the own term",
-        ENGINE_ACQUIRE,
+        ENGINE_TELL,
         "self._observation.tell($shown, $verdict)",
         "pass",
         Invariant.LEADERS,
-        "leaders",
-    ),
-    Mutant(
-        "let on_change end what called it",
-        TELL_LEADER,
-        "except Exception: $log",
-        "except Exception: raise",
-        Invariant.NO_ERROR,
         "leaders",
     ),
     Mutant(

@@ -60,16 +60,16 @@ def test_the_test_kit_is_what_users_test_with(source: Path) -> None:
 
     assert sorted(kit) == [
         "__init__.py",
+        "_clocks.py",
+        "_contract.py",
+        "_faulty.py",
         "_http1.py",
+        "_lock_contract.py",
+        "_proxy.py",
+        "_store.py",
         "_tasks.py",
-        "clocks.py",
-        "contract.py",
-        "faulty.py",
-        "lock_contract.py",
-        "proxy.py",
-        "store.py",
-        "virtual.py",
-        "world.py",
+        "_virtual.py",
+        "_world.py",
     ]
 
 
