@@ -299,7 +299,9 @@ class LockEngine:
         )
 
     def _tell_of(self, held: HeldLock) -> None:
-        """Tell the watchers of a lock that this client holds from now on."""
+        """Tell the watchers, if there are any, of a lock that this client holds from now on."""
+        if not self._observation.watchers:
+            return
         shown = Seen(held.head.record, held.head.version, None, None, self._objects.now())
         self._observation.tell(shown, Verdict(free=False, wait=math.inf))
 

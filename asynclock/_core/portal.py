@@ -128,8 +128,15 @@ def runs(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def current_task() -> asyncio.Task[Any]:
-    """Return the running task."""
-    task = asyncio.current_task(running_loop())
+    """Return the running task.
+
+    Raises:
+        RuntimeError: No loop runs; see ``running_loop``.
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        raise RuntimeError(_NO_LOOP) from None
     assert task is not None  # noqa: S101  called by coroutines only
     return task
 

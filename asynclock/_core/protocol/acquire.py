@@ -230,9 +230,10 @@ class Acquisition:
     def _remembered(self) -> Seen | None:
         """Return the lock that is handed over, or our own last release, as if it had just been read."""
         write = self._observation.freed if self._given is None else self._given.head
-        if write is None or write.version is None or not self._objects.knows_time():
+        if write is None or write.version is None:
             return None
-        return Seen(write.record, write.version, None, None, self._objects.now())
+        now = self._objects.now()
+        return Seen(write.record, write.version, None, None, now) if self._objects.knows_time(now) else None
 
     async def _read_and_adopt(self) -> Seen:
         """Read the object, and become the holder if its nonce is that of one of our writes (rule 2)."""

@@ -191,9 +191,9 @@ class LockObjects:
         """Read this machine's clocks."""
         return ClockReading.now(self.clock)
 
-    def knows_time(self) -> bool:
-        """Whether a record can be made now; else read first, for the store's Date."""
-        return self.dateless or self.time.bounds(self.now()) is not None
+    def knows_time(self, now: ClockReading | None = None) -> bool:
+        """Whether a record can be made ``now`` (default: read the clocks); else read first, for a Date."""
+        return self.dateless or self.time.bounds(self.now() if now is None else now) is not None
 
     def fresh_owner(self) -> str:
         """Return a new owner id."""
