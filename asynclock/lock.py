@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary, WeakMethod, ref
 
-from asynclock._core.acquirers import note_acquired
+from asynclock._core.acquirers import acquirer
 from asynclock._core.handles import LockHandle, checked_at_least, checked_timeout, warn_of_unused
 from asynclock._core.leading import Candidate
 from asynclock._core.portal import current_task, run_on, running_loop
@@ -96,7 +96,7 @@ class Holdable(LockHandle):
         assert held is not None  # noqa: S101  only one try gives None
         if keep > 0:
             held.keep(keep)
-        note_acquired(held)
+        held.acquired = acquirer()
         return Lease(held, engine.of(held))
 
     async def try_acquire(self) -> Lease | None:
@@ -112,7 +112,7 @@ class Holdable(LockHandle):
         )
         if held is None:
             return None
-        note_acquired(held)
+        held.acquired = acquirer()
         return Lease(held, engine.of(held))
 
     def hold(

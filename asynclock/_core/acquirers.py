@@ -48,8 +48,8 @@ class Acquirer:
 _CURRENT: Final[ContextVar[Acquirer | None]] = ContextVar("asynclock_acquirer", default=None)
 
 
-def note_acquired(held: HeldLock) -> None:
-    """Note that the running task or thread has acquired a lock, and from which line."""
+def acquirer() -> tuple[Acquirer, str]:
+    """Return the running task or thread, and the line from which it has called the package."""
     try:
         who: object = asyncio.current_task() or threading.current_thread()
     except RuntimeError:  # no loop runs in this thread
@@ -57,7 +57,7 @@ def note_acquired(held: HeldLock) -> None:
     here = _CURRENT.get()
     if here is None or not here.is_of(who):
         _CURRENT.set(here := Acquirer(who, here))
-    held.acquired = here, _place()
+    return here, _place()
 
 
 def acquired_above(held: HeldLock) -> str | None:

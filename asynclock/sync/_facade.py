@@ -9,7 +9,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-from asynclock._core.acquirers import note_acquired
+from asynclock._core.acquirers import acquirer
 from asynclock._core.client import open_core
 from asynclock._core.fenced import Fenced
 from asynclock._core.handles import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from asynclock._core.client import Core
     from asynclock._core.engine import LockEngine
+    from asynclock._core.protocol.held import HeldLock
     from asynclock._core.readwrite import Readers
     from asynclock._core.semaphore import SemaphoreEngine
     from asynclock._core.status import LockStatus
@@ -236,30 +237,35 @@ class Holdable(LockHandle):
         cap = engine.checked_at_most(at_most, keep)
         offer = None if ticket is None else read_ticket(ticket)
 
+        here, thread = acquirer(), threading.current_thread()
+
         async def acquire() -> Lease:
-            # Make the lease within the call: an interrupt between its end and our return would lose it.
+            # All within the call: an interrupt between its end and our return would lose the lease.
             held = await engine.acquire(timeout=limit, at_most=cap, ticket=offer)
             assert held is not None  # noqa: S101  only one try gives None
             if keep > 0:
                 held.keep(keep)
+            held.acquired = here
+            self._note(thread, held)
             return Lease(held, engine.of(held))
 
-        lease = block("Lock.acquire", lambda: run_on(engine.home(), acquire), undo=_release)
-        note_acquired(lease._core)
-        return lease
+        return block("Lock.acquire", lambda: run_on(engine.home(), acquire), undo=_release)
+
+    def _note(self, thread: threading.Thread, held: HeldLock) -> None:
+        """Note which thread has acquired it."""
 
     def try_acquire(self) -> Lease | None:
         """Try one round; see ``asynclock.Lock.try_acquire``."""
-        engine = self._core
+        engine, here = self._core, acquirer()
 
         async def try_acquire() -> Lease | None:
             held = await engine.acquire(timeout=None, once=True)
-            return None if held is None else Lease(held, engine.of(held))
+            if held is None:
+                return None
+            held.acquired = here
+            return Lease(held, engine.of(held))
 
-        lease = block("Lock.try_acquire", lambda: run_on(engine.home(), try_acquire), undo=_release)
-        if lease is not None:
-            note_acquired(lease._core)
-        return lease
+        return block("Lock.try_acquire", lambda: run_on(engine.home(), try_acquire), undo=_release)
 
     def hold(
         self, *, timeout: float | None = None, at_least: float = 0.0, at_most: float | None = None
@@ -423,11 +429,11 @@ class _Side(Holdable):
         ticket: str | None = None,
     ) -> Lease:
         """As of ``Lock``; a thread that has the other side is refused."""
-        thread = threading.current_thread()
-        self._core.refuse_upgrade(thread)
-        lease = super().acquire(timeout=timeout, at_least=at_least, at_most=at_most, ticket=ticket)
-        self._core.note_body(thread, lease._core)
-        return lease
+        self._core.refuse_upgrade(threading.current_thread())
+        return super().acquire(timeout=timeout, at_least=at_least, at_most=at_most, ticket=ticket)
+
+    def _note(self, thread: threading.Thread, held: HeldLock) -> None:
+        self._core.note_body(thread, held)
 
 
 class Lease(LeaseHandle):

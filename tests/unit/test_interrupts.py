@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import pytest
 
@@ -115,17 +115,26 @@ def test_an_interrupt_ends_the_waiting_for_a_lock() -> None:
             pass
 
 
+KINDS: Final[dict[str, Callable[[sync.LockClient], Any]]] = {
+    "lock": lambda client: client.lock("orders"),
+    "semaphore": lambda client: client.semaphore("orders", 1),
+    "reader": lambda client: client.rwlock("orders").read,
+    "writer": lambda client: client.rwlock("orders").write,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", ["acquire", "try_acquire"])
-def test_an_interrupt_at_any_point_leaves_no_lock_behind(method: str) -> None:
+def test_an_interrupt_at_any_point_leaves_no_lock_behind(kind: str, method: str) -> None:
     """Wherever Ctrl-C strikes a blocking acquisition, nobody holds the lock afterwards."""
     with sync.connect("memory://struck") as client, sync.connect("memory://struck") as other:
-        acquire = getattr(client.lock("orders"), method)
+        acquire = getattr(KINDS[kind](client), method)
         acquire().release()
         written = set()
-        point, before = 0, other.lock("orders").status().version
+        point, before = 0, {each.name: each.version for each in other.list()}
         while (lease := _struck(acquire, point)) is None:
-            assert eventually(lambda: other.lock("orders").status().state == "free"), point
-            after = other.lock("orders").status().version
+            assert eventually(lambda: all(each.state == "free" for each in other.list())), point
+            after = {each.name: each.version for each in other.list()}
             written.add(after != before)
             point, before = point + 1, after
         lease.release()
