@@ -35,13 +35,13 @@ from asynclock.errors import TicketSpentError as TicketSpentError
 from asynclock.errors import UnsupportedBackendError as UnsupportedBackendError
 from asynclock.settings import LeaseSettings as LeaseSettings
 from asynclock.sync._blocking import probe as probe
-from asynclock.sync._facade import FencedObject as FencedObject
 from asynclock.sync._facade import Lease as Lease
 from asynclock.sync._facade import Lock as Lock
 from asynclock.sync._facade import LockClient as LockClient
 from asynclock.sync._facade import RWLock as RWLock
 from asynclock.sync._facade import Semaphore as Semaphore
 from asynclock.sync._facade import connect as connect
+from asynclock.sync._fencing import FencedObject as FencedObject
 
 if TYPE_CHECKING:
     from asynclock._core.defects import Defect as Defect

@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 
 from asynclock._core.acquirers import acquirer
 from asynclock._core.client import open_core
-from asynclock._core.fenced import Fenced
 from asynclock._core.handles import (
     LeaseHandle,
     LockHandle,
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
-    from asynclock.fencing import FencedValue
     from asynclock.options import BackendOptions
     from asynclock.settings import LeaseSettings
 
@@ -572,33 +570,3 @@ class _HoldAll(AbstractContextManager[list[Lease]]):
     ) -> None:
         block("LockClient.hold_all", lambda: finish_all(self._leases))
         raise_loss(self._leases, error)
-
-
-class FencedObject:
-    """An object that refuses the writes of an older holder; see ``asynclock.FencedObject``.
-
-    Attributes:
-        key: Key of the object.
-    """
-
-    def __init__(self, client: LockClient, key: str) -> None:
-        self._object = Fenced(client._core, key)
-        self.key: str = key
-
-    def read(self) -> FencedValue | None:
-        """Return the stored value; see ``asynclock.FencedObject.read``."""
-        return block("FencedObject.read", self._object.read)
-
-    def write(self, body: bytes, *, lease: Lease) -> FencedValue:
-        """Replace the body; see ``asynclock.FencedObject.write``."""
-        return block(
-            "FencedObject.write",
-            lambda: self._object.update(lambda _: body, lease),
-        )
-
-    def update(self, change: Callable[[bytes | None], bytes], *, lease: Lease) -> FencedValue:
-        """Replace the body with ``change(body)``; see ``asynclock.FencedObject.update``."""
-        return block(
-            "FencedObject.update",
-            lambda: self._object.update(change, lease),
-        )
