@@ -210,7 +210,7 @@ def test_the_audit_trail_is_switched_listed_and_cleaned_up(table: Table) -> None
     cleaned = table.run(*audit, "cleanup", "--older-than", "0s", "--json")
     disabled = table.run(*audit, "disable", "--delete-files")
     assert (before.returncode, before.stdout) == (0, "")
-    assert "is empty, and it is off" in before.stderr
+    assert "is empty and off" in before.stderr
     assert [(hold["ended"], hold["renewals"]) for hold in holds] == [(True, 0)] * 2
     assert holds[0]["start_ms"] <= holds[0]["end_ms"] <= holds[1]["start_ms"]
     assert (verified.returncode, verified.stdout) == (0, "PASSED: 2 holds, 0 overlaps\n")
