@@ -85,7 +85,7 @@ def test_a_store_in_memory_is_warned_of(words: tuple[str, ...]) -> None:
     ran = asynclock(words[0], "memory://x/nightly", *words[1:])
 
     assert ran.returncode == 0
-    assert "warning: memory:// is a store of this process alone" in ran.stderr
+    assert "warning: memory:// is a store of this process only" in ran.stderr
 
 
 @pytest.mark.parametrize("words", [(), ("run",), ("hudi", "status")], ids=" ".join)
