@@ -39,7 +39,7 @@ def test_a_broken_lock_that_only_the_release_finds_is_76(
 
     assert code == 76
     assert "broken by an operator" in errors
-    assert "CMD had ended with 3" in errors
+    assert "CMD had already ended with 3" in errors
 
 
 def test_a_lock_of_another_that_only_the_release_finds_is_76(
