@@ -204,7 +204,9 @@ def test_lost_lease_lets_the_command_clean_up(
 
 def test_stopped_holder_ends_its_command_when_it_wakes(started: Start, folder: Path, target: str) -> None:
     """A run that was suspended past its validity kills CMD when it goes on; others had taken over."""
-    process = holds(started, folder, "sleep", "60")
+    begun = folder.parent / "begun"
+    process = holds(started, folder, "sh", "-c", f"touch {begun}; exec sleep 60")
+    eventually(begun.exists)  # stopped earlier, it would not know that it had the lock, and acquire it again
     stop_between_writes(process, folder, "nightly")
 
     taken = asynclock("run", target, *VALIDITY, "--wait", "20", "--", "echo", "mine")
