@@ -112,3 +112,10 @@ class _Side(Holdable):
         lease = await super().acquire(timeout=timeout, at_least=at_least, at_most=at_most, ticket=ticket)
         self._core.note_body(task, lease._core)
         return lease
+
+    async def try_acquire(self) -> Lease | None:
+        """As of ``Lock``; None too if the task has the other side."""
+        lease = await super().try_acquire()
+        if lease is not None:
+            self._core.note_body(current_task(), lease._core)
+        return lease

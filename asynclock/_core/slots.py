@@ -141,6 +141,14 @@ class Slots(LockEngine):
             raise ConfigError(setting="status", value=name, reason=f"is of no slot of {self.base!r}")
         return self.part(int(slot))
 
+    def in_body(self, who: object) -> bool:
+        """As of ``LockEngine``, for all slots."""
+        return any(part.in_body(who) for part in self._parts.values())
+
+    def note_body(self, who: object, held: HeldLock) -> None:
+        """As of ``LockEngine``, by the slot: who leaves one may still have another."""
+        self.of(held).note_body(who, held)
+
     def remembers(self, now: float) -> bool:
         """As of ``LockEngine``, for all slots."""
         return super().remembers(now) or any(part.remembers(now) for part in self._parts.values())

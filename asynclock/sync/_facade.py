@@ -254,13 +254,14 @@ class Holdable(LockHandle):
 
     def try_acquire(self) -> Lease | None:
         """Try one round; see ``asynclock.Lock.try_acquire``."""
-        engine, here = self._core, acquirer()
+        engine, here, thread = self._core, acquirer(), threading.current_thread()
 
         async def try_acquire() -> Lease | None:
             held = await engine.acquire(timeout=None, once=True)
             if held is None:
                 return None
             held.acquired = here
+            self._note(thread, held)
             return Lease(held, engine.of(held))
 
         return block("Lock.try_acquire", lambda: run_on(engine.home(), try_acquire), undo=_release)

@@ -257,6 +257,17 @@ def test_a_blocking_reader_writer_lock_has_both_sides() -> None:
         assert repr(rw) == "<sync.RWLock 'prices'>"
 
 
+def test_a_side_got_by_one_try_counts_too() -> None:
+    """A thread that has it would wait for itself on the other side."""
+    with sync.connect("memory://", settings=FAST) as client:
+        rw = client.rwlock("prices")
+        for has, asked in ((rw.read, rw.write), (rw.write, rw.read)):
+            with has.try_acquire(), pytest.raises(RuntimeError, match="would wait for itself"):
+                asked.acquire(timeout=5.0)
+            with asked:
+                pass
+
+
 def test_a_loss_is_raised_at_the_end_of_the_body() -> None:
     """Nothing can interrupt a blocking body: a loss is raised once the body has ended."""
     with sync.connect("memory://", settings=FAST) as client, pytest.raises(LeaseTakenOverError):

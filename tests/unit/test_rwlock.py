@@ -246,6 +246,38 @@ async def test_whoever_has_one_side_may_not_ask_for_the_other(world: World) -> N
 
 
 @in_virtual_time
+async def test_a_side_got_by_one_try_counts_too(world: World) -> None:
+    """The task has it as after ``acquire``; another task that asks for the other side waits."""
+    async with world.client() as client:
+        rw = client.rwlock("t")
+        for has, asked in ((rw.read, rw.write), (rw.write, rw.read)):
+            lease = await has.try_acquire()
+            assert lease is not None
+            with pytest.raises(RuntimeError, match="would wait for itself"):
+                await asked.acquire(timeout=1.0)
+            with pytest.raises(AcquireTimeoutError):
+                await asyncio.create_task(asked.acquire(timeout=1.0))
+            await lease.release()
+            async with asked:
+                pass
+
+
+@in_virtual_time
+async def test_a_reader_with_two_slots_may_not_write_until_both_are_free(world: World) -> None:
+    """In whatever order they are released."""
+    async with world.client() as client:
+        rw = client.rwlock("t")
+        for last in (0, 1):
+            leases = [await rw.read.acquire(), await rw.read.acquire()]
+            await leases.pop(1 - last).release()
+            with pytest.raises(RuntimeError, match="reads 't', so its write would wait for itself"):
+                await rw.write.acquire(timeout=1.0)
+            await leases[0].release()
+            async with rw.write:
+                pass
+
+
+@in_virtual_time
 async def test_a_failing_store_ends_one_try_and_no_wait(world: World) -> None:
     """Both sides; what was taken by then is given back."""
     async with world.client() as client:
