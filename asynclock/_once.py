@@ -7,12 +7,13 @@ import functools
 import inspect
 import math
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import orjson
 
 from asynclock._core.fenced import Fenced
-from asynclock.errors import AcquireTimeoutError, ConfigError, RecordCorruptError
+from asynclock.clock import WITNESS_SPACING
+from asynclock.errors import AcquireTimeoutError, BackendUnavailableError, ConfigError, RecordCorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_LOOKS: Final = 30
+"""Answers after which a store whose time is still unknown is an error."""
 
 
 class Periods:
@@ -57,14 +60,19 @@ class Periods:
 
         Raises:
             RecordCorruptError: The mark is none, or lies in the future.
-            BackendError: The store did not answer.
+            BackendError: The store did not answer, or its time cannot be learned.
         """
+        looks = _LOOKS
         while True:
             done = await self._done()
             now = self._objects.now()
             bounds = (now.wall, now.wall) if self._objects.dateless else self._objects.time.bounds(now)
             if bounds is None:
-                return -1  # the store's time is not known: the acquisition of the lock will find it out
+                # An acquisition may publish by an older Date, but that is too old to tell the period.
+                if (looks := looks - 1) == 0:
+                    raise self._timeless()
+                await asyncio.sleep(WITNESS_SPACING)
+                continue
             skew, every = self._objects.timing.skew, self._every
             period = math.floor((bounds[0] - skew) / every)
             if period == math.floor((bounds[1] + skew) / every):
@@ -76,6 +84,15 @@ class Periods:
             reason = f"it marks a period {ahead:.0f} s ahead: the store's clock was set back"
             raise RecordCorruptError(key=self._mark.key, reason=reason, version=None)
         return None if done >= period * every else period
+
+    def _timeless(self) -> BackendUnavailableError:
+        """Return the error of a store whose time is not learned; nothing was run or written."""
+        detail = (
+            f"none of {_LOOKS} answers tells the time, and so the period: none had a Date that this "
+            "machine's clock, or three others, agree with; check the clocks of both, and what may strip the "
+            "Date header off"
+        )
+        return BackendUnavailableError(backend="store", operation="get", key=self._mark.key, detail=detail)
 
     async def _done(self) -> float:
         """Return when the last period that is done began, in epoch seconds; reads the store's time too."""

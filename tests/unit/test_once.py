@@ -11,7 +11,7 @@ import pytest
 
 import asynclock
 from asynclock import ConfigError, LeaseLostError, LeaseSettings, sync
-from asynclock.errors import BackendError, RecordCorruptError
+from asynclock.errors import BackendError, BackendUnavailableError, RecordCorruptError
 from asynclock.testing._faulty import Fault
 from asynclock.testing._store import StoreProfile
 from tests.unit.kit import ALWAYS, SETTINGS, World, faulty, in_virtual_time
@@ -221,6 +221,38 @@ async def test_a_mark_that_is_none_is_told(world: World, body: bytes) -> None:
         with pytest.raises(RecordCorruptError, match="mark"):
             await job.by(client)()  # type: ignore[operator]
         assert job.runs == []
+
+
+@in_virtual_time
+async def test_a_machine_that_has_to_learn_the_time_runs_nothing_that_is_done(world: World) -> None:
+    """Its clock is wrong, and the Date that it knows too old to tell the period."""
+    async with world.client(wall_error=3600.0) as wrong, world.client() as right:
+        job = Job(world)
+        await into_period(world)
+        assert await job.by(wrong)() == "result"  # type: ignore[operator]
+        await asyncio.sleep(20 * EVERY)
+        await into_period(world)
+        assert await job.by(right)() == "result"  # type: ignore[operator]
+        mark = world.store.body(MARK)
+        assert await job.by(wrong)() is None  # type: ignore[operator]
+        assert world.store.body(MARK) == mark
+        assert job.done == 2
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_store_without_a_time_is_an_error(*, wait: bool) -> None:
+    """No period is guessed, and nothing is run."""
+    world = World(StoreProfile(latency=(0.01, 0.0), slow=0.0, undated=1.0))
+
+    async def play() -> None:
+        async with world.client() as client:
+            job = Job(world)
+            with pytest.raises(BackendUnavailableError, match="none of 30 answers tells the time"):
+                await job.by(client, wait=wait)()  # type: ignore[operator]
+            assert (job.runs, world.writes()) == ([], [])
+
+    world.loop.run_until_complete(play())
+    world.loop.close()
 
 
 @in_virtual_time
