@@ -18,6 +18,7 @@ from tests.laboratory.capped import Cap, Capped
 from tests.laboratory.invariants import Invariant as Invariant  # noqa: PLC0414  its users find it here
 from tests.laboratory.invariants import Violation as Violation  # noqa: PLC0414  likewise
 from tests.laboratory.kept import Kept
+from tests.laboratory.periods import Periods
 from tests.laboratory.tickets import Tickets
 from tests.laboratory.watched import Holding, Probe, Watched
 
@@ -59,6 +60,7 @@ class Checker:
         allows: Returns whether those may all believe at the same time.
         kept: Which locks are to stay held however early they are released.
         tickets: By which locks pass from one process to another.
+        periods: In which a job is run once.
         acquisitions: How many leases were handed out.
     """
 
@@ -93,6 +95,7 @@ class Checker:
         self.kept = Kept()
         self._capped = Capped()
         self.tickets = Tickets(store)
+        self.periods = Periods(store)
         self._fenced_token = -1
         self._fenced_body = b""
         self._acknowledged: list[bytes] = []
@@ -278,6 +281,8 @@ class Checker:
             self.violated(Invariant.KEPT, early)
         for wrong in self.tickets.violations():
             self.violated(Invariant.TICKETS, wrong)
+        for invariant, detail in self.periods.violations():
+            self.violated(invariant, detail)
         lines = self._fenced_body.split(b"\n")
         missing = [entry for entry in self._acknowledged if entry not in lines]
         if missing:

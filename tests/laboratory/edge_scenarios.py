@@ -324,6 +324,60 @@ def capped(rng: Random) -> Plan:
     )
 
 
+def together(rng: Random) -> Plan:
+    """Several locks are held at once, named in any order, while answers are lost and late."""
+    clients = rng.choice((2, 3))
+    return Plan(
+        kind="several",
+        together=0.8,
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng, slow=0.03, slow_by=2.0),
+        wall_errors=draw.walls(rng, clients),
+        holds=(0.05, 0.6),
+        idles=(0.0, 0.2),
+        impatience=0.5,
+        cancels=0.2,
+        fenced=0.0,
+        breaks=rng.choice((0, 1)),
+        crashes=rng.choice((0.0, 0.05)),
+        pauses=rng.choice((0.0, 0.15)),
+        partitions=rng.choice((0.0, 0.2)),
+        aim=0.7,
+        faults={Fault.SLOW: 0.05, Fault.REPLY_LOST: 0.03, Fault.REQUEST_LOST: 0.02, Fault.UNAVAILABLE: 0.03},
+        delay=(0.05, 2.5),
+        # Those that wait for each other in a circle do so to the end.
+        lifetimes=8.0,
+        longest_wait=6.5,
+    )
+
+
+def once(rng: Random) -> Plan:
+    """A job is called again and again, and fails at times; one run is to be done in each period."""
+    clients = rng.choice((2, 3))
+    walls = list(draw.walls(rng, clients))
+    walls[0] += rng.choice((0.0, 0.0, MINUTE, -HOUR))
+    return Plan(
+        onces=0.95,
+        every=rng.choice((12.0, 20.0)),
+        settings=draw.settings(rng, clients),
+        store=draw.store(rng, slow=0.05, slow_by=3.0, undated=rng.choice((0.0, 0.0, 0.3))),
+        wall_errors=tuple(walls),
+        users=rng.choice((1, 2)),
+        lifetimes=8.0,
+        holds=(0.02, 0.5),
+        idles=(0.0, 0.3),
+        impatience=0.5,
+        fenced=0.0,
+        crashes=rng.choice((0.0, 0.1)),
+        pauses=rng.choice((0.0, 0.2)),
+        partitions=rng.choice((0.0, 0.1)),
+        aim=0.5,
+        faults={Fault.SLOW: 0.03, Fault.REPLY_LOST: 0.04, Fault.REQUEST_LOST: 0.02, Fault.LATE: 0.03},
+        delay=(0.05, 2.5),
+        slack=4.0,
+    )
+
+
 def refusals(rng: Random) -> Plan:
     """A store that refuses what it has just shown, at times or most of the time; half are alone."""
     clients = rng.choice((1, 1, 2, 3))
@@ -389,6 +443,8 @@ EDGE_SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     "shared-fence": shared_fence,
     "kept": kept,
     "capped": capped,
+    "together": together,
+    "once": once,
     "leaving": leaving,
     "refusals": refusals,
 }

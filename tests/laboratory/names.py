@@ -8,3 +8,6 @@ URL: Final = "memory://"
 NAME: Final = "lock"
 KEY: Final = "lock.json"
 FENCED_KEY: Final = "fenced"
+MARK_KEY: Final = "lock.once"
+NAMES: Final = ("accounts", NAME, "orders")
+"""Of the locks that are held together."""

@@ -67,6 +67,9 @@ class Plan:
         cancels: Share of acquisitions that are cancelled at a random time.
         deaf: Every listener of events raises whatever it hears.
         bodies: Share of acquisitions through ``hold()``, whose body never asks the lease.
+        together: Share of acquisitions through ``hold_all``.
+        onces: Share of acquisitions through a job that is run once a period.
+        every: Length of such a period, in seconds.
         leads: Share of acquisitions through ``lead``.
         transfers: Share of the leases that end by a transfer; half of the acquisitions then use a ticket.
         holds: Least and most lifetimes that a user holds the lock.
@@ -83,7 +86,7 @@ class Plan:
 
     settings: tuple[LeaseSettings, ...]
     store: StoreProfile
-    kind: Literal["lock", "semaphore", "rwlock"] = "lock"
+    kind: Literal["lock", "several", "semaphore", "rwlock"] = "lock"
     slots: int = 0
     resizes: int = 0
     writers: float = 0.0
@@ -121,6 +124,9 @@ class Plan:
     cancels: float = 0.1
     deaf: bool = False
     bodies: float = 0.25
+    together: float = 0.0
+    onces: float = 0.0
+    every: float = 0.0
     leads: float = 0.0
     transfers: float = 0.0
     holds: tuple[float, float] = (0.02, 1.2)

@@ -365,7 +365,14 @@ SCENARIOS: Final[dict[str, Callable[[Random], Plan]]] = {
     **SHARED_SCENARIOS,
 }
 """What takes part in a simulated history, and what goes wrong in it."""
-RARELY: Final = {"slow-waiter": 1, "slot-turns": 1, "hudi-short": 2, "shared-fence": 2}
+RARELY: Final = {
+    "slow-waiter": 1,
+    "slot-turns": 1,
+    "hudi-short": 2,
+    "shared-fence": 2,
+    "together": 2,
+    "once": 2,
+}
 """Those that come less often than three times in a cycle: their histories are long, or soon tell."""
 CYCLE: Final = [name for turn in range(3) for name in SCENARIOS if turn < RARELY.get(name, 3)]
 """The scenarios of seeds in a row."""

@@ -14,7 +14,7 @@ from asynclock.testing._faulty import Fault
 from tests.laboratory import draw
 from tests.laboratory.draw import MINUTE, SKEW
 from tests.laboratory.invariants import Invariant
-from tests.laboratory.names import KEY, NAME
+from tests.laboratory.names import KEY, NAME, NAMES
 from tests.laboratory.plan import Plan
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Sharing:
             # Few, so that they are all taken at times; no client is told so.
             client._core.readers(NAME).slots = self._run.plan.slots
             return rw.write if self._rng.random() < self._run.plan.writers else rw.read
+        if self._run.plan.kind == "several":
+            return client.lock(self._rng.choice(NAMES))
         return client.lock(NAME)
 
     async def acquired(self, client: LockClient) -> Lease:
@@ -78,6 +80,8 @@ class Sharing:
         keys = {str(getattr(each.lease, "key", "")) for each in believing}
         if len(keys) < len(believing):
             return False  # two in one slot
+        if self._run.plan.kind == "several":
+            return True
         if self._run.plan.kind == "rwlock":
             if WRITER_KEY in keys:
                 names = " and ".join(f"{each.who} ({each.lease.owner[:8]})" for each in believing)

@@ -27,6 +27,8 @@ from tests.laboratory.hudi_peer import HudiPeer
 from tests.laboratory.kept import Keeping
 from tests.laboratory.leads import Leading
 from tests.laboratory.names import FENCED_KEY, KEY, NAME
+from tests.laboratory.periods import Calling
+from tests.laboratory.together import Together
 
 if TYPE_CHECKING:
     from asynclock.client import LockClient
@@ -112,6 +114,12 @@ class User:
             try:
                 if plan.leads and rng.random() < plan.leads:
                     await Leading(self, self._client.lock(NAME)).run()
+                    continue
+                if plan.together and rng.random() < plan.together:
+                    await Together(self, self._client, TOLD_WITHIN).run()
+                    continue
+                if plan.onces and rng.random() < plan.onces:
+                    await Calling(self, self._client).run()
                     continue
                 if plan.bodies and rng.random() < plan.bodies:
                     await self._hold_body(lock)

@@ -12,6 +12,7 @@ from typing import Final
 from tests.laboratory.checker import Invariant
 from tests.mutants.mutant import Mutant
 from tests.mutants.planting import Change
+from tests.mutants.several import SEVERAL_MUTANTS
 from tests.mutants.shared import SHARED_MUTANTS
 
 ONE: Final = Invariant.ONE_BELIEVER
@@ -1059,5 +1060,6 @@ MUTANTS: Final = (
         Invariant.TICKETS,
         "transfers",
     ),
+    *SEVERAL_MUTANTS,
     *SHARED_MUTANTS,
 )
