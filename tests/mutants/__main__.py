@@ -6,7 +6,7 @@ its test failed in what it expects. Crashes, hangs and other errors do not count
 The unmutated source then passes the same histories and tests.
 
 The hunt for a mistake in the lock begins with the seed that ``found.json`` notes for it, and goes on from
-``--first``. ``--note`` writes that file anew.
+``--first``. ``--note`` writes into that file what this run has found, and keeps what it says of the others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.mutants.planting import NoSuchDecisionError, planted
 from tests.mutants.suites import check_unmutated_suites, hunt_by_test, warm_sparks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tests.mutants.mutant import Mutant
     from tests.mutants.pipeline import PipelineMutant
@@ -143,6 +143,13 @@ def noted() -> dict[str, int]:
     return seeds
 
 
+def write_down(found: Mapping[str, int], *, hunted: Collection[str]) -> None:
+    """Note the seeds of the mutants that were hunted; the others keep theirs, if they still exist."""
+    seeds = {name: seed for name, seed in noted().items() if name not in hunted} | found
+    known = {each.name: seeds[each.name] for each in MUTANTS if each.name in seeds}
+    FOUND.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
+
+
 def seeds_of(mutant: Mutant, before: Mapping[str, int], *, first: int) -> list[range]:
     """Return the seeds of a hunt: the one that found the mutant before, and then those from ``first`` on."""
     at = before.get(mutant.name)
@@ -180,7 +187,7 @@ def hunt_lock(
             flush=True,
         )
     if note:
-        FOUND.write_text(json.dumps(now, indent=2) + "\n", encoding="utf-8")
+        write_down(now, hunted=seeds)
     return killed, check_unmutated(used, pool)
 
 

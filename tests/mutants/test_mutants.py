@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -13,7 +14,8 @@ import pytest
 
 from tests.laboratory.checker import Invariant
 from tests.laboratory.scenarios import SCENARIOS
-from tests.mutants.__main__ import MOST, Outcome, hunt, misplaced, noted, seeds_of
+from tests.mutants import __main__ as noting
+from tests.mutants.__main__ import MOST, Outcome, hunt, misplaced, noted, seeds_of, write_down
 from tests.mutants.catalogue import JUDGE, MUTANTS
 from tests.mutants.copies import ROOT
 from tests.mutants.mutant import Mutant
@@ -155,6 +157,17 @@ def test_the_seeds_that_found_mutants_are_of_mutants_that_are_there() -> None:
 
     assert noted().keys() <= of_scenarios
     assert all(seed > 0 for seed in noted().values())
+
+
+def test_a_note_of_some_mutants_keeps_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was hunted and is found by the first seed loses its note; one that is gone, too."""
+    first, second, third = (each.name for each in MUTANTS[:3])
+    monkeypatch.setattr(noting, "FOUND", tmp_path / "found.json")
+    noting.FOUND.write_text(json.dumps({"gone": 4, third: 3, first: 1}), encoding="utf-8")
+
+    write_down({second: 2}, hunted=[first, second])
+
+    assert list(noted().items()) == [(second, 2), (third, 3)]
 
 
 def test_a_hunt_begins_with_the_seed_that_found_the_mutant_last() -> None:
