@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -24,14 +26,22 @@ def test_processes_that_are_killed_and_stopped_see_a_lock_and_lose_no_update() -
     assert report.operations
     assert report.signals
     assert report.faults
-    assert report.damages
+    assert report.kinds == set(DAMAGES)
 
 
-def _tenure(token: int, begin: int, end: int) -> tuple[Operation, Operation]:
-    return (
-        Operation(kind="acquire", token=token, call=begin, return_=begin + 1),
-        Operation(kind="end", token=token, call=end, return_=end + 1),
+def _tenure(
+    token: int, begin: int, end: int, *, side: Literal["", "read", "write"] = "", slot: int = 0
+) -> tuple[Operation, Operation]:
+    acquired = Operation(
+        kind="acquire",
+        id=f"{side}{slot}-{token}",
+        token=token,
+        call=begin,
+        return_=begin + 1,
+        side=side,
+        slot=slot,
     )
+    return acquired, replace(acquired, kind="end", call=end, return_=end + 1)
 
 
 def _add(name: str, seen: str, value: int, token: int, call: int) -> Operation:
@@ -40,15 +50,38 @@ def _add(name: str, seen: str, value: int, token: int, call: int) -> Operation:
 
 LOCK = History("lock", "mutex", (*_tenure(1, 10, 20), *_tenure(2, 30, 40)))
 COUNTER = History("counter", "counter", (_add("a", "", 1, 1, 10), _add("b", "a", 2, 2, 30)))
+SEMAPHORE = History(
+    "semaphore", "semaphore", (*_tenure(1, 10, 20), *_tenure(1, 12, 22, slot=1), *_tenure(2, 30, 40)), slots=2
+)
+RWLOCK = History(
+    "rwlock",
+    "rwlock",
+    (
+        *_tenure(1, 10, 20, side="read"),
+        *_tenure(1, 12, 22, side="read", slot=1),
+        *_tenure(1, 30, 40, side="write"),
+        *_tenure(2, 50, 60, side="write"),
+        *_tenure(2, 70, 80, side="read"),
+    ),
+)
 
 
 def test_every_kind_of_damage_is_refused() -> None:
-    """Two holders, a fallen token, a lost update, a zombie's write, a stale read: each by itself."""
-    copies = damaged(LOCK) | damaged(COUNTER)
+    """Two holders, a lost update, a reader next to a writer, one holder too many, ...: each by itself."""
+    sound = [LOCK, COUNTER, SEMAPHORE, RWLOCK]
+    copies = {kind: copy for each in sound for kind, copy in damaged(each).items()}
 
     assert set(copies) == set(DAMAGES)
-    assert judge([LOCK, COUNTER]) == ["ok", "ok"]
+    assert judge(sound) == ["ok"] * len(sound)
     assert judge(list(copies.values())) == ["illegal"] * len(DAMAGES)
+
+
+def test_a_slot_is_a_lock_of_its_own() -> None:
+    """Two holders of one slot are refused though another slot is free; and so is a token that falls."""
+    twice = replace(SEMAPHORE, operations=(*_tenure(1, 10, 20), *_tenure(2, 12, 22)))
+    fallen = replace(SEMAPHORE, operations=(*_tenure(2, 10, 20), *_tenure(1, 30, 40)))
+
+    assert judge([twice, fallen]) == ["illegal", "illegal"]
 
 
 def test_an_update_without_an_answer_may_be_applied_late() -> None:

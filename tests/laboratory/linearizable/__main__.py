@@ -2,8 +2,8 @@
 """Processes that contend on ``file://`` and on S3 behind a proxy that breaks requests, judged by Porcupine.
 
 ``python -m tests.laboratory linearizable --minutes 5``. The processes are killed, stopped and continued, and
-ended by SIGTERM. What they saw is judged against a mutex with rising tokens and a fenced counter; damaged
-copies of each history must be refused.
+ended by SIGTERM. What they saw is judged against a mutex with rising tokens, a fenced counter, a semaphore
+and a reader-writer lock; damaged copies of each history must be refused.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ class Report:
         operations: How many were judged.
         signals: Sent to the processes.
         faults: Requests that the proxy broke.
-        violations: Histories that no lock and no fenced counter can have, or that were not decided in time.
+        violations: Histories that nothing of its kind can have, or that were not decided in time.
         damages: Damaged copies that were judged.
+        kinds: The kinds of damage among them.
         missed: Those that were not refused: kind and history.
     """
 
@@ -63,6 +64,7 @@ class Report:
     faults: int = 0
     violations: list[str] = field(default_factory=list)
     damages: int = 0
+    kinds: set[str] = field(default_factory=set)
     missed: list[str] = field(default_factory=list)
 
 
@@ -172,6 +174,7 @@ def _judge(where: str, found: list[History], report: Report) -> None:
             report.violations.append(f"{where}: {history.name} is {verdict}")
     for (kind, copy), verdict in zip(copies, verdicts[len(found) :], strict=True):
         report.damages += 1
+        report.kinds.add(kind)
         if verdict != "illegal":
             report.missed.append(f"{where}: {kind} of {copy.name} is {verdict}")
 

@@ -17,22 +17,57 @@ def _change(history: History, old: Operation, *new: Operation) -> History:
     return replace(history, operations=(*rest, *new))
 
 
-def _tenures(history: History) -> list[tuple[Operation, Operation]]:
-    ends = {each.token: each for each in history.operations if each.kind == "end"}
-    begun = sorted(
-        (each for each in history.operations if each.kind == "acquire"), key=lambda each: each.token
-    )
-    return [(each, ends[each.token]) for each in begun]
+def _tenures(history: History, side: str = "") -> list[tuple[Operation, Operation]]:
+    """Return the beginning and the end of each, by the token."""
+    ends = {each.id: each for each in history.operations if each.kind == "end"}
+    begun = (each for each in history.operations if each.kind == "acquire" and each.side == side)
+    return [(each, ends[each.id]) for each in sorted(begun, key=lambda each: each.token)]
+
+
+def _until(end: Operation, begin: Operation, last: Operation) -> Operation:
+    """Return ``end`` as it would be if that belief had ended in another one, from ``begin`` to ``last``."""
+    return replace(end, call=begin.return_ + 1, return_=max(end.return_, last.call))
 
 
 def _two_holders(history: History) -> Iterator[History]:
     """A holder believed on while the next one had the lock."""
-    tenures = _tenures(history)
+    yield from _overlapped(history, _tenures(history))
+
+
+def _two_writers(history: History) -> Iterator[History]:
+    """A writer believed on while the next one was in."""
+    yield from _overlapped(history, _tenures(history, "write"))
+
+
+def _overlapped(history: History, tenures: list[tuple[Operation, Operation]]) -> Iterator[History]:
     for (_, end), (following, last) in pairwise(tenures):
         if following.return_ < last.call:
-            yield _change(
-                history, end, replace(end, call=following.return_ + 1, return_=max(end.return_, last.call))
-            )
+            yield _change(history, end, _until(end, following, last))
+
+
+def _reader_with_writer(history: History) -> Iterator[History]:
+    """A reader believed on while a writer was in."""
+    readers = _tenures(history, "read")
+    for writer, last in _tenures(history, "write"):
+        for reader, end in readers:
+            if reader.return_ < writer.call and writer.return_ < last.call:
+                yield _change(history, end, _until(end, writer, last))
+
+
+def _one_more(history: History) -> Iterator[History]:
+    """Each slot was held when somebody got one that there is not."""
+    tenures = _tenures(history)
+    for begin, last in tenures:
+        before: dict[int, tuple[Operation, Operation]] = {}
+        for each in sorted(tenures, key=lambda each: each[0].return_):
+            if each[0].return_ < begin.call:
+                before[each[0].slot] = each
+        if len(before) == history.slots and begin.return_ < last.call:
+            copy = _change(history, begin, replace(begin, slot=history.slots))
+            copy = _change(copy, last, replace(last, slot=history.slots))
+            for _, end in before.values():
+                copy = _change(copy, end, _until(end, begin, last))
+            yield copy
 
 
 def _fallen_token(history: History) -> Iterator[History]:
@@ -85,16 +120,24 @@ def _stale_read(history: History) -> Iterator[History]:
         )
 
 
-DAMAGES: Final[dict[str, Callable[[History], Iterator[History]]]] = {
-    "two holders": _two_holders,
-    "a fallen token": _fallen_token,
-    "a lost update": _lost_update,
-    "a zombie": _zombie,
-    "a stale read": _stale_read,
+DAMAGES: Final[dict[str, tuple[str, Callable[[History], Iterator[History]]]]] = {
+    "two holders": ("mutex", _two_holders),
+    "a fallen token": ("mutex", _fallen_token),
+    "a lost update": ("counter", _lost_update),
+    "a zombie": ("counter", _zombie),
+    "a stale read": ("counter", _stale_read),
+    "one holder too many": ("semaphore", _one_more),
+    "two writers": ("rwlock", _two_writers),
+    "a reader next to a writer": ("rwlock", _reader_with_writer),
 }
+"""By its name: the model of the histories that may have it, and how it is done to one."""
 
 
 def damaged(history: History) -> dict[str, History]:
     """Return a copy for each kind of damage that this history can have, by the kind."""
-    copies = {kind: next(damage(history), None) for kind, damage in DAMAGES.items()}
+    copies = {
+        kind: next(damage(history), None)
+        for kind, (model, damage) in DAMAGES.items()
+        if model == history.model
+    }
     return {kind: copy for kind, copy in copies.items() if copy is not None}

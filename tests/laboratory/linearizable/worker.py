@@ -1,4 +1,4 @@
-"""A process that takes locks, counts in fenced objects, and writes down when each call began and ended.
+"""A process that takes locks of every kind, counts in fenced objects, and notes when calls began and ended.
 
 A line is written before a call and another after it, each by one system call: a process that is killed
 leaves whole lines. Times are those of the machine's monotonic clock, which all processes share.
@@ -26,15 +26,20 @@ from asynclock import (
     connect,
 )
 from asynclock.settings import LeaseSettings
+from tests.laboratory.linearizable.histories import SLOTS
 
 if TYPE_CHECKING:
     from asynclock import LockClient
     from asynclock.lease import Lease
+    from asynclock.lock import Holdable
 
 LOCKS: Final = 3
 SETTINGS: Final = LeaseSettings(validity=1.5, safety_margin=0.4, max_clock_skew=0.2, poll_interval=0.1)
 _TASKS: Final = 2
 """Coroutines of a process that contend through one client."""
+READERS: Final = 3
+"""Of the reader-writer lock: few, so that they are all there at times. No process knows of more."""
+_WRITERS: Final = 0.3
 _WAIT: Final = 3.0
 _LONGEST_IDLE: Final = 0.1
 _LONGEST_STEP: Final = 0.05
@@ -89,7 +94,9 @@ class Worker:
 
     async def run(self) -> None:
         """Contend until the process ends, in several coroutines."""
-        await asyncio.gather(*(self._contend() for _ in range(_TASKS)))
+        await asyncio.gather(
+            *(self._contend() for _ in range(_TASKS)), self._take_slots(), self._read_write()
+        )
 
     async def _contend(self) -> None:
         while True:
@@ -99,6 +106,40 @@ class Worker:
                 await self._read(lock)
             else:
                 await self._hold(lock)
+
+    async def _take_slots(self) -> None:
+        semaphore = self._client.semaphore("semaphore", SLOTS)
+        while True:
+            await asyncio.sleep(self._rng.random() * _LONGEST_IDLE)
+            await self._share(semaphore, "semaphore")
+
+    async def _read_write(self) -> None:
+        rw = self._client.rwlock("rwlock")
+        self._client._core.readers("rwlock").slots = READERS
+        while True:
+            await asyncio.sleep(self._rng.random() * _LONGEST_IDLE)
+            if self._rng.random() < _WRITERS:
+                await self._share(rw.write, "rwlock", "write")
+            else:
+                await self._share(rw.read, "rwlock", "read")
+
+    async def _share(self, lock: Holdable, of: str, side: str = "") -> None:
+        """Hold what several may hold for a while."""
+        note, hold = self._recorder.note, self._recorder.name()
+        note("acquire", hold, of=of, side=side)
+        try:
+            lease = await lock.acquire(timeout=_WAIT)
+        except (AcquireTimeoutError, BackendError):
+            return
+        note("acquired", hold, token=lease.fencing_token, slot=lease.slot)
+        for _ in range(self._rng.randrange(_STEPS)):
+            if not self._believes(hold, lease):
+                break
+            await asyncio.sleep(self._rng.random() * _LONGEST_STEP)
+        self._believes(hold, lease)
+        with suppress(BackendError, LeaseLostError):
+            await lease.release()
+        note("ended", hold)
 
     async def _hold(self, lock: int) -> None:
         note, hold = self._recorder.note, self._recorder.name()

@@ -20,6 +20,8 @@ type operation struct {
 	Kind   string `json:"kind"`
 	ID     string `json:"id"`
 	Seen   string `json:"seen"`
+	Side   string `json:"side"`
+	Slot   int    `json:"slot"`
 	Token  int64  `json:"token"`
 	Value  int64  `json:"value"`
 	Call   int64  `json:"call"`
@@ -29,6 +31,7 @@ type operation struct {
 type history struct {
 	Name       string      `json:"name"`
 	Model      string      `json:"model"`
+	Slots      int         `json:"slots"`
 	Operations []operation `json:"operations"`
 }
 
@@ -40,8 +43,7 @@ type verdict struct {
 // mutex is a lock: at most one holder, and the token of each is higher than all before.
 type mutex struct{ holder, last int64 }
 
-func stepMutex(state, input, _ interface{}) (bool, interface{}) {
-	now, op := state.(mutex), input.(operation)
+func (now mutex) step(op operation) (bool, mutex) {
 	switch op.Kind {
 	case "acquire":
 		return now.holder == 0 && op.Token > now.last, mutex{op.Token, op.Token}
@@ -49,6 +51,62 @@ func stepMutex(state, input, _ interface{}) (bool, interface{}) {
 		return now.holder == op.Token, mutex{0, now.last}
 	}
 	return false, now
+}
+
+func stepMutex(state, input, _ interface{}) (bool, interface{}) {
+	allowed, next := state.(mutex).step(input.(operation))
+	return allowed, next
+}
+
+// mostSlots is how many slots a lock that several may hold has at most: its state must be comparable.
+const mostSlots = 8
+
+// slots are those of a semaphore, or of the readers: each is a mutex.
+type slots [mostSlots]mutex
+
+func (now slots) held() int {
+	count := 0
+	for _, each := range now {
+		if each.holder != 0 {
+			count++
+		}
+	}
+	return count
+}
+
+func (now slots) step(op operation) (bool, slots) {
+	if op.Slot < 0 || op.Slot >= mostSlots {
+		return false, now
+	}
+	allowed, next := now[op.Slot].step(op)
+	now[op.Slot] = next // a copy: it is an array
+	return allowed, now
+}
+
+// stepSemaphore allows as many holders as there are slots, whatever slots they have.
+func stepSemaphore(most int) func(state, input, output interface{}) (bool, interface{}) {
+	return func(state, input, _ interface{}) (bool, interface{}) {
+		allowed, next := state.(slots).step(input.(operation))
+		return allowed && next.held() <= most, next
+	}
+}
+
+// readWrite is a reader-writer lock: any number of readers, or one writer alone.
+type readWrite struct {
+	writer  mutex
+	readers slots
+}
+
+func stepReadWrite(state, input, _ interface{}) (bool, interface{}) {
+	now, op := state.(readWrite), input.(operation)
+	var allowed bool
+	switch op.Side {
+	case "read":
+		allowed, now.readers = now.readers.step(op)
+	case "write":
+		allowed, now.writer = now.writer.step(op)
+	}
+	return allowed && (now.writer.holder == 0 || now.readers.held() == 0), now
 }
 
 // counter is a fenced object: it refuses the token of an older holder, and no update is lost.
@@ -73,9 +131,18 @@ func stepCounter(state, input, _ interface{}) (bool, interface{}) {
 	return false, now
 }
 
-var models = map[string]porcupine.Model{
-	"mutex":   {Init: func() interface{} { return mutex{} }, Step: stepMutex},
-	"counter": {Init: func() interface{} { return counter{} }, Step: stepCounter},
+func model(of history) (porcupine.Model, bool) {
+	switch of.Model {
+	case "mutex":
+		return porcupine.Model{Init: func() interface{} { return mutex{} }, Step: stepMutex}, true
+	case "counter":
+		return porcupine.Model{Init: func() interface{} { return counter{} }, Step: stepCounter}, true
+	case "semaphore":
+		return porcupine.Model{Init: func() interface{} { return slots{} }, Step: stepSemaphore(of.Slots)}, true
+	case "rwlock":
+		return porcupine.Model{Init: func() interface{} { return readWrite{} }, Step: stepReadWrite}, true
+	}
+	return porcupine.Model{}, false
 }
 
 func main() {
@@ -88,7 +155,7 @@ func main() {
 	}
 	verdicts := make([]verdict, 0, len(histories))
 	for _, each := range histories {
-		model, known := models[each.Model]
+		judged, known := model(each)
 		if !known {
 			log.Fatalf("no model %q", each.Model)
 		}
@@ -98,7 +165,7 @@ func main() {
 				ClientId: client, Input: op, Call: op.Call, Return: op.Return,
 			})
 		}
-		result := porcupine.CheckOperationsTimeout(model, operations, limit)
+		result := porcupine.CheckOperationsTimeout(judged, operations, limit)
 		verdicts = append(verdicts, verdict{each.Name, names[result]})
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(verdicts); err != nil {
