@@ -144,7 +144,7 @@ def test_a_missing_package_is_named(
 ) -> None:
     """Without the SDK the error names the extra to install."""
     ours = {
-        f"asynclock.backends.{extra}",
+        f"asynclock.backends._{extra}",
         "asynclock.backends._aws",
         "asynclock.backends._azure_account",
         "asynclock.backends._azure_token",
