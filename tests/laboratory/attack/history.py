@@ -55,6 +55,10 @@ class History:
             spacing=plan.spacing,
         )
         self.judge = Judge(self.world, self.bucket)
+        if plan.kind == "semaphore":
+            self.judge.most = plan.slots
+        elif plan.kind == "rwlock":
+            self.judge.alone = f"{plan.locks[-1]}.json"
         self.bucket.landed = self._landed
         self.processes: list[Process] = []
         self.started = self.world.now

@@ -49,6 +49,8 @@ class Judge:
         may_be_corrupt: Keys that somebody wrote garbage to by hand.
         waiting: Since when clients wait for a turn.
         tickets: Names of locks, and a ticket of each that somebody was given.
+        most: How many may believe at once, by all locks together; 0: as many as there are locks.
+        alone: The lock whose believer must be the only one of all; empty: there is none.
         settling: The standing token of a lock, in seconds, where it was made after a record without one.
     """
 
@@ -56,6 +58,8 @@ class Judge:
     bucket: Bucket
     violations: list[str] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
+    most: int = 0
+    alone: str = ""
     acquisitions: int = 0
     acknowledged: dict[str, list[str]] = field(default_factory=dict)
     may_be_corrupt: set[str] = field(default_factory=set)
@@ -129,6 +133,17 @@ class Judge:
                 if other.owner != claim.owner:
                     self.blame("believers", f"{claim.who} and {other.who} both believe in {claim.key}")
             believers[claim.key] = claim
+        if self.most or self.alone:
+            self._look_around()
+
+    def _look_around(self) -> None:
+        """Look at whoever believes in a semaphore or a reader-writer lock, whatever the part."""
+        held = [each for each in self.claims if each.held and not each.who.startswith("stranger")]
+        names = ", ".join(f"{each.who} in {each.key}" for each in held)
+        if self.most and len(held) > self.most:
+            self.blame("slots", f"{len(held)} believe, of {self.most}: {names}")
+        if any(each.key == self.alone for each in held) and len(held) > 1:
+            self.blame("beside", f"a writer is not alone: {names}")
 
     def not_revived(self, claim: Claim) -> None:
         """A lease that once said that it is lost stays lost."""

@@ -11,6 +11,8 @@ from tests.laboratory.attack.bucket import Weather
 WEEK: Final = 7 * 86_400.0
 DAY: Final = 86_400.0
 LONG: Final = 1000.0
+SHARED: Final = "shared"
+"""Name of the semaphore or the reader-writer lock."""
 ENDINGS: Final = ("return", "kill", "exit", "close_loop")
 MISFORTUNES: Final = (
     ("signal", 3),
@@ -95,6 +97,10 @@ class Plan:
     """Users do nothing but take the lock in turn, and each is to have one."""
     patience: float = 0.0
     """Seconds after which a turn is overdue."""
+    kind: str = "lock"
+    """``semaphore`` or ``rwlock``: users share one; ``locks`` are its parts, the writer's last."""
+    slots: int = 0
+    """Of the semaphore, or of the readers."""
 
     @property
     def validities(self) -> list[float]:
@@ -153,7 +159,23 @@ def draw(seed: int) -> Plan:
     if hudi and plan.weather.undated < 1:
         _hudi(rng, plan, shortest)
     _misfortunes(rng, plan)
+    if not (plan.hudi or plan.tickets or plan.night):
+        _share(plan)
     return plan
+
+
+def _share(plan: Plan) -> None:
+    """Let users of one history in five share a semaphore or a reader-writer lock."""
+    rng = random.Random(f"share {plan.seed}")
+    if rng.random() > 0.2:
+        return
+    plan.kind, plan.slots = rng.choice(("semaphore", "rwlock")), rng.choice((1, 2, 2, 3))
+    part = "slot=" if plan.kind == "semaphore" else "rw=r"
+    plan.locks = [f"{SHARED}/{part}{slot}" for slot in range(plan.slots)]
+    if plan.kind == "rwlock":
+        plan.locks.append(f"{SHARED}/rw=w")
+    # Documented: after a break its holder may believe beside others.
+    plan.misfortunes = [each for each in plan.misfortunes if each.kind != "break"]
 
 
 def _settings(rng: random.Random, base: float, plan: Plan) -> dict[str, float]:

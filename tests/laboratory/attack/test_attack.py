@@ -12,6 +12,7 @@ import pytest
 
 from asynclock import Lease, LeaseLostError
 from asynclock._core.portal import Host
+from asynclock._core.readwrite import Writer
 from asynclock.client import LockClient
 from tests.laboratory.attack.by_hand import BY_HAND, broken_by_force
 from tests.laboratory.attack.history import History
@@ -25,6 +26,8 @@ HISTORIES = 2000
 CHUNK = 250
 ENOUGH = 60
 """Histories within which a planted violation is found."""
+SHARING = 10
+"""Likewise, of those with a semaphore or a reader-writer lock."""
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +117,33 @@ def test_a_store_that_ignores_conditions_is_found() -> None:
         history.bucket.broken = True
 
     assert {"believer", "update"} <= found(break_it)
+
+
+def found_sharing(kind: str, alter: Callable[[History], object] = lambda _: None) -> set[str]:
+    """Return the rules that histories with a semaphore or a reader-writer lock violate."""
+    plans = (plan for plan in map(draw, itertools.count()) if plan.kind == kind)
+    outcomes = (History(plan, alter=alter).run() for plan in itertools.islice(plans, SHARING))
+    return {violation.split(":")[0] for outcome in outcomes for violation in outcome.violations}
+
+
+def test_a_writer_with_a_reader_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that does not look at the readers is seen next to one."""
+
+    async def alone(*_: object, **__: object) -> bool:
+        return True
+
+    monkeypatch.setattr(Writer, "_alone", alone)
+
+    assert "beside" in found_sharing("rwlock")
+
+
+def test_one_holder_too_many_is_found() -> None:
+    """A client that adds a slot of its own to a semaphore is seen."""
+
+    def add(history: History) -> None:
+        history.judge.most -= 1
+
+    assert "slots" in found_sharing("semaphore", add)
 
 
 def test_a_belief_that_does_not_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,14 @@ from asynclock import (
     StaleTokenError,
     TicketSpentError,
 )
+from tests.laboratory.attack.plan import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asynclock import Lease, Lock
+    from asynclock import Lease
     from asynclock.client import LockClient
+    from asynclock.lock import Holdable
     from tests.laboratory.attack.judge import Claim
     from tests.laboratory.attack.line import Line
     from tests.laboratory.attack.plan import ClientPlan
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 _KEEN = (("hold", 1), ("by_hand", 1))
 _TURN = 0.05
 _REST = 3.0
+WRITERS = 0.4
 _HABITS = (("hold", 6), ("by_hand", 4), ("once", 2), ("cancelled", 3), ("dropped", 1), ("status", 1))
 _TICKETS = (*_HABITS, ("give", 4), ("take", 5))
 
@@ -82,9 +85,8 @@ class User:
         habits = _TICKETS if self._process.history.tickets else _HABITS
         kinds, weights = zip(*(_KEEN if keen else habits), strict=True)
         while not self._process.ending:
-            lock = self._client.lock(self._rng.choice(self._process.history.locks))
             try:
-                await getattr(self, self._rng.choices(kinds, weights)[0])(lock)
+                await getattr(self, self._rng.choices(kinds, weights)[0])(self._wanted())
             except RecordCorruptError as error:
                 self._judge.corrupt(self._line.who, error.key, error)
             except ConfigError:
@@ -95,6 +97,18 @@ class User:
             except (LeaseLostError, AcquireTimeoutError, BackendError, TicketSpentError) as error:
                 self._process.world.tell(self._line.who, f"{type(error).__name__}: {str(error)[:90]}")
             await asyncio.sleep(self._some())
+
+    def _wanted(self) -> Holdable:
+        """Return what to acquire next."""
+        history = self._process.history
+        if history.kind == "semaphore":
+            return self._client.semaphore(SHARED, history.slots)
+        if history.kind == "rwlock":
+            rw = self._client.rwlock(SHARED)
+            # Few, so that they are all there at times; no process knows of more.
+            self._client._core.readers(SHARED).slots = history.slots
+            return rw.write if self._rng.random() < WRITERS else rw.read
+        return self._client.lock(self._rng.choice(history.locks))
 
     @property
     def _line(self) -> Line:
@@ -126,28 +140,28 @@ class User:
             if self._plan.settings["poll_interval"] > 1:
                 await asyncio.sleep(_REST)  # it wants the lock now and then
 
-    async def hold(self, lock: Lock) -> None:
+    async def hold(self, lock: Holdable) -> None:
         """``async with lock.hold()``."""
         claim = before = began = None
         async with lock.hold(timeout=self._timeout()) as lease:
             claim = self._given(lease)
             await self._work(lease, claim)
-            before, began = self._judge.head(lock.key), self._now(claim)
+            before, began = self._judge.head(claim.key), self._now(claim)
         self._released(claim, before, began)
 
-    async def by_hand(self, lock: Lock) -> None:
+    async def by_hand(self, lock: Holdable) -> None:
         """``acquire`` and ``release``."""
         lease = await lock.acquire(timeout=self._timeout())
         claim = self._given(lease)
         try:
             await self._work(lease, claim)
         finally:
-            before, began = self._judge.head(lock.key), self._now(claim)
+            before, began = self._judge.head(claim.key), self._now(claim)
             await lease.release()
         self._released(claim, before, began)
         await lease.release()
 
-    async def give(self, lock: Lock) -> None:
+    async def give(self, lock: Holdable) -> None:
         """``acquire`` and ``transfer``."""
         lease = await lock.acquire(timeout=self._timeout())
         claim = self._given(lease)
@@ -158,7 +172,7 @@ class User:
             self._judge.blame("believer", f"{self._line.who} believes in {claim.key} after its transfer")
         self._judge.tickets.append((lock.name, ticket))
 
-    async def take(self, lock: Lock) -> None:
+    async def take(self, lock: Holdable) -> None:
         """``acquire`` by a ticket, which another may have used."""
         tickets = [ticket for name, ticket in self._judge.tickets if name == lock.name]
         if not tickets:
@@ -170,17 +184,17 @@ class User:
         await self._work(lease, claim)
         await lease.release()
 
-    async def once(self, lock: Lock) -> None:
+    async def once(self, lock: Holdable) -> None:
         """``try_acquire``."""
         lease = await lock.try_acquire()
         if lease is not None:
             claim = self._given(lease)
             await asyncio.sleep(self._some())
-            before, began = self._judge.head(lock.key), self._now(claim)
+            before, began = self._judge.head(claim.key), self._now(claim)
             await lease.release()
             self._released(claim, before, began)
 
-    async def cancelled(self, lock: Lock) -> None:
+    async def cancelled(self, lock: Holdable) -> None:
         """Cancel an acquisition, a body or a release somewhere in the middle."""
         task = self._process.spawn(self._rng.choice((self.hold, self.by_hand))(lock))
         await asyncio.sleep(self._some() * self._rng.choice((1.0, 0.1)))
@@ -190,20 +204,21 @@ class User:
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
-    async def dropped(self, lock: Lock) -> None:
+    async def dropped(self, lock: Holdable) -> None:
         """Acquire, and forget the lease."""
         lease = await lock.acquire(timeout=self._timeout())
         self._given(lease)
         await asyncio.sleep(self._some())
-        owner, validity, since = lease.owner, self._plan.settings["validity"], self._process.world.now
+        owner, key = lease.owner, lease.key
+        validity, since = self._plan.settings["validity"], self._process.world.now
         del lease
         await asyncio.sleep(0.8 * validity)
-        thing, head = self._process.bucket.things.get(lock.key), self._judge.head(lock.key) or {}
+        thing, head = self._process.bucket.things.get(key), self._judge.head(key) or {}
         renewed = thing is not None and thing.landed > since + 0.4 * validity
         if renewed and head["owner"] == owner and not head["expired"]:
-            self._judge.blame("dropped", f"{self._line.who} dropped its lease of {lock.key}, which is kept")
+            self._judge.blame("dropped", f"{self._line.who} dropped its lease of {key}, which is kept")
 
-    async def status(self, lock: Lock) -> None:
+    async def status(self, lock: Holdable) -> None:
         """Look."""
         await lock.status()
 
